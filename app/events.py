@@ -1,0 +1,150 @@
+"""What a run tells its watchers: one frozen dataclass per event, its wire name written out.
+
+The same names and fields are the SSE stream's public surface: `event:` is `type`, `data:` all the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    type: ClassVar[str] = "run.started"
+    run: str
+    session: str
+    model: str
+    tools: list[str]
+    limits: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStarted:
+    type: ClassVar[str] = "round.started"
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    type: ClassVar[str] = "text.delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    type: ClassVar[str] = "reasoning.delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDelta:
+    """A piece of a call's arguments, as the model writes them; `name` comes with the first piece of a call."""
+
+    type: ClassVar[str] = "tool.delta"
+    call: str
+    text: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    type: ClassVar[str] = "tool.started"
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    dialect: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    type: ClassVar[str] = "tool.progress"
+    call: str
+    elapsed_s: float
+    tail: list[str]
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    type: ClassVar[str] = "tool.finished"
+    call: str
+    name: str
+    ok: bool
+    text: str
+    duration_s: float
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRejected:
+    """A call that could not be understood, or may not run."""
+
+    type: ClassVar[str] = "tool.rejected"
+    reason: str
+    call: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know; the run goes on. `code` is a word such as `retry` or `model_down`."""
+
+    type: ClassVar[str] = "notice"
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one round and of the run so far; `measured` is False when they are estimated."""
+
+    type: ClassVar[str] = "usage"
+    prompt_tokens: int
+    completion_tokens: int
+    total_prompt_tokens: int
+    total_completion_tokens: int
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    type: ClassVar[str] = "run.finished"
+    reason: str
+    text: str
+    rounds: int
+    calls: int
+    usage: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    type: ClassVar[str] = "run.failed"
+    code: str
+    message: str
+    retryable: bool
+
+
+AgentEvent = (
+    RunStarted
+    | RoundStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolDelta
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | ToolRejected
+    | Notice
+    | Usage
+    | RunFinished
+    | RunFailed
+)
+TERMINAL = frozenset({RunFinished.type, RunFailed.type})
+
+
+def fields_of(event: AgentEvent) -> dict[str, Any]:
+    """The event as the JSON object of its `data:` line; fields that are None are left out."""
+    named = {field.name: getattr(event, field.name) for field in fields(event)}
+    return {"type": event.type} | {name: value for name, value in named.items() if value is not None}

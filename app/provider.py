@@ -1,0 +1,70 @@
+"""What the agent knows of a model: one Protocol, and the pieces that its stream is made of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.messages import Message
+from parsing import BadCall, Call, CallDelta, CallOpened, Thought
+from tools.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Raw text of the model, markup and all: it goes through the parser."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Tokens of this request, as the server counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why the model stopped (`stop`, `length`, `tool_calls`, ...): the last piece of a whole stream."""
+
+    reason: str
+
+
+# Reasoning fields arrive as Thought; native tool calls as the parser's own CallOpened, CallDelta, Call, BadCall.
+Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Used | Stopped
+
+
+class ProviderFailed(Exception):
+    """The model's server could not answer. The message says what to do next."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One round's question. `tools` are offered natively, if the provider can; the prompt may teach them as well."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Tool] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class Provider(Protocol):
+    """A model to talk to. `teach_fences` says that it needs to be taught tool calls in the prompt."""
+
+    model: str
+    teach_fences: bool
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,25 @@
+"""The ground floor: a model's text in, events out. Sans-IO: no async, clock, chance, network or files."""
+
+from parsing.events import (
+    Arguments,
+    BadCall,
+    Call,
+    CallDelta,
+    CallOpened,
+    Parsed,
+    ParseEvent,
+    Text,
+    Thought,
+)
+
+__all__ = [
+    "Arguments",
+    "BadCall",
+    "Call",
+    "CallDelta",
+    "CallOpened",
+    "ParseEvent",
+    "Parsed",
+    "Text",
+    "Thought",
+]
