@@ -1,0 +1,119 @@
+"""Where settings are written down: flags, the environment and a TOML file, each read into name -> Given."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+PREFIX = "DRAGOMAN_"
+DEFAULT_FILE = "dragoman.toml"
+MAX_FILE_BYTES = 1 << 20
+
+# Read elsewhere: the file's own name, and what the terminal client needs.
+OTHER_VARIABLES = ("DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN", "DRAGOMAN_URL")
+# Kubernetes describes a service called dragoman to every pod in these variables, and in DRAGOMAN_PORT=tcp://...
+KUBERNETES = re.compile(r"DRAGOMAN_SERVICE_(HOST|PORT.*)|DRAGOMAN_PORT_\d+_(TCP|UDP).*")
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used. `problems` holds a sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it was written, where, and the folder that a relative path in it counts from."""
+
+    value: object
+    origin: str
+    folder: Path
+
+
+def in_flags(flags: Mapping[str, object], names: Sequence[str], folder: Path) -> dict[str, Given]:
+    """The flags that were given; None is a flag that was not."""
+    return {
+        name: Given(flags[name], f"flag --{name.replace('_', '-')}", folder)
+        for name in names
+        if flags.get(name) is not None
+    }
+
+
+def in_environment(
+    environ: Mapping[str, str], names: Sequence[str], folder: Path, problems: list[str]
+) -> dict[str, Given]:
+    """The `DRAGOMAN_*` variables. An empty one counts as not set, as compose files write it."""
+    known = {PREFIX + name.upper(): name for name in names}
+    given: dict[str, Given] = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or not value or _from_kubernetes(variable, value):
+            continue
+        if variable in known:
+            given[known[variable]] = Given(value, f"environment {variable}", folder)
+        elif variable not in OTHER_VARIABLES:
+            problems.append(_unknown("environment variable", variable, [*known, *OTHER_VARIABLES]))
+    return given
+
+
+def in_file(
+    flag: object, environ: Mapping[str, str], names: Sequence[str], folder: Path, problems: list[str]
+) -> tuple[Path | None, dict[str, Given]]:
+    """The file that was read, if there is one, and what it sets."""
+    named = flag or environ.get("DRAGOMAN_CONFIG")
+    path = folder / str(named or DEFAULT_FILE)
+    if not named and not path.exists():
+        return None, {}
+    table = _table(path, problems)
+    problems.extend(_unknown("key", name, names, f" in {path}") for name in table if name not in names)
+    return path, {name: Given(table[name], f"file {path}", path.parent) for name in names if name in table}
+
+
+def home_of(environ: Mapping[str, str]) -> Path | None:
+    """The home folder, or None where there is none (a container's user without a name)."""
+    if environ.get("HOME"):
+        return Path(environ["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def _table(path: Path, problems: list[str]) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            written = file.read(MAX_FILE_BYTES + 1)
+        if len(written) > MAX_FILE_BYTES:
+            problems.append(f"{path} is larger than {MAX_FILE_BYTES} bytes: it cannot be a settings file.")
+            return {}
+        return tomllib.loads(written.decode())
+    except OSError as error:
+        problems.append(f"{path} cannot be read: {error.strerror}. Name another file with --config or DRAGOMAN_CONFIG.")
+    except UnicodeDecodeError as error:
+        line = written.count(b"\n", 0, error.start) + 1
+        problems.append(f"{path} is not UTF-8 (at line {line}). Save it as UTF-8.")
+    except tomllib.TOMLDecodeError as error:
+        problems.append(f"{path} is not valid TOML: {error}. Mend that line.")
+    except RecursionError:
+        problems.append(f"{path} is nested too deeply. Settings are plain `name = value` lines.")
+    return {}
+
+
+def _from_kubernetes(variable: str, value: str) -> bool:
+    if variable == "DRAGOMAN_PORT":
+        return value.startswith(("tcp://", "udp://"))
+    return KUBERNETES.fullmatch(variable) is not None
+
+
+def _unknown(kind: str, name: str, known: Sequence[str], where: str = "") -> str:
+    # Hyphens and case are the usual slips, and the prefix that all share would make everything look near.
+    plain = {one.lower().removeprefix(PREFIX.lower()): one for one in known}
+    sought = name.lower().replace("-", "_").removeprefix(PREFIX.lower())
+    near = get_close_matches(sought, plain, n=1, cutoff=0.6)
+    hint = f"Did you mean {plain[near[0]]}?" if near else "`dragoman serve --help` lists the settings."
+    return f"There is no {kind} {ascii(name)[1:-1]}{where}. {hint}"
