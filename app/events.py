@@ -5,7 +5,10 @@ The same names and fields are the SSE stream's public surface: `event:` is `type
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar
 
 
@@ -141,6 +144,7 @@ AgentEvent = (
     | RunFinished
     | RunFailed
 )
+Delta = TextDelta | ReasoningDelta | ToolDelta
 TERMINAL = frozenset({RunFinished.type, RunFailed.type})
 
 
@@ -148,3 +152,48 @@ def fields_of(event: AgentEvent) -> dict[str, Any]:
     """The event as the JSON object of its `data:` line; fields that are None are left out."""
     named = {field.name: getattr(event, field.name) for field in fields(event)}
     return {"type": event.type} | {name: value for name, value in named.items() if value is not None}
+
+
+def encode(event: AgentEvent) -> str:
+    """The `data:` line's JSON, ASCII only: lone surrogates and U+2028 in a model's words must not break a client."""
+    if type(event) is TextDelta:  # nearly every event is one: a template costs a tenth of a dict
+        return f'{{"type": "text.delta", "text": {quoted(event.text)}}}'
+    return json.dumps(fields_of(event))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An event whose JSON has been made: `data` is its `data:` line."""
+
+    type: str
+    data: str
+
+
+def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:
+    """The same events, each row of neighbouring deltas as one delta."""
+    out: list[Delta | Encoded] = []
+    row: list[str] = []
+    for event in events:
+        if out and _continues(out[-1], event):
+            row.append(event.text)  # type: ignore[union-attr]
+            continue
+        _close_row(out, row)
+        out.append(event)
+    _close_row(out, row)
+    return out
+
+
+def _continues(last: Delta | Encoded, event: Delta | Encoded) -> bool:
+    match last, event:
+        case (TextDelta(), TextDelta()) | (ReasoningDelta(), ReasoningDelta()):
+            return True
+        case ToolDelta(call=open_call), ToolDelta(call=call, name=None):
+            return open_call == call
+    return False
+
+
+def _close_row(out: list[Delta | Encoded], row: list[str]) -> None:
+    last = out[-1] if row else None
+    if isinstance(last, Delta):
+        out[-1] = replace(last, text=last.text + "".join(row))
+        row.clear()

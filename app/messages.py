@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from parsing import Arguments
+
+Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +28,38 @@ class Message:
 
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
+    `cut` marks an answer that was stopped half way.
     """
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Role
     text: str
     calls: tuple[AskedCall, ...] = ()
     call: str | None = None
     name: str | None = None
     reasoning: str = ""
     shown: str | None = None
+    cut: bool = False
+
+
+def as_json(message: Message) -> dict[str, Any]:
+    """The message as a JSON object; fields at their defaults are left out."""
+    whole = asdict(message)
+    return {name: value for name, value in whole.items() if value not in (None, "", (), False)} | {"text": message.text}
+
+
+def dump(message: Message) -> str:
+    """ASCII JSON: a lone surrogate in a model's words must not break the store."""
+    return json.dumps(as_json(message))
+
+
+def load(stored: str) -> Message:
+    fields = json.loads(stored)
+    fields["calls"] = tuple(AskedCall(**call) for call in fields.get("calls", ()))
+    return Message(**fields)
+
+
+def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:
+    """Calls that no tool message answers: what a crash or a cancel left open."""
+    answered = {message.call for message in messages if message.role == "tool"}
+    for message in messages:
+        yield from (call for call in message.calls if call.id not in answered)

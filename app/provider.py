@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,7 +63,7 @@ class Provider(Protocol):
     model: str
     teach_fences: bool
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
         ...
 

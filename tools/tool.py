@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -52,7 +52,7 @@ class Context:
     time_limit_s: float = 3600.0
 
 
-Run = Callable[[Arguments, Context], AsyncIterator[Progress | Result]]
+Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Tool:
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:
     """A `run` for a tool that has nothing to show before its answer."""
 
-    async def run(arguments: Arguments, context: Context) -> AsyncIterator[Progress | Result]:
+    async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         yield Result(ok=True, text=await answer(arguments, context))
 
     return run

@@ -1,0 +1,151 @@
+"""The event log's one writer: changes that arrive while a write is under way leave together in the next one.
+
+An event becomes visible only after its transaction has been committed: what a client has seen survives a kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from app.events import TERMINAL, AgentEvent, Delta, Encoded, RunFailed, encode, joined
+from app.store import Change, EventRow, Store, StoreFailed
+
+KEPT = 512  # events of a live run kept in memory; a watcher further behind reads the store
+BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
+
+
+class RunLog:
+    """The log of one live run: `add` events, `after` waits for the durable ones behind a cursor.
+
+    `on_failure` is called once if the store refuses to keep the log.
+    """
+
+    def __init__(self, run: str, journal: Journal, on_failure: Callable[[], None]) -> None:
+        self.run = run
+        self.last_seq = 0
+        self.ended = False
+        self._journal = journal
+        self._on_failure = on_failure
+        self._pending: list[Delta | Encoded] = []
+        self._kept: deque[EventRow] = deque(maxlen=KEPT)
+        self._news = asyncio.Event()
+
+    def add(self, event: AgentEvent) -> None:
+        """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
+        self._pending.append(event if isinstance(event, Delta) else Encoded(event.type, encode(event)))
+        self._journal.announce(self)
+
+    def holds(self, cursor: int) -> bool:
+        """Everything behind `cursor` is still in memory."""
+        return not self._kept or cursor >= self._kept[0].seq - 1
+
+    async def after(self, cursor: int) -> list[EventRow]:
+        """The events behind `cursor`, at least one unless the log has ended. Only where `holds(cursor)`."""
+        while self.last_seq <= cursor and not self.ended:
+            await self._news.wait()
+        missing = max(0, self.last_seq - cursor)
+        return list(islice(self._kept, len(self._kept) - missing, None))
+
+    def take(self) -> list[EventRow]:
+        """The pending events as numbered rows; neighbouring deltas leave as one."""
+        pending, self._pending = self._pending, []
+        return [
+            EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
+            for seq, event in enumerate(joined(pending), start=self.last_seq + 1)
+        ]
+
+    def publish(self, rows: list[EventRow]) -> None:
+        if self.ended or not rows:
+            return
+        self._kept.extend(rows)
+        self.last_seq = rows[-1].seq
+        self.ended = rows[-1].type in TERMINAL
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def fail(self, reason: str) -> None:
+        """The store refused: the watchers still get a terminal event, though nobody can read it again."""
+        event = RunFailed("storage_failed", reason, retryable=True)
+        self.publish([EventRow(self.run, self.last_seq + 1, event.type, encode(event))])
+        self._on_failure()
+
+
+@dataclass(slots=True)
+class _Batch:
+    changes: list[Change]
+    logs: dict[str, RunLog]
+    done: asyncio.Future[None]
+
+
+class Journal:
+    """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ready = asyncio.Event()
+        self._next: _Batch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._announced = 0
+
+    async def __aenter__(self) -> Journal:
+        self._task = asyncio.create_task(self._write_forever(), name="journal")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(StoreFailed):  # told to the runs it belongs to
+            await self.flush()
+        if self._task:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def put(self, change: Change) -> None:
+        self._batch().changes.append(change)
+        self._announced += 1
+
+    def announce(self, log: RunLog) -> None:
+        self._batch().logs[log.run] = log
+        self._announced += 1
+
+    async def flush(self) -> None:
+        """Wait until everything put so far is durable. Raises StoreFailed."""
+        await asyncio.shield(self._batch().done)
+
+    async def room(self) -> None:
+        """Wait if the writer is far behind: a fast producer must not fill the memory."""
+        if self._announced > BACKLOG:
+            await self.flush()
+
+    def _batch(self) -> _Batch:
+        if self._next is None:
+            self._next = _Batch([], {}, asyncio.get_running_loop().create_future())
+            self._ready.set()
+        return self._next
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            batch, self._next = self._next, None
+            self._announced = 0
+            if batch:
+                await self._write(batch)
+
+    async def _write(self, batch: _Batch) -> None:
+        rows = {log: log.take() for log in batch.logs.values()}
+        try:
+            await self._store.write([*batch.changes, *(row for taken in rows.values() for row in taken)])
+        except StoreFailed as failure:
+            for log in rows:
+                log.fail(str(failure))
+            batch.done.set_exception(failure)
+            batch.done.exception()  # whoever flushes sees it; nobody has to
+            return
+        for log, taken in rows.items():
+            log.publish(taken)
+        batch.done.set_result(None)

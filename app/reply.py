@@ -1,0 +1,92 @@
+"""One reply of the model: the only border between what the model wrote and what the client sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from app.events import AgentEvent, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
+from app.messages import AskedCall, Message
+from app.provider import Piece, Said, Stopped, Used
+from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
+
+
+class Reply:
+    """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
+
+    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours.
+    """
+
+    def __init__(self, tools: Mapping[str, dict[str, Any]], *, fences: bool, new_id: Callable[[], str]) -> None:
+        self.calls: list[AskedCall] = []
+        self.refused: dict[str, str] = {}  # call id -> why it could not be understood
+        self.used: Used | None = None
+        self.stopped: str | None = None
+        self._parser = Parser(tools, fences=fences)
+        self._new_id = new_id
+        self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
+        self._wrote: list[str] = []
+        self._shown: list[str] = []
+        self._thought: list[str] = []
+
+    def add(self, piece: Piece) -> Iterator[AgentEvent]:
+        match piece:
+            case Said(text):
+                self._wrote.append(text)
+                for seen in self._parser.feed(text):
+                    yield from self._see(seen, "text")
+            case Used():
+                self.used = piece
+            case Stopped(reason):
+                self.stopped = reason
+            case _:
+                yield from self._see(piece, "native")
+
+    def end(self) -> Iterator[AgentEvent]:
+        """The stream is over: what the parser still held."""
+        for seen in self._parser.close():
+            yield from self._see(seen, "text")
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
+
+    @property
+    def characters(self) -> int:
+        return sum(map(len, self._wrote)) + sum(map(len, self._thought))
+
+    def message(self, *, cut: bool = False) -> Message:
+        return Message(
+            "assistant",
+            "".join(self._wrote),
+            calls=tuple(self.calls),
+            reasoning="".join(self._thought),
+            shown=self.shown,
+            cut=cut,
+        )
+
+    def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
+        match seen:
+            case Text(text):
+                self._shown.append(text)
+                yield TextDelta(text)
+            case Thought(text):
+                self._thought.append(text)
+                yield ReasoningDelta(text)
+            case CallOpened(index, name):
+                yield ToolDelta(self._id(source, index, name), "", name)
+            case CallDelta(index, text):
+                yield ToolDelta(self._id(source, index), text)
+            case Call(index, name, arguments, dialect):
+                self.calls.append(AskedCall(self._id(source, index, name), name, arguments, dialect))
+            case BadCall(index, _, reason):
+                call = self._id(source, index)
+                name = self._ids[source, index][1]
+                self.calls.append(AskedCall(call, name, {}, source))
+                self.refused[call] = reason
+                yield ToolRejected(reason, call, name or None)
+
+    def _id(self, source: str, index: int, name: str = "") -> str:
+        if (source, index) not in self._ids:
+            self._ids[source, index] = (self._new_id(), name)
+        return self._ids[source, index][0]
