@@ -1,0 +1,191 @@
+"""The command line: `dragoman serve | chat | config | token | parse | dialects`, a row of COMMANDS each.
+
+A subcommand's module is imported only when it is chosen: all of them together cost half a second, `--version` 50 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.settings_sources import SettingsError
+
+if TYPE_CHECKING:
+    from app.settings import Loaded
+
+Environ = Mapping[str, str]
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One subcommand: `arguments` declares its flags, `run` does it and answers with the exit code."""
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Environ], int]
+
+
+def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> int:
+    """Run one subcommand and return its exit code; 2 when flags or settings are wrong (SystemExit for flags)."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    args = _parser(words).parse_args(words)
+    try:
+        command: Command = args.command
+        return command.run(args, environ)
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"dragoman: {problem}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`head`, a pager) has left; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("dragoman", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        child = commands.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+        child.set_defaults(command=command)
+        if command.name in words:  # declaring flags imports what they are made from: only for the one that may run
+            command.arguments(child)
+    return parser
+
+
+class _Version(argparse.Action):
+    """`--version`, read from the installed package only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version and leave")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dragoman {version('dragoman')}")
+        parser.exit()
+
+
+def _settings_flags(parser: argparse.ArgumentParser) -> None:
+    """A flag per setting. Values stay text: `load_settings` checks them like those of every other source."""
+    from app.settings import Settings
+
+    group = parser.add_argument_group("settings", "also DRAGOMAN_NAME in the environment and name in dragoman.toml")
+    group.add_argument("--config", metavar="FILE", help="the TOML file to read (default: ./dragoman.toml if it exists)")
+    for name, field in Settings.model_fields.items():
+        flag, told = f"--{name.replace('_', '-')}", field.description or ""
+        if field.annotation is bool:
+            group.add_argument(flag, dest=name, action="store_const", const="true", help=told)
+            continue
+        shown = "" if field.default is None or field.is_required() else f" (default: {field.default})"
+        group.add_argument(flag, dest=name, metavar=name.rsplit("_", 1)[-1].upper(), help=told + shown)
+
+
+def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
+    from app.settings import load_settings
+
+    return load_settings(vars(args), environ)
+
+
+def _serve(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)  # a wrong setting is told before the server's modules are loaded
+    from routes.server import serve
+
+    return serve(loaded)
+
+
+def _chat_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", nargs="*", help="what to say; without it, standard input or a prompt")
+    parser.add_argument(
+        "--url", help="the server to talk to; also DRAGOMAN_URL (default: host and port of the settings)"
+    )
+    parser.add_argument("--session", metavar="ID", help="the conversation to continue")
+    parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
+    _settings_flags(parser)
+
+
+def _chat(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.terminal import Wishes, chat
+
+    url = args.url or environ.get("DRAGOMAN_URL") or None
+    token = args.token or environ.get("DRAGOMAN_TOKEN") or None
+    return chat(Wishes(" ".join(args.message), url, args.session, token), loaded, environ)
+
+
+def _config(args: argparse.Namespace, environ: Environ) -> int:
+    print(config_table(_loaded(args, environ)))
+    return 0
+
+
+def config_table(loaded: Loaded) -> str:
+    """The settings in force, one aligned line each: name, value (keys masked), where the value comes from."""
+    rows = [("setting", "value", "from")]
+    for name, origin in loaded.origins.items():
+        value = getattr(loaded.settings, name)
+        rows.append((name, "(not set)" if value is None else str(value), origin))  # str of a secret is its mask
+    name_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return "\n".join(f"{name:{name_width}}  {value:{value_width}}  {origin}" for name, value, origin in rows)
+
+
+def _token_flags(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
+    create.add_argument("--name", required=True, help="who or what the token is for")
+    listing = actions.add_parser("list", help="the tokens there are, by name", allow_abbrev=False)
+    for child in (create, listing):
+        _settings_flags(child)
+
+
+def _token(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.tokens import create_token, list_tokens
+
+    return create_token(loaded, args.name) if args.action == "create" else list_tokens(loaded)
+
+
+def _parse_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tools", type=Path, metavar="FILE", help="JSON: tool names, each with the schema it takes")
+    parser.add_argument("--no-fences", action="store_true", help="fences tagged with a tool's name are not calls")
+
+
+def _parse(args: argparse.Namespace, _environ: Environ) -> int:
+    from routes.parse_text import parse_stdin
+
+    return parse_stdin(args.tools, not args.no_fences)
+
+
+def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
+    from routes.parse_text import print_dialects
+
+    return print_dialects()
+
+
+def _no_flags(_parser: argparse.ArgumentParser) -> None:
+    """For a subcommand that takes none."""
+
+
+_DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
+
+COMMANDS = (
+    Command("serve", "run the server", _settings_flags, _serve),
+    Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
+    Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
+    Command("token", "make and list the tokens that clients sign in with", _token_flags, _token),
+    Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
+    Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
