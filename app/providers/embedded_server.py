@@ -1,0 +1,72 @@
+"""The child process of the embedded model: llama.cpp's own HTTP server on a loopback port of its choice.
+
+Its first line on stdin is the key that clients must send; the end of stdin ends it. It writes its address to stdout,
+one line; llama.cpp's log goes to stderr. Started by path: importing the rest of the house would only delay it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+
+import xllamacpp
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    options = parsed(sys.argv[1:])
+    die_with(options.parent)
+    address_out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the native library prints is log
+    key = sys.stdin.readline().strip()
+    server = started(options, key)
+    print(server.listening_address, file=address_out, flush=True)
+    sys.stdin.read()
+    os._exit(0)  # nothing to save; an orderly end of the native library only takes time
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Serves a GGUF file on 127.0.0.1 until stdin ends.")
+    parser.add_argument("--weights", required=True, help="the GGUF file")
+    parser.add_argument("--name", required=True, help="what the model is called")
+    parser.add_argument("--context", type=int, required=True, help="tokens of one conversation")
+    parser.add_argument("--slots", type=int, required=True, help="conversations at once")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="pid of the process to die with")
+    return parser.parse_args(arguments)
+
+
+def die_with(parent: int) -> None:
+    """On Linux the kernel kills this process when its parent dies, even while native code holds the interpreter."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the parent process is gone")
+
+
+def started(options: argparse.Namespace, key: str) -> xllamacpp.Server:
+    params = xllamacpp.CommonParams()
+    params.model.path = options.weights
+    params.model_alias = {options.name}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_ctx = options.context * options.slots
+    params.n_parallel = options.slots
+    params.cpuparams.n_threads = options.threads
+    params.use_jinja = True
+    params.warmup = False  # the first request warms it up; start-up is what people wait for
+    params.fit_params = False
+    params.ui = False
+    params.endpoint_slots = False
+    params.cache_ram_mib = 256
+    params.api_keys = [key]  # llama.cpp lets every web page in, except those that do not know the key
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    main()

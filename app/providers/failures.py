@@ -1,0 +1,136 @@
+"""What went wrong with a model's server, as ProviderFailed: where, what it said, what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from app.provider import ProviderFailed
+
+EXCERPT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One row of the status table. `retryable` says that the same request may succeed later."""
+
+    code: str
+    retryable: bool
+    advice: str
+
+
+REMEDIES: dict[int, Remedy] = {
+    400: Remedy("model_rejected", False, "The server does not accept this request: read what it says."),
+    401: Remedy("model_auth", False, "Set DRAGOMAN_MODEL_KEY to a key that this server accepts."),
+    402: Remedy("model_auth", False, "The account behind DRAGOMAN_MODEL_KEY has no credit left."),
+    403: Remedy("model_auth", False, "The key in DRAGOMAN_MODEL_KEY may not use this model: use another key or model."),
+    404: Remedy(
+        "model_not_found", False, "Check that DRAGOMAN_MODEL_URL ends in /v1 and DRAGOMAN_MODEL is served there."
+    ),
+    408: Remedy("model_silent", True, "Try again."),
+    413: Remedy("model_context", False, "Shorten the conversation, or set a smaller DRAGOMAN_WINDOW."),
+    429: Remedy("model_busy", True, "The server limits requests: wait a little, then try again."),
+    500: Remedy("model_failed", True, "Look at the model server's own log, then try again."),
+    502: Remedy("model_down", True, "The gateway cannot reach the model: see that it runs, then try again."),
+    503: Remedy("model_down", True, "The model is loading or overloaded: wait a little, then try again."),
+    504: Remedy("model_silent", True, "The gateway gave up waiting for the model: try again."),
+}
+CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
+CONTEXT_WORDS = (
+    "context_length",
+    "context length",
+    "context size",
+    "context_size",
+    "context window",
+    "too many tokens",
+)
+
+
+def remedy_for(status: int, said: str) -> Remedy:
+    """The row for a status; a prompt that is too long is told apart from other bad requests by what the server says."""
+    if status != 429 and is_context(said):
+        return CONTEXT
+    if status in REMEDIES:
+        return REMEDIES[status]
+    return REMEDIES[500] if status >= 500 else REMEDIES[400]
+
+
+def is_context(said: str) -> bool:
+    """Does the server say that the prompt is too long for the model?"""
+    lowered = said.lower()
+    return any(word in lowered for word in CONTEXT_WORDS)
+
+
+def excerpt(said: str) -> str:
+    """The first 300 characters, on one line."""
+    flat = " ".join(said[: EXCERPT * 4].split())
+    return flat[:EXCERPT] + ("..." if len(flat) > EXCERPT else "")
+
+
+def shown_url(url: str) -> str:
+    """The URL as it may be shown: without user and password, query and fragment, where keys are kept."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def answered(url: str, status: int, said: str, retry_after: str | None = None) -> ProviderFailed:
+    """The server answered with a status other than 200."""
+    row = remedy_for(status, said)
+    body = f": {excerpt(said)}" if said.strip() else " and an empty body"
+    wait = f" It asks to wait {retry_after} s." if retry_after and retry_after.isdecimal() else ""
+    message = f"{shown_url(url)} answered {status}{body}{ending(body)} {row.advice}{wait}"
+    return ProviderFailed(row.code, message, retryable=row.retryable)
+
+
+def told(url: str, error: Any) -> ProviderFailed:
+    """The server put an error object (or a sentence) into its stream."""
+    fields = error if isinstance(error, dict) else {"message": error}
+    said = str(fields.get("message") or error)
+    status = fields.get("code") if isinstance(fields.get("code"), int) else fields.get("status")
+    row = remedy_for(status if isinstance(status, int) else 500, f"{said} {fields.get('type')} {fields.get('code')}")
+    said = excerpt(said)
+    message = f"{shown_url(url)} reported an error in its answer: {said}{ending(said)} {row.advice}"
+    return ProviderFailed(row.code, message, retryable=row.retryable)
+
+
+def refused(url: str, why: str = "") -> ProviderFailed:
+    """Nothing accepts the connection."""
+    detail = f" ({excerpt(why)})" if why else ""
+    message = f"Nothing listens on {shown_url(url)}{detail}: start your server or set DRAGOMAN_MODEL_URL."
+    return ProviderFailed("model_down", message, retryable=True)
+
+
+def cut(url: str, why: str) -> ProviderFailed:
+    """The answer broke off."""
+    message = (
+        f"The answer of {shown_url(url)} broke off: {excerpt(why)}{ending(why)} Try again; if it stays so, see its log."
+    )
+    return ProviderFailed("model_cut", message, retryable=True)
+
+
+def garbled(url: str, what: str, said: str) -> ProviderFailed:
+    """The answer is not what an OpenAI-compatible server sends."""
+    message = (
+        f"{shown_url(url)} sent {what}: {excerpt(said)!r}. "
+        "Check that DRAGOMAN_MODEL_URL is the base URL of an OpenAI-compatible server, ending in /v1."
+    )
+    return ProviderFailed("model_garbled", message, retryable=True)
+
+
+def silent(url: str, seconds: float | None) -> ProviderFailed:
+    """Nothing came for longer than the inactivity limit."""
+    waited = "too long" if seconds is None else f"{seconds:g} s"
+    message = f"{shown_url(url)} sent nothing for {waited}. Look at its log, then try again or allow it more time."
+    return ProviderFailed("model_silent", message, retryable=True)
+
+
+def too_long(url: str, limit: int) -> ProviderFailed:
+    """The answer is longer than anything sensible."""
+    message = f"The answer of {shown_url(url)} is longer than {limit} bytes and was stopped. Set a limit of tokens."
+    return ProviderFailed("model_too_long", message, retryable=False)
+
+
+def ending(sentence: str) -> str:
+    """The full stop that the sentence still needs."""
+    return "" if sentence.endswith((".", "!", "?")) else "."

@@ -1,0 +1,65 @@
+"""What a server says it serves: GET {base}/models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import httpx2
+
+from app.providers import failures
+
+MAX_BODY_BYTES = 1024 * 1024
+UNNAMED = "default"
+NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
+
+
+class NoModelList(ValueError):
+    """The answer is not a list of models."""
+
+
+async def first_model(client: httpx2.AsyncClient, base_url: str, key: str | None = None) -> str:
+    """The first chat model of the server; `default` where it has no list. Raises ProviderFailed if it is down."""
+    url = f"{base_url}/models"
+    try:
+        names = await model_names(client, base_url, key)
+    except NoModelList:
+        return UNNAMED
+    except httpx2.TimeoutException as error:
+        raise failures.silent(url, client.timeout.read) from error
+    except httpx2.HTTPError as error:
+        raise failures.refused(url, str(error)) from error
+    return chat_model(names) or UNNAMED
+
+
+async def model_names(client: httpx2.AsyncClient, base_url: str, key: str | None = None) -> list[str]:
+    """The names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with client.stream("GET", f"{base_url}/models", headers=headers) as response:
+        if response.status_code != 200:
+            raise NoModelList(f"status {response.status_code}")
+        body = b""
+        async with aclosing(response.aiter_bytes()) as blocks:
+            async for block in blocks:
+                body += block
+                if len(body) > MAX_BODY_BYTES:
+                    raise NoModelList("too long")
+    return names_in(body)
+
+
+def names_in(body: bytes) -> list[str]:
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NoModelList("not JSON") from error
+    match value:
+        case {"data": list(models)}:
+            return [model["id"] for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+    raise NoModelList("no list named data")
+
+
+def chat_model(names: Sequence[str]) -> str | None:
+    """The first model that is not for embedding, ranking or speech; servers list those as well."""
+    return next((name for name in names if not any(word in name.lower() for word in NOT_FOR_CHAT)), None)

@@ -1,0 +1,170 @@
+"""Native tool calls, put together from the fragments that servers stream, as the parser's own events."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
+
+NATIVE = "native"
+MAX_CALLS = 256
+
+NativeEvent = CallOpened | CallDelta | Call | BadCall
+
+
+class TooManyCalls(ValueError):
+    """A reply opens more calls than any model means."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One call under way. `number` is its place in the reply; the server's own index is not to be trusted."""
+
+    number: int
+    id: str = ""
+    name: str = ""
+    parts: list[str] = field(default_factory=list)
+    opened: bool = False
+
+
+class NativeCalls:
+    """The calls of one reply.
+
+    A fragment belongs to the call of its index, unless it starts another one there: a new id with a name, or another
+    name after arguments. Without an index, a new id or a name starts a call, and everything else continues the last.
+    Calls are given by `close` only, when the reply is known to be whole.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+        self._by_index: dict[int, Slot] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def add(self, fragment: Any) -> list[NativeEvent]:
+        """What one element of `delta.tool_calls` adds. Raises TooManyCalls; anything else odd is tolerated."""
+        if not isinstance(fragment, dict):
+            return []
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        name, id = text_of(function.get("name")), text_of(fragment.get("id"))
+        slot = self._slot(index_of(fragment.get("index")), id, name)
+        slot.id = slot.id or id
+        if name and name != slot.name and not slot.parts:
+            slot.name += name  # a few servers stream the name in pieces
+        written = arguments_text(function.get("arguments"))
+        if not written:
+            return []
+        slot.parts.append(written)
+        return [*self._opening(slot), CallDelta(slot.number, written)]
+
+    def close(self, *, cut: bool) -> Iterator[NativeEvent]:
+        """Each call once, whole or bad. `cut` says that the model ran into its token limit while writing."""
+        for slot in self._slots:
+            yield from self._opening(slot)
+            yield finished(slot, cut=cut and slot is self._slots[-1])
+
+    def _opening(self, slot: Slot) -> list[NativeEvent]:
+        if slot.opened or not slot.name:
+            return []
+        slot.opened = True
+        return [CallOpened(slot.number, slot.name)]
+
+    def _slot(self, index: int | None, id: str, name: str) -> Slot:
+        if index is not None:
+            slot = self._by_index.get(index)
+            if slot is None or another_begins(slot, id, name):
+                slot = self._by_index[index] = self._new_slot()
+            return slot
+        if id and (known := next((slot for slot in reversed(self._slots) if slot.id == id), None)):
+            return known
+        starts = bool(id or name) or not self._slots
+        return self._new_slot() if starts else self._slots[-1]
+
+    def _new_slot(self) -> Slot:
+        if len(self._slots) >= MAX_CALLS:
+            raise TooManyCalls(f"more than {MAX_CALLS} calls in one reply")
+        self._slots.append(Slot(len(self._slots)))
+        return self._slots[-1]
+
+
+def another_begins(slot: Slot, id: str, name: str) -> bool:
+    """Does this fragment start a new call although its index is in use?"""
+    if id and slot.id and id != slot.id:
+        return bool(name)  # an id that changes with each fragment of one call comes without a name
+    return bool(name and slot.parts and name != slot.name)
+
+
+def finished(slot: Slot, *, cut: bool) -> Call | BadCall:
+    """The whole call, or what is wrong with it in words that the model can act on."""
+    raw = "".join(slot.parts)
+    if not slot.name:
+        return BadCall(slot.number, raw, "A tool call came without a name. Call again, with the tool's name.")
+    again = f"Call {slot.name} again with one whole JSON object"
+    if cut and not raw.strip():
+        return BadCall(slot.number, raw, f"The call of {slot.name} was cut off before its arguments. {again}.")
+    try:
+        arguments = arguments_of(raw)
+    except (ValueError, RecursionError) as error:
+        if cut or is_cut(raw, error):
+            reason = f"The arguments of {slot.name} were cut off after {len(raw)} characters, so nothing was run. "
+            return BadCall(slot.number, raw, f"{reason}{again}; if they are long, in smaller steps.")
+        return BadCall(slot.number, raw, f"The arguments of {slot.name} cannot be read: {error}. {again}.")
+    return Call(slot.number, slot.name, arguments, NATIVE)
+
+
+def arguments_of(raw: str) -> Arguments:
+    """The arguments as an object; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError."""
+    value = decoded(raw)
+    if isinstance(value, str):
+        value = decoded(value)  # some servers encode twice
+    if value in (None, "", []):
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"they are a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def decoded(raw: str) -> Any:
+    # strict=False: models write raw newlines into strings. Numbers that JSON cannot carry on must not come in.
+    return json.loads(raw, strict=False, parse_constant=not_a_number, parse_float=finite) if raw.strip() else None
+
+
+def not_a_number(word: str) -> Any:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
+def is_cut(raw: str, error: Exception) -> bool:
+    """Did reading fail at the very end, as it does for the half of a JSON text?"""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= len(raw.rstrip()) or error.msg.startswith("Unterminated string")
+
+
+def arguments_text(arguments: Any) -> str:
+    """Arguments as text: strings as they are, null as nothing, and values that were never encoded (Ollama) as JSON."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def index_of(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

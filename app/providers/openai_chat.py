@@ -1,0 +1,181 @@
+"""Any server that speaks OpenAI's chat completions, streamed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from app.provider import ModelRequest, Piece, ProviderFailed
+from app.providers import failures
+from app.providers.answer import Answer
+from app.providers.models import first_model
+from app.providers.wire import encode, wire_messages, wire_tools
+
+ANY_MODEL = "auto"
+DRAIN_S = 0.05
+MAX_COMPLAINT_BYTES = 64 * 1024
+# Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
+BAD_REQUEST = (400, 422)
+OTHER_REFUSALS = (404, 500, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request asks for when it does not say. None leaves it to the server."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class OpenAIChat:
+    """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
+
+    A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and
+    `teach_fences` True. The model `auto` is replaced by the server's first one when it first answers.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        base_url: str,
+        model: str = ANY_MODEL,
+        key: str | None = None,
+        *,
+        native_tools: bool = True,
+        teach_fences: bool | None = None,
+        defaults: Defaults | None = None,
+    ) -> None:
+        self.base_url = base_url
+        self.model = model
+        self.key = key
+        self.native_tools = native_tools
+        self.teach_fences = not native_tools if teach_fences is None else teach_fences
+        self._client = client
+        self._defaults = defaults or Defaults()
+
+    @property
+    def url(self) -> str:
+        return f"{self.base_url}/chat/completions"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer, as it comes. Raises ProviderFailed."""
+        await self.name_model()
+        native = self.native_tools and bool(request.tools)
+        try:
+            response = await self._open(request, native=native)
+        except ToolsRefused:
+            response = await self._open(request, native=False)
+            self.native_tools, self.teach_fences = False, True
+        try:
+            async with aclosing(self._pieces(response)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            await response.aclose()
+
+    async def name_model(self) -> None:
+        """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
+        if self.model == ANY_MODEL:
+            self.model = await first_model(self._client, self.base_url, self.key)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _open(self, request: ModelRequest, *, native: bool) -> httpx2.Response:
+        """The response with its body still to be read, its status 200. Raises ToolsRefused and ProviderFailed."""
+        content = encode(self._body(request, native=native))
+        headers = {"content-type": "application/json", "accept": "text/event-stream"} | authorization(self.key)
+        asked = self._client.build_request("POST", self.url, content=content, headers=headers)
+        try:
+            response = await self._client.send(asked, stream=True)
+            if response.status_code == 200:
+                return response
+            said = await self._complaint(response)
+        except httpx2.HTTPError as error:
+            raise self._failure(error) from error
+        if native and refuses_tools(response.status_code, said):
+            raise ToolsRefused
+        raise failures.answered(self.url, response.status_code, said, response.headers.get("retry-after"))
+
+    async def _complaint(self, response: httpx2.Response) -> str:
+        """What a refusal says, its first 64 KiB at most, without the key if the server repeats it."""
+        said = b""
+        try:
+            async with aclosing(response.aiter_bytes()) as blocks:
+                async for block in blocks:
+                    said += block
+                    if len(said) >= MAX_COMPLAINT_BYTES:
+                        break
+        finally:
+            await response.aclose()
+        text = said.decode("utf-8", "replace")
+        return text.replace(self.key, "***") if self.key else text
+
+    async def _pieces(self, response: httpx2.Response) -> AsyncGenerator[Piece, None]:
+        answer = Answer(self.url)
+        async with aclosing(response.aiter_bytes()) as blocks:
+            try:
+                async for block in blocks:
+                    for piece in answer.feed(block):
+                        yield piece
+                    if answer.done:
+                        await drain(blocks)
+                        break
+            except httpx2.HTTPError as error:
+                if not answer.whole:
+                    raise self._failure(error, begun=True) from error
+        for piece in answer.close():
+            yield piece
+
+    def _body(self, request: ModelRequest, *, native: bool) -> dict[str, Any]:
+        max_tokens = request.max_tokens if request.max_tokens is not None else self._defaults.max_tokens
+        temperature = request.temperature if request.temperature is not None else self._defaults.temperature
+        body = {
+            "model": self.model,
+            "messages": wire_messages(request.messages, native=native),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "tools": wire_tools(request.tools) if native else None,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _failure(self, error: httpx2.HTTPError, *, begun: bool = False) -> ProviderFailed:
+        match error:
+            case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
+                return failures.refused(self.url, str(error))
+            case httpx2.TimeoutException():
+                return failures.silent(self.url, self._client.timeout.read)
+            case _:
+                when = "in the middle" if begun else "before it began"
+                return failures.cut(self.url, f"the connection was lost {when} ({error or type(error).__name__})")
+
+
+class ToolsRefused(Exception):
+    """The server does not take `tools`."""
+
+
+def refuses_tools(status: int, said: str) -> bool:
+    if failures.is_context(said):
+        return False
+    return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())
+
+
+def authorization(key: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+async def drain(blocks: AsyncIterator[bytes]) -> None:
+    """Read to the end, which follows [DONE] at once, so that the connection can be used again."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in blocks:
+                pass
+    except (TimeoutError, httpx2.HTTPError):
+        return  # the answer is whole; only the connection is not worth keeping

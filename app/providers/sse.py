@@ -1,0 +1,100 @@
+"""Server-sent events from bytes, however they are cut: sans-IO, one pass, bounded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventTooLarge(ValueError):
+    """One line or one event is longer than the reader's bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event; `event` is `message` unless the server named it."""
+
+    data: str
+    event: str = "message"
+
+
+class EventReader:
+    """Feed it bytes, get whole events.
+
+    More tolerant than the standard where servers are: an `error:` field (older llama.cpp) is an event of that name, and
+    a last event needs no blank line (`close` gives it). Bytes that are not UTF-8 become U+FFFD. Raises EventTooLarge.
+    """
+
+    def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._partial: list[bytes] = []  # the line under way, in the pieces it came in: joined once, when it ends
+        self._data: list[str] = []
+        self._event = ""
+        self._held = 0
+        self._first_line = True
+        self._after_cr = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes complete."""
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if not data:
+            return []
+        self._after_cr = data.endswith(b"\r")
+        *lines, rest = LINE_END.split(data) if b"\r" in data else data.split(b"\n")
+        events = [event for line in lines if (event := self._line_ended(line))]
+        self._hold(rest)
+        return events
+
+    def close(self) -> list[Event]:
+        """The event that the end of the stream left without its blank line, if there is one."""
+        last = self._line_ended(b"") if self._partial else None
+        return [event for event in (last, self._dispatch()) if event]
+
+    def _hold(self, part: bytes) -> None:
+        if not part:
+            return
+        self._count(len(part))
+        self._partial.append(part)
+
+    def _count(self, size: int) -> None:
+        self._held += size
+        if self._held > self._max_bytes:
+            raise EventTooLarge(f"one event is longer than {self._max_bytes} bytes")
+
+    def _line_ended(self, end: bytes) -> Event | None:
+        self._count(len(end))
+        line = b"".join((*self._partial, end)) if self._partial else end
+        self._partial.clear()
+        if self._first_line:
+            self._first_line = False
+            line = line.removeprefix(BOM)
+        if not line:
+            return self._dispatch()
+        name, _, value = line.partition(b":")
+        self._take(name, value.removeprefix(b" ").decode("utf-8", "replace"))
+        return None
+
+    def _take(self, name: bytes, value: str) -> None:
+        match name:
+            case b"data":
+                self._data.append(value)
+            case b"event":
+                self._event = value
+            case b"error":
+                self._event = "error"
+                self._data.append(value)
+            case _:
+                pass  # comments (no name), ids and retry times mean nothing to a single request
+
+    def _dispatch(self) -> Event | None:
+        event = Event("\n".join(self._data), self._event or "message") if self._data else None
+        self._data.clear()
+        self._event = ""
+        self._held = 0
+        return event

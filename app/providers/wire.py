@@ -1,0 +1,103 @@
+"""The history as an OpenAI request body, in a form that strict chat templates accept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.messages import AskedCall, Message
+from app.providers.native import NATIVE
+from tools.tool import Tool
+
+INTERRUPTED = "No result: the call was interrupted."
+WireMessage = dict[str, Any]
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """The body as ASCII-escaped JSON, so that no character in it can break the encoder."""
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def wire_messages(history: Sequence[Message], *, native: bool) -> list[WireMessage]:
+    """The history for a server that is offered tools natively, or not.
+
+    Calls that were native stay native as long as `native` holds: each is followed at once by exactly one result. All
+    other calls are text, and their results are the user's words, for templates that know no other roles. One system
+    message comes first, roles alternate, and nothing is empty.
+    """
+    results = {message.call: message.text for message in history if message.role == "tool" and message.call}
+    in_pairs = {call.id for message in history if native for call in native_calls(message)}
+    sent: list[WireMessage] = []
+    for message in history:
+        for wired in wire(message, results, in_pairs):
+            add(sent, wired)
+    return sent
+
+
+def wire(message: Message, results: Mapping[str, str], in_pairs: set[str]) -> Iterator[WireMessage]:
+    text = encodable(message.text)
+    match message.role:
+        case "tool":
+            if message.call not in in_pairs:
+                yield {"role": "user", "content": f"Result of {message.name or 'the call'}:\n{text}"}
+        case "assistant" if calls := native_calls(message):
+            yield from pairs(text, calls, results) if calls[0].id in in_pairs else [as_text(text, calls)]
+        case role:
+            yield {"role": role, "content": text}
+
+
+def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, str]) -> Iterator[WireMessage]:
+    """An assistant message with native calls, and a result for each of them, in order."""
+    functions = [{"name": call.name, "arguments": json.dumps(call.arguments)} for call in calls]
+    asked = [
+        {"id": call.id, "type": "function", "function": function}
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    yield {"role": "assistant", "content": text, "tool_calls": asked}
+    for call in calls:
+        yield {"role": "tool", "tool_call_id": call.id, "content": encodable(results.get(call.id, INTERRUPTED))}
+
+
+def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:
+    """Native calls in words, for a server that turned out to take no tools."""
+    written = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls]
+    blocks = [f"<tool_call>\n{call}\n</tool_call>" for call in written]
+    return {"role": "assistant", "content": "\n".join([text, *blocks] if text else blocks)}
+
+
+def add(sent: list[WireMessage], message: WireMessage) -> None:
+    """Append, as strict templates want it: no second system message, no empty one, no role twice in a row."""
+    if message["role"] == "system" and any(earlier["role"] != "system" for earlier in sent):
+        message = message | {"role": "user"}
+    if not message["content"] and message["role"] in ("assistant", "system") and "tool_calls" not in message:
+        return
+    last = sent[-1] if sent else None
+    if last is None or last["role"] != message["role"] or message["role"] == "tool" or "tool_calls" in message:
+        sent.append(message)
+        return
+    sent[-1] = last | {"content": f"{last['content']}\n\n{message['content']}"}
+
+
+def native_calls(message: Message) -> list[AskedCall]:
+    return [call for call in message.calls if call.dialect == NATIVE]
+
+
+def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The tools as `tools` of a request."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def encodable(text: str) -> str:
+    """Text that every JSON reader accepts: surrogate pairs joined, lone surrogates U+FFFD (llama.cpp refuses them)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
