@@ -1,0 +1,9 @@
+"""`make bench`: every benchmark, one after another."""
+
+from __future__ import annotations
+
+from benchmarks import parser, relay, startup
+
+for benchmark in (startup, parser, relay):
+    print(f"\n== {benchmark.__name__}: {(benchmark.__doc__ or '').splitlines()[0]}")
+    benchmark.main()

@@ -1,0 +1,47 @@
+"""Child processes for the benchmarks: started, asked for their port, measured, stopped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+START_S = 60
+
+
+@contextmanager
+def child(*args: str, port_pattern: str = r"(\d+)") -> Iterator[tuple[int, psutil.Process]]:
+    """`python ARGS`, and the port that it prints on its first lines."""
+    with subprocess.Popen([sys.executable, *args], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            for line in process.stdout:
+                if found := re.search(port_pattern, line):
+                    break
+            else:
+                raise RuntimeError(f"{args} ended without a port, exit code {process.wait(START_S)}")
+            yield int(found[1]), psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def dragoman(*flags: str) -> Iterator[tuple[int, psutil.Process]]:
+    """A whole server in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        places = ("--data-dir", f"{folder}/data", "--workspace", f"{folder}/work", "--port", "0")
+        Path(folder, "work").mkdir()
+        command = ("-m", "routes", "serve", *places, "--log-level", "warning", *flags)
+        with child(*command, port_pattern=r"http://localhost:(\d+)") as started:
+            yield started
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

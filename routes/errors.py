@@ -1,0 +1,63 @@
+"""Every error has one shape: {"error": {"code": ..., "message": what happened and what to do next, ...}}."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.runs import NotFound, SessionBusy
+from app.store import StoreFailed
+
+
+class Refused(Exception):
+    """A request that is answered with an error. `more` goes into the error object beside code and message."""
+
+    def __init__(self, status: int, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.more = more
+
+
+def refusal(refused: Refused) -> JSONResponse:
+    body = {"code": refused.code, "message": refused.message} | refused.more
+    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else None
+    return JSONResponse({"error": body}, refused.status, headers)
+
+
+def _busy(error: SessionBusy) -> Refused:
+    return Refused(409, "session_busy", str(error), run=error.run)
+
+
+def _http(error: HTTPException) -> Refused:
+    message = f"{error.detail}. GET / says what there is."
+    return Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
+
+
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+BROKEN = "The server has a bug that broke this request; its log has the details."
+
+# What each kind of error becomes. The last row answers what nobody foresaw; the server logs it with its trace.
+REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
+    Refused: lambda error: error,
+    NotFound: lambda error: Refused(404, "not_found", str(error)),
+    SessionBusy: _busy,
+    StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
+    HTTPException: _http,
+    Exception: lambda _: Refused(500, "internal", BROKEN),
+}
+
+
+def _handler(refuse: Callable[[Any], Refused]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(_: Request, error: Exception) -> Response:
+        return refusal(refuse(error))
+
+    return handle
+
+
+HANDLERS = {kind: _handler(refuse) for kind, refuse in REFUSALS.items()}

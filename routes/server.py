@@ -1,0 +1,114 @@
+"""The server: its routes, a row each, and how it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from importlib.metadata import version
+
+import uvicorn
+from sse_starlette.sse import AppStatus
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from app.settings import Loaded, Settings
+from app.store import StoreFailed
+from routes import chat, overview, runs, sessions
+from routes.access import Access, is_loopback
+from routes.errors import HANDLERS
+from routes.services import Services, open_services
+
+ROUTES = (
+    Route("/", overview.home),
+    Route("/chat", chat.chat, methods=["POST"]),
+    Route("/runs/{run}", runs.run_state),
+    Route("/runs/{run}/events", runs.run_events),
+    Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
+    Route("/sessions", sessions.list_sessions),
+    Route("/sessions/{session}", sessions.show_session),
+    Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    Route("/tools", overview.list_tools),
+    Route("/livez", overview.livez),
+    Route("/readyz", overview.readyz),
+)
+
+DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
+LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+
+class CannotServe(Exception):
+    """The server cannot start as configured. The message says what to do."""
+
+
+def create_server(services: Services) -> Starlette:
+    """The ASGI application over services that are open."""
+    access = Middleware(Access, store=services.store, host=services.settings.host)
+    server = Starlette(routes=ROUTES, middleware=[access], exception_handlers=HANDLERS)
+    server.state.services = services
+    return server
+
+
+def serve(loaded: Loaded) -> int:
+    """Run until a signal stops it. Exit code 1 when it cannot start, with the reason on stderr."""
+    try:
+        with listen(loaded.settings) as listener:
+            config_loop = uvicorn.Config("", loop="auto").get_loop_factory()
+            with asyncio.Runner(loop_factory=config_loop) as runner:
+                runner.run(_serve(loaded.settings, listener))
+    except (CannotServe, StoreFailed) as problem:
+        print(f"dragoman: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket, taken before anything else is started. Raises CannotServe."""
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        hint = "is another dragoman running? Choose another with --port, or --port 0 for a free one"
+        raise CannotServe(f"Cannot listen on {where} ({error.strerror or error}): {hint}.") from error
+
+
+async def _serve(settings: Settings, listener: socket.socket) -> None:
+    async with open_services(settings) as services:
+        if not is_loopback(settings.host) and not await services.store.tokens():
+            raise CannotServe(
+                f"{settings.host} can be reached from other machines, and there is no token to ask for. "
+                "Make one with `dragoman token create --name NAME`, or listen on 127.0.0.1."
+            )
+        config = uvicorn.Config(
+            create_server(services),
+            lifespan="off",
+            access_log=False,
+            log_level=settings.log_level,
+            timeout_graceful_shutdown=DRAIN_S,
+            server_header=False,
+        )
+        await _Server(config, services).serve([listener])
+
+
+class _Server(uvicorn.Server):
+    """Says what to try when it is up; ends the runs, and with them their streams, when it stops."""
+
+    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+        super().__init__(config)
+        self._services = services
+        AppStatus.disable_automatic_graceful_drain()  # streams end by their run's terminal event instead
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
+        shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
+        print(f"dragoman {version('dragoman')} on http://{shown} with {self._services.about_model}", flush=True)
+        print(f"Try: {overview.example(shown)}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await self._services.runs.close()
+        await super().shutdown(sockets)

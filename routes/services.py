@@ -1,0 +1,136 @@
+"""Everything a server is made of, opened in order and closed in reverse."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from starlette.requests import Request
+
+from app.agent import Agent
+from app.gate import decide
+from app.journal import Journal
+from app.people import Principal
+from app.prompt import system_prompt
+from app.provider import Provider
+from app.providers import choose_provider
+from app.runs import Runs
+from app.settings import Settings
+from app.store import Store, StoreFailed
+from app.store.sqlite import SQLiteStore
+from routes.errors import Refused
+from routes.requests import ChatRequest
+from tools.catalogue import TOOLS
+from tools.sandbox import Sandbox, find_sandbox
+from tools.tool import Context, Tool
+from tools.toolbox import Toolbox
+
+DATABASE = "dragoman.db"
+
+
+@dataclass(slots=True)
+class Services:
+    """One server's collaborators. `about_model` is a sentence: which model answers, and why that one."""
+
+    settings: Settings
+    store: Store
+    runs: Runs
+    provider: Provider
+    about_model: str
+    sandbox: Sandbox
+    tools: Sequence[Tool] = TOOLS
+
+    def toolbox(self, principal: Principal, names: Sequence[str] | None = None) -> Toolbox:
+        """The tools `principal` may use; `names` can only narrow them. Raises Refused for a name that is not there."""
+        whole = Toolbox(self.tools, partial(decide, principal))
+        if names is None:
+            return whole
+        offered = {tool.name: tool for tool in whole.offered}
+        if unknown := [name for name in names if name not in offered]:
+            message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
+            raise Refused(422, "unknown_tool", message)
+        return Toolbox([offered[name] for name in names], partial(decide, principal))
+
+    def agent(self, principal: Principal, wish: ChatRequest) -> Agent:
+        """A new agent for one run. Raises Refused for a model or tool that is not there."""
+        if wish.model not in (None, self.provider.model):
+            message = f"model: there is no {wish.model[:80]!a}; there is {self.provider.model}"
+            raise Refused(422, "unknown_model", message)
+        toolbox = self.toolbox(principal, wish.tools)
+        context = Context(self.settings.workspace, self.sandbox, self.settings.tool_time_limit_s)
+        return Agent(
+            self.provider,
+            toolbox,
+            context,
+            lambda: system_prompt(
+                toolbox.offered,
+                teach_fences=self.provider.teach_fences,
+                workspace=self.settings.workspace,
+                now=datetime.now().astimezone(),
+            ),
+            wish.max_rounds or self.settings.max_rounds,
+        )
+
+
+Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
+
+
+async def chosen_by(settings: Settings) -> tuple[Provider, str]:
+    """The provider that the settings name or that is found, and a sentence that says so."""
+    key = settings.model_key
+    return await choose_provider(
+        model_url=settings.model_url,
+        model=settings.model,
+        key=key.get_secret_value() if key else None,
+        tool_calls=settings.tool_calls,
+        inactivity_s=settings.model_inactivity_s,
+        temperature=settings.model_temperature,
+    )
+
+
+@asynccontextmanager
+async def open_services(settings: Settings, choose: Choose = chosen_by) -> AsyncGenerator[Services, None]:
+    """Raises StoreFailed when the data directory cannot be used."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(only_server(settings.data_dir))
+        store = await SQLiteStore.open(settings.data_dir / DATABASE)
+        stack.push_async_callback(store.close)
+        runs = Runs(store, await stack.enter_async_context(Journal(store)))
+        await runs.recover()
+        provider, about_model = await choose(settings)
+        stack.push_async_callback(provider.close)
+        stack.push_async_callback(runs.close)
+        settings.workspace.mkdir(parents=True, exist_ok=True)
+        sandbox = find_sandbox(hidden=[settings.data_dir], unsafe=settings.unsafe_no_sandbox)
+        yield Services(settings, store, runs, provider, about_model, sandbox)
+
+
+@contextmanager
+def only_server(data_dir: Path) -> Iterator[None]:
+    """Two servers on one data directory would each take the other's runs for lost ones. Raises StoreFailed."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with (data_dir / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
+        raise StoreFailed(message) from None
+
+
+def services_of(request: Request) -> Services:
+    services = request.app.state.services
+    assert isinstance(services, Services)
+    return services
+
+
+def asker(request: Request) -> Principal:
+    """Who asks: `Access` has put it there."""
+    principal = request.state.principal
+    assert isinstance(principal, Principal)
+    return principal

@@ -1,0 +1,38 @@
+"""Sessions: conversations with their messages and runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.messages import as_json
+from app.store import SessionRow
+from routes.runs import run_fields
+from routes.services import asker, services_of
+
+LISTED = 200  # newest sessions that one listing shows
+
+
+def _fields(row: SessionRow) -> dict[str, Any]:
+    return {"id": row.id, "title": row.title, "created": row.created}
+
+
+async def list_sessions(request: Request) -> Response:
+    rows = await services_of(request).store.sessions(asker(request).name, LISTED)
+    return JSONResponse({"sessions": [_fields(row) for row in rows]})
+
+
+async def show_session(request: Request) -> Response:
+    services = services_of(request)
+    row = await services.runs.session(request.path_params["session"], asker(request))
+    messages = [as_json(message) for message in await services.store.messages(row.id)]
+    runs = [run_fields(run) for run in await services.store.runs(row.id)]
+    return JSONResponse(_fields(row) | {"messages": messages, "runs": runs})
+
+
+async def delete_session(request: Request) -> Response:
+    """Stops what runs in it and forgets its messages, runs and events."""
+    await services_of(request).runs.delete_session(request.path_params["session"], asker(request))
+    return Response(status_code=204)

@@ -1,0 +1,85 @@
+"""A whole server in the test's own process: real sockets, real database, the provider that the test gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from app.provider import Provider
+from app.providers.sse import EventReader
+from app.settings import Settings, load_settings
+from routes.server import create_server
+from routes.services import Services, open_services
+
+
+def settings_in(folder: Path, **flags: object) -> Settings:
+    (folder / "work").mkdir(exist_ok=True)
+    places = {"data_dir": str(folder / "data"), "workspace": str(folder / "work"), "port": "0"}
+    return load_settings(places | flags, {"HOME": str(folder)}, folder=folder).settings
+
+
+@dataclass(slots=True)
+class Served:
+    """A client of a running server, and what is behind it."""
+
+    client: httpx2.AsyncClient
+    services: Services
+
+    async def chat(self, message: object = "Hello", **more: object) -> list[dict[str, Any]]:
+        """All events of one turn."""
+        return [event async for event in self.turn(message=message, **more)]
+
+    async def turn(self, **body: object) -> AsyncGenerator[dict[str, Any], None]:
+        async with self.client.stream("POST", "/chat", json=body) as response:
+            assert response.status_code == 200, await response.aread()
+            async with aclosing(events_of(response)) as events:
+                async for event in events:
+                    yield event
+
+    async def events(self, run: str, after: int = 0) -> list[dict[str, Any]]:
+        async with self.client.stream("GET", f"/runs/{run}/events", headers={"Last-Event-ID": str(after)}) as response:
+            assert response.status_code == 200
+            return [event async for event in events_of(response)]
+
+
+async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
+    """The `data:` of each event, with the sequence number under `seq`."""
+    reader = EventReader()
+    async for block in response.aiter_bytes():
+        for event in reader.feed(block):
+            fields: Mapping[str, Any] = json.loads(event.data)
+            yield {**fields, "seq": int(event.id)}
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, provider: Provider, headers: Mapping[str, str] | None = None, **flags: object
+) -> AsyncGenerator[Served, None]:
+    settings = settings_in(folder, **flags)
+    async with open_services(settings, lambda _: chosen(provider)) as services:
+        config = uvicorn.Config(create_server(services), lifespan="off", log_level="warning")
+        server = uvicorn.Server(config)
+        listener = socket.create_server(("127.0.0.1", 0))
+        # Not Server.serve: it would take the test runner's signals.
+        task = asyncio.create_task(server._serve([listener]))
+        url = "http://localhost:%d" % listener.getsockname()[1]
+        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, headers=headers) as client:
+            try:
+                yield Served(client, services)
+            finally:
+                await services.runs.close()
+                server.should_exit = True
+                await task
+
+
+async def chosen(provider: Provider) -> tuple[Provider, str]:
+    return provider, f"{provider.model} (a test's)"

@@ -1,0 +1,164 @@
+"""Durable before visible: an event that a watcher has seen is in the database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.events import RunFinished, TextDelta, ToolDelta, ToolStarted
+from app.journal import KEPT, Journal, RunLog
+from app.store import Change, EventRow, SessionRow, StoreFailed
+from app.store.sqlite import SQLiteStore
+
+pytestmark = pytest.mark.anyio
+
+FINISHED = RunFinished("answered", "", 1, 0, {})
+
+
+def never() -> None:
+    raise AssertionError("the log failed")
+
+
+async def opened(tmp_path: Path) -> SQLiteStore:
+    return await SQLiteStore.open(tmp_path / "data" / "test.db")
+
+
+class Gate(SQLiteStore):
+    """A real store whose writes wait until the test opens them, or fail when it says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.open_gate = asyncio.Event()
+        self.writing = asyncio.Event()
+        self.failure: StoreFailed | None = None
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        self.writing.set()
+        await self.open_gate.wait()
+        if self.failure:
+            raise self.failure
+        await super().write(changes)
+
+
+async def gated(tmp_path: Path) -> Gate:
+    store = await Gate.open(tmp_path / "test.db")
+    assert isinstance(store, Gate)
+    return store
+
+
+async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> None:
+    store = await gated(tmp_path)
+    async with asyncio.timeout(10), Journal(store) as journal:
+        log = RunLog("r", journal, never)
+        log.add(TextDelta("hello"))
+        await store.writing.wait()
+        watcher = asyncio.create_task(log.after(0))
+        await asyncio.sleep(0)
+        assert not watcher.done()
+        assert log.last_seq == 0
+        store.open_gate.set()
+        rows = await watcher
+        with sqlite3.connect(tmp_path / "test.db") as other:  # another connection: committed, not only written
+            assert other.execute("SELECT seq, data FROM events").fetchall() == [(1, rows[0].data)]
+        other.close()
+    await store.close()
+
+
+async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) -> None:
+    store = await gated(tmp_path)
+    async with asyncio.timeout(10), Journal(store) as journal:
+        log = RunLog("r", journal, never)
+        log.add(TextDelta("first"))
+        await store.writing.wait()
+        for piece in ("a", "b", "c"):
+            log.add(TextDelta(piece))
+        log.add(ToolDelta("c1", "", "bash"))
+        log.add(ToolDelta("c1", "ec"))
+        log.add(ToolDelta("c1", "ho"))
+        log.add(ToolDelta("c2", "x", "bash"))
+        log.add(TextDelta("z"))
+        store.open_gate.set()
+        await journal.flush()
+        rows = await log.after(0)
+    fields = [json.loads(row.data) for row in rows]
+    assert [row.seq for row in rows] == [1, 2, 3, 4, 5]
+    assert [one["text"] for one in fields] == ["first", "abc", "echo", "x", "z"]
+    assert fields[2] == {"type": "tool.delta", "call": "c1", "text": "echo", "name": "bash"}
+    await store.close()
+
+
+async def test_a_store_that_fails_ends_the_log_with_one_terminal_event(tmp_path: Path) -> None:
+    store = await gated(tmp_path)
+    failed = asyncio.Event()
+    async with asyncio.timeout(10), Journal(store) as journal:
+        log = RunLog("r", journal, failed.set)
+        log.add(TextDelta("lost"))
+        store.failure = StoreFailed("The disk is full. Make room.")
+        store.open_gate.set()
+        with pytest.raises(StoreFailed, match="Make room"):
+            await journal.flush()
+        rows = await log.after(0)
+        assert failed.is_set()
+        assert [(row.type, json.loads(row.data)["code"]) for row in rows] == [("run.failed", "storage_failed")]
+        store.failure = None
+        log.add(FINISHED)  # what the run still says is stored, but the watchers have had their end
+        await journal.flush()
+        assert log.ended
+        assert log.last_seq == 1
+    await store.close()
+
+
+async def test_a_watcher_far_behind_is_sent_to_the_store(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    async with asyncio.timeout(20), Journal(store) as journal:
+        log = RunLog("r", journal, never)
+        for number in range(KEPT + 100):
+            log.add(ToolStarted(f"c{number}", "bash", {}, "native"))
+        log.add(FINISHED)
+        await journal.flush()
+        assert not log.holds(0)
+        assert log.holds(101)
+        rows = await log.after(KEPT)
+        assert [row.seq for row in rows] == list(range(KEPT + 1, KEPT + 102))
+        assert len(await store.events("r", 0, 10_000)) == KEPT + 101
+    await store.close()
+
+
+async def test_readers_never_see_an_uncommitted_row(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    async with store._transaction():
+        await store._writer.execute("INSERT INTO events VALUES ('r', 1, 'text.delta', '{}')")
+        assert await store.events("r", 0, 10) == []
+    assert await store.events("r", 0, 10) == [EventRow("r", 1, "text.delta", "{}")]
+    await store.close()
+
+
+async def test_a_write_is_all_or_nothing(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    twice = SessionRow("s", "p", 1.0, "t")
+    with pytest.raises(StoreFailed, match="UNIQUE"):
+        await store.write([twice, EventRow("r", 1, "x", "{}"), twice])
+    assert await store.session("s") is None
+    assert await store.events("r", 0, 10) == []
+    await store.write([twice])  # and the store still works
+    assert await store.session("s") == twice
+    await store.close()
+
+
+async def test_a_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "test.db"
+    path.write_bytes(b"not a database at all, but long enough to look at" * 100)
+    with pytest.raises(StoreFailed, match=r"test\.db failed: file is not a database.*DRAGOMAN_DATA_DIR"):
+        await SQLiteStore.open(path)
+    assert path.read_bytes().startswith(b"not a database")
+
+
+async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreFailed, match="DRAGOMAN_DATA_DIR"):
+        await SQLiteStore.open(tmp_path / "file" / "data" / "test.db")
