@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from app.provider import Provider, ProviderFailed
@@ -12,10 +12,13 @@ from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
 from app.providers.embedded import EmbeddedModel, EmbeddedProvider
 from app.providers.failures import shown_url
 from app.providers.http import INACTIVITY_S, base_url_of, model_client
-from app.providers.openai_chat import ANY_MODEL, OpenAIChat
+from app.providers.openai_chat import ANY_MODEL, Defaults, OpenAIChat
 from app.providers.scripted import DEMO, Scripted
 
 __all__ = ["PROVIDERS", "Choice", "Wanted", "choose_provider"]
+
+
+ToolCalls = Literal["auto", "native", "fenced"]
 
 
 class Choice(NamedTuple):
@@ -27,13 +30,14 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the settings say of the model, as plain values. `native_tools` None: the kind of provider decides."""
+    """What the settings say of the model, as plain values."""
 
     model_url: str | None = None
     model: str | None = None
     key: str | None = None
     inactivity_s: float = INACTIVITY_S
-    native_tools: bool | None = None
+    tool_calls: ToolCalls = "auto"
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,12 @@ async def open_openai(wanted: Wanted, why: str) -> Choice:
     """The named server. If it is down now, each run says so until it is up."""
     base_url = base_url_of(wanted.model_url or "")
     client = model_client(base_url, inactivity_s=wanted.inactivity_s)
-    native = wanted.native_tools is not False
-    provider = OpenAIChat(client, base_url, wanted.model or ANY_MODEL, wanted.key, native_tools=native)
+    model, native, defaults = (
+        wanted.model or ANY_MODEL,
+        wanted.tool_calls != "fenced",
+        Defaults(None, wanted.temperature),
+    )
+    provider = OpenAIChat(client, base_url, model, wanted.key, native_tools=native, defaults=defaults)
     where = shown_url(base_url)
     try:
         if not wanted.model:
@@ -63,7 +71,8 @@ async def open_openai(wanted: Wanted, why: str) -> Choice:
 async def open_embedded(wanted: Wanted, why: str) -> Choice:
     """The embedded model. If it cannot start, each run says what is missing."""
     server = EmbeddedModel()
-    provider = EmbeddedProvider(model_client("http://127.0.0.1", inactivity_s=wanted.inactivity_s), server)
+    client = model_client("http://127.0.0.1", inactivity_s=wanted.inactivity_s)
+    provider = EmbeddedProvider(client, server, temperature=wanted.temperature)
     try:
         await provider.start()
     except ProviderFailed as failure:
@@ -91,22 +100,24 @@ async def choose_provider(
     key: str | None = None,
     *,
     inactivity_s: float = INACTIVITY_S,
-    native_tools: bool | None = None,
+    tool_calls: ToolCalls = "auto",
+    temperature: float | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
 ) -> Choice:
     """The provider that the settings name, else a local server on a well-known port, else the embedded model.
 
     `model_url` is a base URL ending in `/v1`, or `embedded:` or `scripted:`. A server or package that is missing does
-    not fail here: the sentence says so, and so does every run. Raises ValueError for a URL that cannot be one.
+    not fail here: the sentence says so, and so does every run. `tool_calls` is for servers that one can offer tools:
+    `auto` and `native` do (and stop when they are refused), `fenced` teaches them in the prompt instead. Raises ValueError for a URL that cannot be one.
     """
-    wanted = Wanted(model_url, model, key, inactivity_s, native_tools)
+    wanted = Wanted(model_url, model, key, inactivity_s, tool_calls, temperature)
     if model_url:
         return await kind_of(model_url).open(wanted, "as configured")
     async with model_client("http://127.0.0.1") as client:
         found = await discover(client, known_servers)
     if found is None:
         return await open_embedded(wanted, "no server is configured, and none answers on a well-known port")
-    local = Wanted(found.server.base_url, model or found.model, key, inactivity_s, native_tools)
+    local = replace(wanted, model_url=found.server.base_url, model=model or found.model)
     return await open_openai(local, f"found on the port of {found.server.name}")
 
 

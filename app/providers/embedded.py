@@ -11,7 +11,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -186,11 +186,12 @@ class EmbeddedProvider:
 
     teach_fences = True
 
-    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel) -> None:
+    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
         self.model = server.weights.name
         self.window = server.weights.context
         self._client = client
         self._server = server
+        self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
     async def start(self) -> None:
         """Load the model now. Raises ProviderFailed."""
@@ -221,4 +222,4 @@ class EmbeddedProvider:
         await self._server.close()
 
     def _chat(self, url: str) -> OpenAIChat:
-        return OpenAIChat(self._client, url, self.model, self._server.key, native_tools=False, defaults=DEFAULTS)
+        return OpenAIChat(self._client, url, self.model, self._server.key, native_tools=False, defaults=self._defaults)
