@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> in
     args = _parser(words).parse_args(words)
     try:
         command: Command = args.command
-        return command.run(args, environ)
+        code = command.run(args, environ)
+        sys.stdout.flush()  # here, where a reader that has left can be answered
     except SettingsError as error:
         for problem in error.problems:
             print(f"dragoman: {problem}", file=sys.stderr)
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> in
         # The reader (`head`, a pager) has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -164,7 +164,7 @@ def checked_url(url: str) -> str:
     """The URL without a trailing slash. Raises ChatFailed when it is not one of a server."""
     try:
         parts = httpx2.URL(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.host) and parts.port != 0
+        usable = parts.scheme in ("http", "https") and bool(parts.host) and 0 < (parts.port or 1) < 65_536
     except (httpx2.InvalidURL, ValueError):
         usable = False
     if not usable:
