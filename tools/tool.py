@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
+from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 
 class Risk(StrEnum):
@@ -50,6 +51,7 @@ class Context:
 
     workspace: Path
     time_limit_s: float = 3600.0
+    sandbox: Sandbox | NoSandbox = NO_SANDBOX
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]

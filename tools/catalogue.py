@@ -1,0 +1,56 @@
+"""TOOLS: the tools that ship, a row each. Descriptions are short, because a small model reads all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.files import edit_file, off_the_loop, read_file, write_file
+from tools.listing import list_files
+from tools.shell import running
+from tools.tool import Risk, Tool
+
+_TEXT = {"type": "string"}
+
+
+def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"type": "object", "properties": required | (optional or {}), "required": list(required)}
+
+
+TOOLS = (
+    Tool("bash", "Run a shell command.", _object({"command": _TEXT}), Risk.EXECUTE, running("bash", "command")),
+    Tool(
+        "python",
+        "Run Python code; print what you need.",
+        _object({"code": _TEXT}),
+        Risk.EXECUTE,
+        running("python3", "code"),
+    ),
+    Tool(
+        "read_file",
+        "Read a text file from line offset.",
+        _object({"path": _TEXT}, {"offset": {"type": "integer", "minimum": 1}}),
+        Risk.READ,
+        off_the_loop(read_file),
+    ),
+    Tool(
+        "write_file",
+        "Create or replace a file.",
+        _object({"path": _TEXT, "content": _TEXT}),
+        Risk.WRITE,
+        off_the_loop(write_file),
+    ),
+    Tool(
+        "edit_file",
+        "Replace old, which occurs exactly once in the file, by new.",
+        _object({"path": _TEXT, "old": _TEXT, "new": _TEXT}),
+        Risk.WRITE,
+        off_the_loop(edit_file),
+    ),
+    Tool(
+        "list_files",
+        "List a directory, or the files below it that match a pattern such as *.py.",
+        _object({}, {"path": _TEXT, "pattern": _TEXT}),
+        Risk.READ,
+        off_the_loop(list_files),
+    ),
+)

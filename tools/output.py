@@ -1,0 +1,83 @@
+"""What a process wrote, kept small: a head, an end, the last few lines, and counts of the rest."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+
+TAIL_LINES = 12
+LINE_CHARACTERS = 400
+TEXT_CHARACTERS = 10_000
+
+_HEAD = TEXT_CHARACTERS // 2
+_END = TEXT_CHARACTERS - _HEAD
+_NOTE = 80  # room for the sentence that stands where the middle was
+
+
+class Output:
+    """Bytes in, in any slicing; bounded text out. Memory does not grow with what is fed."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._characters = 0
+        self._head = ""
+        self._end = ""
+        self._newlines = 0
+        self._finished: deque[str] = deque(maxlen=TAIL_LINES)
+        self._open = ""
+
+    def feed(self, block: bytes, *, final: bool = False) -> None:
+        """Take what was written next. `final` decodes a character that was cut off."""
+        self.bytes += len(block)
+        text = self._decoder.decode(block, final)
+        if not text:
+            return
+        self._characters += len(text)
+        room = _HEAD - len(self._head)
+        if room > 0:
+            self._head += text[:room]
+        later = text[room:] if room > 0 else text
+        self._end = (self._end + later)[-_END:] if len(later) < _END else later[-_END:]
+        self._newlines += text.count("\n")
+        # One split more than the ring holds: whatever is left unsplit in front falls out of it.
+        *finished, rest = text.rsplit("\n", TAIL_LINES + 1)
+        if finished:
+            self._finished.append(_shortened(self._open + finished[0]))
+            self._finished.extend(_shortened(line) for line in finished[1:])
+            self._open = ""
+        self._open = (self._open + rest)[-LINE_CHARACTERS - 1 :]
+
+    @property
+    def lines(self) -> int:
+        """Lines so far, an unfinished one included."""
+        return self._newlines + bool(self._open)
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The last 12 lines at most, as a terminal would show them."""
+        shown = [*self._finished, _shortened(self._open)] if self._open else list(self._finished)
+        return tuple(_as_on_a_terminal(line) for line in shown[-TAIL_LINES:])
+
+    def text(self) -> str:
+        """All of it up to 10,000 characters; beyond that head and end, and how many are missing between them."""
+        left_out = self._characters - len(self._head) - len(self._end)
+        if left_out == 0:
+            return _printable(self._head + self._end)
+        end = self._end[_NOTE:]
+        note = f"\n[... {left_out + len(self._end) - len(end):,} characters left out ...]\n"
+        return _printable(self._head + note + end)
+
+
+def _shortened(line: str) -> str:
+    """The end of a line is what moves, so that is what stays."""
+    return line if len(line) <= LINE_CHARACTERS else "…" + line[1 - LINE_CHARACTERS :]
+
+
+def _as_on_a_terminal(line: str) -> str:
+    return _printable(line.rstrip("\r").rsplit("\r", 1)[-1])
+
+
+def _printable(text: str) -> str:
+    # NUL cannot be stored by every database, and says nothing to a reader.
+    return text.replace("\0", "\ufffd")

@@ -1,0 +1,58 @@
+"""The tools `bash` and `python`: code in, what it printed out."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from parsing import Arguments
+from tools.process import Finished, stream
+from tools.sandbox import NoSandbox, Program
+from tools.tool import Context, Progress, Result, Run, ToolFailed
+
+
+def running(program: Program, argument: str) -> Run:
+    """A `run` that feeds the text of `argument` to `program`."""
+
+    async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+        if isinstance(context.sandbox, NoSandbox):
+            raise ToolFailed(context.sandbox.reason)
+        with _script(arguments[argument]) as script:
+            command = context.sandbox.command(program, script, context.workspace)
+            news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s)
+            async with aclosing(news):
+                async for seen in news:
+                    yield _result(seen, context.time_limit_s) if isinstance(seen, Finished) else seen
+
+    return run
+
+
+@contextmanager
+def _script(code: str) -> Iterator[int]:
+    """An open file without a name: code may be longer than an argument can be, and nothing is left behind."""
+    try:
+        written = code.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
+    with tempfile.TemporaryFile() as file:
+        file.write(written)
+        file.seek(0)
+        yield file.fileno()
+
+
+def _result(finished: Finished, time_limit_s: float) -> Result:
+    text = finished.text.rstrip("\n") if finished.text.strip() else "(no output)"
+    if finished.overdue:
+        text += f"\n[stopped after {time_limit_s:g} s, the time limit]"
+    elif finished.exit_code:
+        text += f"\n[exit code {finished.exit_code}{_signal_name(finished.exit_code)}]"
+    return Result(finished.exit_code == 0 and not finished.overdue, text, finished.exit_code)
+
+
+def _signal_name(exit_code: int) -> str:
+    try:
+        return f", {signal.Signals(exit_code - 128).name}"
+    except ValueError:
+        return ""
