@@ -22,6 +22,7 @@ from routes.terminal_view import View
 
 PROMPT = "> "
 FAILED, INTERRUPTED = 1, 130
+VALID_PORTS = range(1, 65_536)
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -164,7 +165,9 @@ def checked_url(url: str) -> str:
     """The URL without a trailing slash. Raises ChatFailed when it is not one of a server."""
     try:
         parts = httpx2.URL(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.host) and 0 < (parts.port or 1) < 65_536
+        usable = (
+            parts.scheme in ("http", "https") and bool(parts.host) and (parts.port is None or parts.port in VALID_PORTS)
+        )
     except (httpx2.InvalidURL, ValueError):
         usable = False
     if not usable:

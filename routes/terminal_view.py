@@ -6,6 +6,7 @@ or answer a question in the user's name.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ READERS: dict[str, TypeAdapter[AgentEvent]] = {kind.type: TypeAdapter(kind) for 
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
 SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]")
+LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -47,16 +49,23 @@ def _picture(control: re.Match[str]) -> str:
     return chr(0x2400 + code) if code < 0x20 else "\ufffd"
 
 
-def read_event(kind: str, data: str | bytes) -> AgentEvent | None:
+def read_event(kind: str, data: str) -> AgentEvent | None:
     """The event of one SSE message; None for a type that this client does not know. Raises ValueError."""
     reader = READERS.get(kind)
     if reader is None:
         return None
     try:
-        return reader.validate_json(data)
+        return reader.validate_json(_mended(data) if "\\ud" in data else data)
     except ValidationError as error:
         where = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()) or "its JSON"
-        raise ValueError(f"The server sent a {kind} event that cannot be read ({where}).") from None
+    except (ValueError, RecursionError):
+        where = "its JSON"
+    raise ValueError(f"The server sent a {kind} event that cannot be read ({where}).")
+
+
+def _mended(data: str) -> str:
+    """The JSON with lone surrogates replaced: models write them, and pydantic's strict reader refuses them."""
+    return LONE_SURROGATE.sub("\ufffd", json.dumps(json.loads(data), ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,154 @@
+"""The terminal client's connection: what it survives, what it says when it cannot, where it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
+from app.settings import Settings, load_settings
+from routes.terminal import checked_url, default_url
+from routes.terminal_link import ChatFailed, Link
+from routes.terminal_server import child_environment
+
+ANSWERED = RunFinished("answered", "done", 1, 1, {})
+
+
+class Wire(httpx2.AsyncByteStream):
+    """A response body; `cut` ends it as a lost connection does."""
+
+    def __init__(self, *blocks: bytes, cut: bool = False) -> None:
+        self._blocks = blocks
+        self._cut = cut
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for block in self._blocks:
+            yield block
+        if self._cut:
+            raise httpx2.ReadError("connection reset")
+
+
+def sse(number: int, event: AgentEvent) -> bytes:
+    return f"id: {number}\nevent: {event.type}\ndata: {json.dumps(fields_of(event))}\n\n".encode()
+
+
+def stream(*blocks: bytes, cut: bool = False) -> httpx2.Response:
+    headers = {"content-type": "text/event-stream", "x-run-id": "r1", "x-session-id": "s1"}
+    return httpx2.Response(200, headers=headers, stream=Wire(*blocks, cut=cut))
+
+
+Answer = Callable[[], httpx2.Response]
+
+
+def heard(*answers: Answer, pauses: int = 3) -> tuple[list[AgentEvent], list[httpx2.Request]]:
+    """Ask once; the server gives these answers, one per request."""
+    asked: list[httpx2.Request] = []
+    waiting = iter(answers)
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return next(waiting)()
+
+    async def listen() -> list[AgentEvent]:
+        async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(answer)) as client:
+            async with asyncio.timeout(10), aclosing(Link(client, pauses_s=[0.0] * pauses).ask("hi")) as events:
+                return [event async for event in events]
+
+    return asyncio.run(listen()), asked
+
+
+def lost() -> httpx2.Response:
+    raise httpx2.ConnectError("refused")
+
+
+def refused(status: int, message: str = "") -> Answer:
+    body = json.dumps({"error": {"code": "x", "message": message}}) if message else "<html>"
+    return lambda: httpx2.Response(status, text=body)
+
+
+def test_a_whole_stream_is_one_request() -> None:
+    events, asked = heard(lambda: stream(sse(1, TextDelta("a")), sse(2, ANSWERED)))
+    assert events == [TextDelta("a"), ANSWERED]
+    assert [(request.method, request.url.path) for request in asked] == [("POST", "/chat")]
+    assert json.loads(asked[0].content) == {"message": "hi"}
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["reset", "end"])
+def test_a_lost_connection_goes_on_where_it_was(cut: bool) -> None:
+    half = sse(2, TextDelta("b"))[:10]
+    events, asked = heard(
+        lambda: stream(sse(1, TextDelta("a")), half, cut=cut),
+        lost,
+        refused(503, "starting"),
+        lambda: stream(sse(2, TextDelta("b")), sse(3, ANSWERED)),
+    )
+    said = [event for event in events if not isinstance(event, Notice)]
+    assert said == [TextDelta("a"), TextDelta("b"), ANSWERED]
+    assert {request.url.path for request in asked[1:]} == {"/runs/r1/events"}
+    assert {request.headers["last-event-id"] for request in asked[1:]} == {"1"}
+
+
+def test_attempts_are_bounded_but_progress_renews_them() -> None:
+    dripping = [lambda n=n: stream(sse(n, TextDelta("x")), cut=True) for n in range(1, 8)]
+    events, _ = heard(*dripping, lambda: stream(sse(9, ANSWERED)), pauses=1)
+    assert events[-1] == ANSWERED
+    with pytest.raises(ChatFailed, match=r"2 attempts to reconnect failed.*--session s1"):
+        heard(lambda: stream(sse(1, TextDelta("a")), cut=True), lost, lost, pauses=2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lost, "No answer from http://server: refused"),
+        (refused(422, "message is missing."), "message is missing."),
+        (refused(404), "answered 404. Check that --url"),
+        (refused(500, "\x1b[2Jx"), "^x$"),
+        (lambda: httpx2.Response(502, content=b"[" * 1_000_000), "answered 502"),
+        (lambda: httpx2.Response(200, text="<html>"), "event-stream"),
+    ],
+)
+def test_a_refusal_is_told(answer: Answer, told: str) -> None:
+    with pytest.raises(ChatFailed, match=told):
+        heard(answer)
+
+
+def test_a_broken_event_does_not_end_the_run() -> None:
+    broken = b"id: 1\nevent: text.delta\ndata: {\n\n"
+    events, _ = heard(lambda: stream(broken, b"event: new.kind\ndata: {}\n\n", sse(2, ANSWERED)))
+    assert [event.type for event in events] == ["notice", "run.finished"]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8724", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://[::1", "http://a\x1bb"]
+)
+def test_a_wrong_url_is_told(url: str) -> None:
+    with pytest.raises(ChatFailed, match=r"Give one such as http://127\.0\.0\.1:8724"):
+        checked_url(url)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:81"),
+        ("0.0.0.0", "http://127.0.0.1:81"),
+        ("::", "http://[::1]:81"),
+        ("h", "http://h:81"),
+    ],
+)
+def test_the_url_follows_from_the_settings(host: str, url: str) -> None:
+    assert default_url(Settings(data_dir=Path("/d"), host=host, port=81)) == url
+    assert checked_url(f"{url}/") == url
+
+
+def test_a_server_of_our_own_gets_the_same_settings(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("max_rounds = 3\nworkspace = 'w'")
+    flags = {"config": "mine.toml", "model_key": "sk", "unsafe_no_sandbox": "true", "port": "81", "data_dir": "d"}
+    mine = load_settings(flags, {"HOME": "/h", "DRAGOMAN_MODEL": "m"}, folder=tmp_path)
+    environ = child_environment(mine, {"HOME": "/h", "DRAGOMAN_MODEL": "m"})
+    assert load_settings({}, environ, folder=Path("/elsewhere")).settings == mine.settings

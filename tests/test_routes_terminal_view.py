@@ -1,0 +1,215 @@
+"""The terminal client: what a run looks like, with and without a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from app.events import (
+    AgentEvent,
+    Notice,
+    ReasoningDelta,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    ToolDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolRejected,
+    ToolStarted,
+    fields_of,
+)
+from routes.terminal import exit_code
+from routes.terminal_screen import Screen
+from routes.terminal_view import View, printable, read_event
+
+ANSWERED = RunFinished("answered", "done", 1, 1, {})
+STARTED = ToolStarted("c1", "bash", {"command": "echo hello"}, "fence")
+FINISHED = ToolFinished("c1", "bash", True, "hello", 0.25, 0)
+
+
+def transcript(events: Iterable[AgentEvent], *, summary: bool = False) -> str:
+    view = View(summary=summary)
+    return "".join(piece.plain for event in events for piece in view.apply(event, 0.0))
+
+
+def test_a_run_reads_from_top_to_bottom() -> None:
+    events: list[AgentEvent] = [
+        ReasoningDelta("Hm."),
+        TextDelta("I will "),
+        TextDelta("look."),
+        STARTED,
+        FINISHED,
+        TextDelta("Done."),
+        ANSWERED,
+    ]
+    assert transcript(events, summary=True) == (
+        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 round, 1 call\n"
+    )
+    assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
+
+
+ENDINGS = [
+    (RunFinished("answered", "", 1, 0, {}), 0, ""),
+    (RunFinished("cancelled", "", 1, 0, {}), 130, "■ The run ended early: cancelled."),
+    (RunFinished("round_limit", "", 20, 20, {}), 0, "■ The run ended early: round limit."),
+    (RunFailed("model_down", "No model.", True), 1, "✗ The run failed (model_down): No model. It can be tried again."),
+]
+
+
+@pytest.mark.parametrize(("ending", "code", "shown"), ENDINGS)
+def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, shown: str) -> None:
+    assert transcript([ending]).strip() == shown
+    assert exit_code(ending) == code
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (ToolRejected("no such tool", "c", "bsh"), "✗ bsh refused: no such tool\n"),
+        (ToolRejected("cut off"), "✗ call refused: cut off\n"),
+        (Notice("retry", "Trying again."), "! Trying again.\n"),
+        (ToolFinished("c", "read_file", False, "No such file.", 61.0), "✗ read_file · 1 min 01 s\n  No such file.\n"),
+        (
+            ToolStarted("c", "write_file", {"path": "a", "content": "x\ny"}, "native"),
+            "▶ write_file\n  path: a\n  content: x\n  y\n",
+        ),
+    ],
+)
+def test_cards(event: AgentEvent, shown: str) -> None:
+    assert transcript([TextDelta("so"), event]) == f"so\n{shown}"
+
+
+def test_a_long_result_keeps_head_and_tail() -> None:
+    lines = transcript([ToolFinished("c", "bash", True, "\n".join(map(str, range(1000))), 1.0, 0)]).splitlines()
+    assert [line.strip() for line in lines[1:4]] == ["0", "1", "2"]
+    assert lines[-1].strip() == "999"
+    assert "  ... 982 lines left out ..." in lines
+    assert len(lines) == 20
+
+
+def drawn(view: View, now: float) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(view.live(now))
+    return str(getattr(console.file, "getvalue")())  # noqa: B009
+
+
+def test_the_live_region_follows_a_running_command() -> None:
+    view = View(summary=True)
+    view.apply(ToolDelta("c1", '{"com', "bash"), 0.0)
+    assert "bash · 1.0 s · the model is writing the call" in drawn(view, 1.0)
+    view.apply(STARTED, 2.0)
+    assert "bash · 1.0 s · starting" in drawn(view, 3.0)
+    view.apply(ToolProgress("c1", 5.0, [f"line {n}" for n in range(12)], 40, 2048), 7.0)
+    shown = drawn(view, 7.5)
+    assert "bash · 5.5 s · 40 lines, 2.0 KB" in shown, "time goes on between the server's reports"
+    assert "│ line 0" in shown and "│ line 11" in shown
+    view.apply(FINISHED, 8.0)
+    assert not view.busy
+
+
+def test_the_end_of_a_run_clears_the_live_region() -> None:
+    view = View(summary=True)
+    view.apply(STARTED, 0.0)
+    view.apply(RunFailed("x", "y", False), 0.0)
+    assert not view.busy
+
+
+HOSTILE = "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;ZXZpbA==\x1b\\d\x9b31me\x07f\u202eg\ud800h\r\ni\rj\x1b"
+
+
+def test_hostile_text_cannot_steer_the_terminal() -> None:
+    assert printable(HOSTILE) == "abcde\u2407f\ufffdg\ufffdh\ni\u240dj\u241b"
+
+
+HOSTILE_EVENTS = [
+    TextDelta(HOSTILE),
+    ReasoningDelta(HOSTILE),
+    Notice("x", HOSTILE),
+    ToolRejected(HOSTILE, "c", HOSTILE),
+    ToolStarted("c", HOSTILE, {HOSTILE: HOSTILE, "n": [HOSTILE]}, "fence"),
+    ToolFinished("c", HOSTILE, False, HOSTILE, 1.0, 1),
+    RunFinished(HOSTILE, HOSTILE, 1, 1, {}),
+    RunFailed(HOSTILE, HOSTILE, False),
+]
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.mark.parametrize("event", HOSTILE_EVENTS, ids=lambda event: event.type)
+def test_no_event_carries_a_control_character_to_the_screen(event: AgentEvent) -> None:
+    assert CONTROL.search(transcript([event])) is None
+
+
+def test_the_live_region_carries_none_either() -> None:
+    view = View(summary=True)
+    view.apply(ToolDelta("c", HOSTILE, HOSTILE), 0.0)
+    view.apply(ToolProgress("c", 0.0, [HOSTILE], 1, 1), 0.0)
+    assert CONTROL.search(drawn(view, 0.0)) is None
+
+
+@given(st.lists(st.text(alphabet="\x1b[]0;m\x07\\\x9ba\r\n")))
+def test_slicing_cannot_smuggle_an_escape(pieces: list[str]) -> None:
+    assert CONTROL.search(transcript([TextDelta(piece) for piece in pieces])) is None
+
+
+def on_a_terminal(events: Iterable[AgentEvent], *, redraw: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=redraw, color_system=None, width=60, markup=False, highlight=False)
+    screen = Screen(console, View(summary=redraw), redraw=redraw, clock=lambda: 0.0)
+    for event in events:
+        screen.show(event)
+    screen.close()
+    return out.getvalue()
+
+
+RUNNING: list[AgentEvent] = [
+    TextDelta("Look:"),
+    STARTED,
+    ToolProgress("c1", 1.0, ["working"], 1, 8),
+    TextDelta("meanwhile"),
+    FINISHED,
+    ANSWERED,
+]
+
+
+def test_a_pipe_gets_the_transcript_and_nothing_else() -> None:
+    assert on_a_terminal(RUNNING, redraw=False) == transcript(RUNNING)
+
+
+def test_a_terminal_also_gets_the_live_region_and_loses_it_again() -> None:
+    shown = on_a_terminal(RUNNING, redraw=True)
+    assert "bash · 0.0 s · starting" in shown
+    assert "\x1b[2K" in shown, "the region is erased when the transcript goes on"
+    assert shown.index("✓ bash") > shown.index("starting")
+
+
+def test_a_long_line_stays_one_line_for_pipes() -> None:
+    assert on_a_terminal([TextDelta("word " * 100)], redraw=False) == "word " * 100
+
+
+@pytest.mark.parametrize("event", [STARTED, FINISHED, ANSWERED, TextDelta("\U0001f600")], ids=lambda event: event.type)
+def test_events_survive_the_wire(event: AgentEvent) -> None:
+    assert read_event(event.type, json.dumps(fields_of(event))) == event
+
+
+def test_a_lone_surrogate_arrives_as_a_replacement() -> None:
+    arguments = {"text": "a\ud800b"}
+    read = read_event("tool.started", json.dumps(fields_of(ToolStarted("c", "t\udfff", arguments, "native"))))
+    assert read == ToolStarted("c", "t\ufffd", {"text": "a\ufffdb"}, "native")
+
+
+def test_an_unknown_event_is_passed_over_and_a_broken_one_is_told() -> None:
+    assert read_event("from.the.future", "{}") is None
+    with pytest.raises(ValueError, match=r"text.delta event that cannot be read \(text\)"):
+        read_event("text.delta", "{}")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_event("text.delta", "{")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_event("text.delta", '"\\ud' + "[" * 100_000)
