@@ -104,8 +104,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
-        print(f"dragoman {version('dragoman')} on http://{shown} with {self._services.about_model}", flush=True)
-        print(f"Try: {overview.example(shown)}", flush=True)
+        print(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}", flush=True)
+        print(f"Try:  {overview.example(shown)}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

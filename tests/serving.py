@@ -71,7 +71,7 @@ async def serving(
         listener = socket.create_server(("127.0.0.1", 0))
         # Not Server.serve: it would take the test runner's signals.
         task = asyncio.create_task(server._serve([listener]))
-        url = "http://localhost:%d" % listener.getsockname()[1]
+        url = f"http://localhost:{listener.getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, headers=headers) as client:
             try:
                 yield Served(client, services)

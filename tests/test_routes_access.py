@@ -1,0 +1,159 @@
+"""Unconfigured is safe: loopback only, Host and Origin checked; with tokens, a token is needed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Scripted
+from app.store import TokenRow
+from routes.access import fingerprint, is_loopback, new_token
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8724", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8724", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example:8724", 403),
+        ("evil.example@localhost", 403),
+        ("", 403),
+        ("[", 403),
+    ],
+)
+async def test_a_foreign_host_is_refused(tmp_path: Path, host: str, status: int) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        response = await served.client.get("/tools", headers={"host": host})
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [(None, 200), ("OWN", 200), ("http://evil.example", 403), ("null", 403), ("http://localhost:1", 403), ("", 403)],
+)
+async def test_a_page_of_another_origin_is_refused(tmp_path: Path, origin: str | None, status: int) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        own = str(served.client.base_url).rstrip("/")
+        headers = {} if origin is None else {"origin": own if origin == "OWN" else origin}
+        response = await served.client.get("/tools", headers=headers)
+    assert response.status_code == status
+
+
+async def with_token(served: Served) -> str:
+    token = new_token()
+    await served.services.store.write([TokenRow(fingerprint(token), "ann", "admin", 1.0)])
+    return token
+
+
+async def test_once_there_is_a_token_nobody_comes_in_without(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        assert (await served.client.get("/tools")).status_code == 200
+        token = await with_token(served)
+        for wrong in ({}, {"authorization": "Bearer no"}, {"authorization": f"Basic {token}"}, {"cookie": token}):
+            response = await served.client.get("/tools", headers=wrong)
+            assert response.status_code == 401
+            assert response.json()["error"]["code"] == "unauthorized"
+            assert response.headers["www-authenticate"] == "Bearer"
+        assert (await served.client.get("/tools", headers={"authorization": f"Bearer {token}"})).status_code == 200
+        assert (await served.client.get("/livez")).status_code == 200  # probes have no token
+
+
+async def test_a_run_belongs_to_who_started_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        events = await served.chat()  # the local user's
+        headers = {"authorization": f"Bearer {await with_token(served)}"}
+        for path in (
+            f"/runs/{events[0]['run']}",
+            f"/runs/{events[0]['run']}/events",
+            f"/sessions/{events[0]['session']}",
+        ):
+            assert (await served.client.get(path, headers=headers)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.2", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
+def test_which_addresses_are_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def dragoman(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """The command, in a home of its own, until it ends."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
+    command = [sys.executable, "-m", "routes", *args]
+    root = Path(__file__).parent.parent
+    return subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_another_bind_refuses_to_start_without_a_token(tmp_path: Path) -> None:
+    ended = dragoman(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0", "--workspace", str(tmp_path / "work"))
+    assert ended.returncode == 1
+    assert "dragoman token create --name NAME" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None:
+    made = dragoman(tmp_path, "token", "create", "--name", "ann")
+    token = made.stdout.split()[0]
+    assert token.startswith("dgm_")
+    assert len(token) > 40
+    assert dragoman(tmp_path, "token", "list").stdout.startswith("ann  admin")
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "data").iterdir())
+    assert fingerprint(token).encode() in kept
+    assert token.encode() not in kept
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = dragoman(tmp_path, "serve", "--port", port, "--workspace", str(tmp_path / "work"))
+    assert ended.returncode == 1
+    assert f"Cannot listen on 127.0.0.1:{port}" in ended.stderr
+    assert "--port" in ended.stderr
+
+
+def test_a_database_that_is_not_one_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dragoman.db").write_bytes(b"no database, " * 1000)
+    ended = dragoman(tmp_path, "serve", "--port", "0", "--workspace", str(tmp_path / "work"))
+    assert ended.returncode == 1
+    assert "not a database" in ended.stderr
+    assert "DRAGOMAN_DATA_DIR" in ended.stderr
+
+
+def test_a_second_server_on_the_same_data_is_told(tmp_path: Path) -> None:
+    serve = ("serve", "--port", "0", "--workspace", str(tmp_path / "work"), "--model-url", "http://127.0.0.1:9/v1")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_DATA_DIR": str(tmp_path / "data")}
+    command = [sys.executable, "-m", "routes", *serve]
+    root = Path(__file__).parent.parent
+    with subprocess.Popen(command, cwd=root, env=environ, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout
+        assert "dragoman" in first.stdout.readline()
+        ended = dragoman(tmp_path, *serve)
+        first.terminate()
+    assert ended.returncode == 1
+    assert "Another dragoman uses" in ended.stderr

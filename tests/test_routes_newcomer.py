@@ -1,0 +1,92 @@
+"""What a newcomer does, with nothing configured: the real server, the real embedded model, curl, the terminal client."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ASK = "Print hello world with the shell."
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    banner: list[str]
+    port: str
+    environ: dict[str, str]
+
+
+@contextmanager
+def started_server(folder: Path) -> Iterator[Started]:
+    """`dragoman serve` in a home of its own, with the embedded model."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "DRAGOMAN_DATA_DIR": str(folder / "data"),
+        "DRAGOMAN_WORKSPACE": str(folder / "work"),
+    }
+    command = [sys.executable, "-m", "routes", "serve", "--port", "0", "--model-url", "embedded:"]
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            banner = [server.stdout.readline() for _ in range(2)]
+            found = re.search(r"http://localhost:(\d+)", banner[0])
+            assert found, banner
+            yield Started(banner, found[1], environ)
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    with started_server(tmp_path_factory.mktemp("newcomer")) as started:
+        yield started
+
+
+def test_the_banner_names_the_model_and_a_curl_that_works(server: Started) -> None:
+    assert "SmolLM2" in server.banner[0]
+    curl = server.banner[1].removeprefix("Try:").strip()
+    ended = subprocess.run(["bash", "-c", curl + " -sS"], capture_output=True, text=True, timeout=100, check=True)
+    types = re.findall(r"^event: (\S+)$", ended.stdout, re.M)
+    order = [kind for kind in dict.fromkeys(types) if kind not in ("tool.delta", "text.delta")]
+    assert order == [
+        "run.started",
+        "round.started",
+        "usage",
+        "tool.started",
+        "tool.progress",
+        "tool.finished",
+        "run.finished",
+    ]
+    assert types.count("run.finished") == 1
+    assert types[-1] == "run.finished"
+    assert re.search(r'"name": "bash".*hello,? world', ended.stdout, re.I)
+    assert [int(seq) for seq in re.findall(r"^id: (\d+)$", ended.stdout, re.M)] == list(range(1, len(types) + 1))
+
+
+def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
+    command = [sys.executable, "-m", "routes", "chat", "--url", f"http://localhost:{server.port}", ASK]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=server.environ, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "bash" in ended.stdout
+    assert re.search(r"hello,? world", ended.stdout, re.I)
+
+
+def test_the_example_of_the_readme_is_the_banner_s() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert f"""curl -N localhost:8724/chat -H 'content-type: application/json' -d '{{"message": "{ASK}"}}'""" in readme
+
+
+def test_curl_is_there() -> None:
+    assert shutil.which("curl"), "the tests need curl: apt-get install curl"

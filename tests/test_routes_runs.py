@@ -1,0 +1,220 @@
+"""Runs outlive their watchers: resume, disconnect, cancel, restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.agent import Agent
+from app.conversation import Conversation
+from app.events import AgentEvent, RunStarted
+from app.messages import AskedCall, Message, dump
+from app.people import LOCAL_USER as LOCAL
+from app.provider import Said, Stopped
+from app.providers.scripted import Line, Pause, Scripted
+from app.store import EventRow, MessageRow, RunRow, SessionRow
+from app.store.sqlite import SQLiteStore
+from routes.requests import ChatRequest
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+
+def bash(command: str) -> list[Line]:
+    return [Said(f"```bash\n{command}\n```\n"), Stopped("stop")]
+
+
+async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[str, Any]:
+    async for event in turn:  # the caller closes the generator
+        if event["type"] == kind:
+            return event
+    raise AssertionError(f"no {kind} came")
+
+
+def alive(marker: str) -> list[int]:
+    """Processes whose command line holds the marker."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if marker.encode() in command:
+                found.append(int(entry.name))
+    return found
+
+
+async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([[Said("One. "), Pause(go_on), Said("Two."), Stopped("stop")]])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        async with aclosing(served.turn(message="Hello")) as turn:
+            started = await until(turn, "run.started")
+            last_seen = (await until(turn, "text.delta"))["seq"]
+        go_on.set()
+        rest = await served.events(started["run"], last_seen)
+        whole = await served.events(started["run"])
+    assert [event["seq"] for event in whole] == list(range(1, len(whole) + 1))
+    assert rest == whole[last_seen:]
+    assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "One. Two.")
+
+
+async def test_resume_at_every_event_gives_exactly_the_rest(tmp_path: Path) -> None:
+    provider = Scripted([bash("for i in 1 2 3; do echo $i; done"), bash("exit 3"), "Done."])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served:
+        whole = await served.chat()
+        run = whole[0]["run"]
+        for seen in range(len(whole) + 1):
+            assert await served.events(run, seen) == whole[seen:]
+        by_query = await served.client.get(f"/runs/{run}/events?after={len(whole) - 1}")
+        assert by_query.text.count("event: run.finished") == 1
+        bad = await served.client.get(f"/runs/{run}/events?after=-1")
+        assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_cursor")
+
+
+async def test_two_watchers_see_the_same_bytes(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["a", Pause(go_on), *(f"{n} " for n in range(500))]])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run = (await until(turn, "run.started"))["run"]
+        watchers = [asyncio.create_task(watch_bytes(served, run)) for _ in range(5)]
+        go_on.set()
+        seen = await asyncio.gather(*watchers)
+        seen.append(await watch_bytes(served, run))
+    assert len(set(seen)) == 1
+    assert seen[0].count(b"event: run.finished") == 1
+
+
+async def watch_bytes(served: Served, run: str) -> bytes:
+    return (await served.client.get(f"/runs/{run}/events")).content
+
+
+async def test_cancel_reaches_the_model_request(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    provider = Scripted([["Half an ", Pause(never)], "Hello again."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        async with aclosing(served.turn(message="Hello")) as turn:
+            started = await until(turn, "run.started")
+            await until(turn, "text.delta")
+            async with asyncio.timeout(1):
+                state = (await served.client.post(f"/runs/{started['run']}/cancel")).json()
+            assert state["state"] == "cancelled"
+            last = [event async for event in turn][-1]
+        assert (last["type"], last["reason"], last["text"]) == ("run.finished", "cancelled", "Half an ")
+        again = await served.chat("Still there?", session=started["session"])
+    assert again[-1]["text"] == "Hello again."
+    assert provider.requests[1].messages[2] == Message("assistant", "Half an ", shown="Half an ", cut=True)
+
+
+async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> None:
+    marker = f"41{os.getpid()}"
+    provider = Scripted([bash(f"trap '' TERM; sleep {marker} & (sleep {marker} & wait) & echo up; wait"), "Done."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        async with aclosing(served.turn(message="Hello")) as turn:
+            started = await until(turn, "run.started")
+            progress = await until(turn, "tool.progress")
+            while "up" not in progress["tail"]:
+                progress = await until(turn, "tool.progress")
+            assert alive(marker)
+            async with asyncio.timeout(1):
+                first, second = await asyncio.gather(
+                    *(served.client.post(f"/runs/{started['run']}/cancel") for _ in range(2))
+                )
+            assert first.json() == second.json()
+            assert not alive(marker)
+            last = [event async for event in turn][-1]
+        assert last["reason"] == "cancelled"
+        await served.client.post(f"/runs/{started['run']}/cancel")  # after the end: harmless
+        await served.chat("Next", session=started["session"])
+    *_, asked, answer, _user = provider.requests[1].messages
+    assert [call.id for call in asked.calls] == [answer.call]
+    assert "stopped before it finished" in answer.text
+
+
+async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello."])) as served:
+        agent = served.services.agent(LOCAL, ChatRequest(message="x"))
+        row = await served.services.runs.start(agent, LOCAL, "x", None)
+        await served.services.runs.cancel(row.id)
+        events = await served.events(row.id)
+    assert [event["type"] for event in events].count("run.finished") == 1
+    assert events[-1]["reason"] in ("cancelled", "answered")
+
+
+async def test_a_busy_session_is_refused_with_its_run(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["One", Pause(go_on)], "Two"])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            started = await until(turn, "run.started")
+            body = {"message": "y", "session": started["session"]}
+            refused = await served.client.post("/chat", json=body)
+            assert (refused.status_code, refused.json()["error"]["run"]) == (409, started["run"])
+            go_on.set()
+            await until(turn, "run.finished")
+        assert (await served.chat("y", session=started["session"]))[-1]["text"] == "Two"
+
+
+class Broken(Agent):
+    """An agent with a bug."""
+
+    async def run(self, run: str, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
+        yield RunStarted(run, conversation.session, "broken", [], {})
+        raise ZeroDivisionError("planted")
+
+
+async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
+        agent = served.services.agent(LOCAL, ChatRequest(message="x"))
+        broken = Broken(agent.provider, agent.toolbox, agent.context, agent.system_prompt, 5)
+        row = await served.services.runs.start(broken, LOCAL, "x", None)
+        events = await served.events(row.id)
+        assert [event["type"] for event in events] == ["run.started", "run.failed"]
+        assert events[-1]["code"] == "internal"
+        assert "planted" not in json.dumps(events)
+        assert (await served.chat("y", session=row.session))[-1]["text"] == "Fine."
+
+
+async def test_a_stopping_server_ends_its_runs_and_their_streams(tmp_path: Path) -> None:
+    provider = Scripted([["Half", Pause(asyncio.Event())]])
+    async with asyncio.timeout(30):
+        async with serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+            await until(turn, "text.delta")
+            await served.services.runs.close()
+            last = [event async for event in turn][-1]
+    assert (last["type"], last["reason"]) == ("run.finished", "server_stopped")
+
+
+async def test_what_a_killed_server_left_is_settled_at_the_next_start(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(tmp_path / "data" / "dragoman.db")
+    asked = Message(
+        "assistant", "```bash\nrm -r x\n```", calls=(AskedCall("c1", "bash", {"command": "rm -r x"}, "fence"),)
+    )
+    await store.write(
+        [
+            SessionRow("ses_1", "local", 1.0, "t"),
+            RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
+            MessageRow("ses_1", 0, "run_1", dump(Message("user", "Remove x"))),
+            MessageRow("ses_1", 1, "run_1", dump(asked)),
+            EventRow("run_1", 1, "tool.started", '{"type": "tool.started"}'),
+        ]
+    )
+    await store.close()
+    provider = Scripted(["I will look first."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        events = await served.events("run_1")
+        assert [(event["seq"], event["type"]) for event in events] == [(1, "tool.started"), (2, "run.failed")]
+        assert events[-1]["code"] == "interrupted"
+        assert (await served.client.get("/runs/run_1")).json()["state"] == "interrupted"
+        await served.chat("And?", session="ses_1")
+    answer = provider.requests[0].messages[-2]
+    assert (answer.role, answer.call) == ("tool", "c1")
+    assert "outcome is unknown" in answer.text
