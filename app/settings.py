@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from app.settings_sources import Given, SettingsError, home_of, in_environment, in_file, in_flags
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
+BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
 DAY_S = 86_400
 
 
@@ -46,8 +47,8 @@ class Settings(BaseModel):
 
     model_url: str | None = _setting(
         None,
-        "base URL of an OpenAI-compatible model server, usually ending in /v1 (default: a local server, else embedded)",
-        "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1",
+        "base URL of an OpenAI-compatible model server, usually ending in /v1 (default: a local one, else embedded:)",
+        "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1, or embedded: or scripted:",
     )
     model: str | None = _setting(None, "the model to ask for (default: the server's first)", "a name")
     model_key: SecretStr | None = _setting(
@@ -101,8 +102,8 @@ class Settings(BaseModel):
     @field_validator("model_url")
     @classmethod
     def _web_address(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
+        if value is None or value in BUILT_IN_MODELS:
+            return value
         parts = urlsplit(value)  # raises ValueError on a broken IPv6 host
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise ValueError("is not a plain http(s) URL")

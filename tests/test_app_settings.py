@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.providers import PROVIDERS, ProviderKind
 from app.settings import NAMES, Loaded, Settings, load_settings
 from app.settings_sources import SettingsError
 
@@ -117,6 +118,13 @@ def test_a_wrong_value_is_named_with_its_origin_and_what_is_allowed(
 def test_a_wrong_type_in_the_file_is_named(tmp_path: Path, toml: str) -> None:
     name = toml.split()[0]
     assert f"{name} (file {tmp_path / 'dragoman.toml'}) is " in problems(tmp_path, toml=toml)
+
+
+@pytest.mark.parametrize("kind", PROVIDERS, ids=lambda kind: kind.name)
+def test_every_kind_of_provider_can_be_named(tmp_path: Path, kind: ProviderKind) -> None:
+    for scheme in kind.schemes:
+        url = f"{scheme}://host/v1" if scheme.startswith("http") else f"{scheme}:"
+        assert load(tmp_path, environ={"DRAGOMAN_MODEL_URL": url}).settings.model_url == url
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,274 @@
+"""The house rules, as tests. An exception is a row with its reason in one of the tables below, never a silent drift."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+
+from app.events import AgentEvent
+
+ROOT = Path(__file__).parent.parent
+FLOORS = ("routes", "app", "tools", "parsing")
+FOLDERS = (*FLOORS, "tests", "benchmarks")
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 50
+
+# file -> why it may be longer
+LONG_FILES: dict[str, str] = {}
+# file:function -> why it may be longer
+LONG_FUNCTIONS: dict[str, str] = {}
+# file:function -> what its broad except answers. The house has two.
+BROAD_EXCEPTS = {
+    "tools/toolbox.py:run": "a tool that breaks must not end the run",
+    "app/runs.py:_drive": "the stream's last line of defence: every run has a terminal event",
+}
+# what is called -> who closes what `async for` opens there
+CLOSED_ELSEWHERE = {
+    "stream": "Starlette closes a request's body with the request",
+    "aiter_raw": "`async with client.stream(...)` around it closes the response",
+    "aiter_bytes": "`async with client.stream(...)` around it closes the response",
+    "EventSource": "`async with client.stream(...)` around it closes the response",
+}
+# Hosts that files may name: this machine, names reserved for examples, and documentation that everybody can read.
+PUBLIC_HOSTS = re.compile(
+    r"localhost|127\.0\.0\.1|0\.0\.0\.0|::1?|[\w-]+(\.(example|test|invalid|local))?|([\w-]+\.)*example\.(com|org|net)"
+    r"|([\w-]+\.)*(python\.org|pytest\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
+    r"|modelcontextprotocol\.io|api\.openai\.com|[\d.]+"
+)
+
+
+class Source(NamedTuple):
+    """One Python file: its path from the root, its text and its tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            found.append(Source(path.relative_to(ROOT).as_posix(), text, ast.parse(text, path)))
+    return tuple(found)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text file that belongs to the project: its folders, and the files beside them."""
+    paths = [path for path in ROOT.iterdir() if path.is_file() and path.name not in (".git", "dragoman.toml")]
+    for folder in (*FOLDERS, "fixtures", ".ci"):
+        paths += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    found = {}
+    for path in paths:
+        written = path.read_bytes()
+        if b"\0" not in written:
+            found[path.relative_to(ROOT).as_posix()] = written.decode("utf-8", "replace")
+    return found
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def nothing(wrong: list[str], *, because: str) -> None:
+    assert not wrong, f"{because}\n" + "\n".join(wrong)
+
+
+def test_the_sources_are_found() -> None:
+    assert {source.path.partition("/")[0] for source in sources()} == set(FOLDERS)
+
+
+def test_files_are_short() -> None:
+    long = {source.path: len(source.text.splitlines()) for source in sources()}
+    long = {path: length for path, length in long.items() if length > MAX_FILE_LINES}
+    nothing([f"{path}: {n} lines" for path, n in long.items() if path not in LONG_FILES], because="Split these files:")
+    nothing(sorted(LONG_FILES.keys() - long.keys()), because="These exceptions are no longer needed:")
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{source.path}:{function.name}": (function.end_lineno or 0) - function.lineno + 1
+        for source in sources()
+        for function in functions(source.tree)
+    }
+    long = {where: length for where, length in long.items() if length > MAX_FUNCTION_LINES}
+    nothing(
+        [f"{at}: {n} lines" for at, n in long.items() if at not in LONG_FUNCTIONS], because="Split these functions:"
+    )
+    nothing(sorted(LONG_FUNCTIONS.keys() - long.keys()), because="These exceptions are no longer needed:")
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [one.path for one in sources() if one.tree.body and not ast.get_docstring(one.tree)]
+    nothing(silent, because="Begin these modules with a docstring:")
+
+
+def imports(source: Source, modules: set[str]) -> set[str]:
+    """The house's modules that a file imports, each as precisely as it is named."""
+    found = set()
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import(names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                inner = {f"{module}.{alias.name}" for alias in names}
+                found |= (inner & modules) | ({module} if inner - modules else set())
+            case ast.ImportFrom(level=level) if level:
+                pytest.fail(f"{source.path}:{node.lineno}: name the module in full instead of by dots")
+    return found & modules
+
+
+def test_no_module_imports_itself_in_the_end() -> None:
+    named = {one.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): one for one in sources()}
+    graph = {name: imports(source, set(named)) - {name} for name, source in named.items()}
+    assert sum(map(len, graph.values())) > 20, "the imports are not seen"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"These modules import each other: {' <- '.join(error.args[1])}")
+
+
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    caught = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
+    return any(one is None or (isinstance(one, ast.Name) and one.id in BROAD) for one in caught)
+
+
+BROAD = ("Exception", "BaseException")
+
+
+def catches(handler: ast.ExceptHandler) -> bool:
+    """Whether the exception ends here; a handler that cleans up and raises it again lets it pass."""
+    last = handler.body[-1]
+    return not (isinstance(last, ast.Raise) and last.exc is None)
+
+
+def test_only_two_places_catch_everything() -> None:
+    found = {
+        f"{source.path}:{function.name}"
+        for source in sources()
+        for function in functions(source.tree)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ExceptHandler) and is_broad(node) and catches(node)
+    }
+    nothing(sorted(found - BROAD_EXCEPTS.keys()), because="Catch what you can name:")
+    nothing(sorted(BROAD_EXCEPTS.keys() - found), because="These exceptions are no longer needed:")
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what is called: `sleep` for `asyncio.sleep(1)`; empty for anything but a call of a name."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+    return ""
+
+
+def test_no_test_sleeps() -> None:
+    sleeping = []
+    for source in sources():
+        for node in ast.walk(source.tree) if source.path.startswith("tests/") else ():
+            match node:
+                case ast.Call(args=[ast.Constant(value=0)]):
+                    continue  # gives way to others, waits for nothing
+                case ast.Call() if called(node) == "sleep":
+                    sleeping.append(f"{source.path}:{node.lineno}")
+    nothing(sleeping, because="Wait for what must happen, with a bound, instead of sleeping:")
+
+
+def test_whoever_opens_a_stream_closes_it() -> None:
+    unclosed = [
+        f"{source.path}:{node.iter.lineno}: {name}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.AsyncFor) or (isinstance(node, ast.comprehension) and node.is_async)
+        if (name := called(node.iter)) and name not in CLOSED_ELSEWHERE
+    ]
+    nothing(unclosed, because="Write `async with aclosing(...) as pieces` around these:")
+
+
+class Row(NamedTuple):
+    """A table of the house: where it is, and what the README must say of each row."""
+
+    module: str
+    table: str
+    words: Callable[[Any], list[str]]
+
+
+def route_words(route: Any) -> list[str]:
+    path = re.sub(r"\{(\w+)(:\w+)?\}", "{…}", route.path)
+    return [f"{method} {path}" for method in sorted(route.methods - {"HEAD"})]
+
+
+TABLES = (
+    Row("tools.catalogue", "TOOLS", lambda tool: [tool.name]),
+    Row("routes.server", "ROUTES", route_words),
+    Row("routes.cli", "COMMANDS", lambda command: [f"dragoman {command.name}"]),
+    Row("parsing.dialects", "DIALECTS", lambda dialect: [dialect.name]),
+    Row("app.providers", "PROVIDERS", lambda kind: [kind.name]),
+)
+
+
+@cache
+def in_code() -> str:
+    """Everything that the README writes as code, one piece a line; a route's placeholders may have any name."""
+    pieces = re.findall(r"```.*?```|`[^`\n]+`", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return re.sub(r"\{\w+\}", "{…}", "\n".join(piece.strip("`") for piece in pieces))
+
+
+def unsaid(words: list[str]) -> list[str]:
+    return [word for word in words if not re.search(rf"(?<![\w/-]){re.escape(word)}(?![\w/-])", in_code())]
+
+
+@pytest.mark.parametrize("row", TABLES, ids=lambda row: row.table.lower())
+def test_the_readme_has_a_line_for_every_row(row: Row) -> None:
+    table = getattr(importlib.import_module(row.module), row.table)
+    assert table
+    words = [word for one in table for word in row.words(one)]
+    nothing(unsaid(words), because=f"README.md says nothing, as code, of these rows of {row.table}:")
+
+
+def test_the_readme_has_a_line_for_every_event() -> None:
+    nothing(unsaid([event.type for event in get_args(AgentEvent)]), because="README.md says nothing of these events:")
+
+
+def test_the_readme_names_every_setting() -> None:
+    settings = importlib.import_module("app.settings").NAMES
+    variables = [f"DRAGOMAN_{name.upper()}" for name in settings]
+    nothing(unsaid(variables), because="README.md says nothing of these settings:")
+
+
+def test_every_dialect_has_a_fixture() -> None:
+    dialects = importlib.import_module("parsing.dialects").DIALECTS
+    there = "\n".join(f"{path}\n{text}" for path, text in texts().items() if path.startswith("fixtures/dialects/"))
+    unseen = [row.name for row in dialects if not re.search(rf"(?<![\w-]){re.escape(row.name)}(?![\w-])", there)]
+    nothing(unseen, because="fixtures/dialects has nothing of these:")
+
+
+def test_files_name_public_hosts_only() -> None:
+    private = [
+        f"{path}: {host}"
+        for path, text in texts().items()
+        for host in re.findall(r"\bhttps?://(?:[\w.]+@)?([\w.-]+)", text)
+        if not PUBLIC_HOSTS.fullmatch(host.rstrip("."))
+    ]
+    nothing(private, because="These hosts are not public documentation (or belong into PUBLIC_HOSTS):")
+
+
+def test_the_project_speaks_only_of_itself() -> None:
+    # A checkout right below the top (`/app`) has a name that says nothing of one place.
+    here = rf"{re.escape(str(ROOT))}\b|" if len(ROOT.parts) > 2 else ""
+    elsewhere = re.compile(rf"{here}\b(?i:issue|ticket) #?\d+\b")
+    told = [f"{path}: {found[0]}" for path, text in texts().items() for found in elsewhere.finditer(text)]
+    nothing(told, because="These name the place or the plan that the code was written in:")
