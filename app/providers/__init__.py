@@ -108,7 +108,8 @@ async def choose_provider(
 
     `model_url` is a base URL ending in `/v1`, or `embedded:` or `scripted:`. A server or package that is missing does
     not fail here: the sentence says so, and so does every run. `tool_calls` is for servers that one can offer tools:
-    `auto` and `native` do (and stop when they are refused), `fenced` teaches them in the prompt instead. Raises ValueError for a URL that cannot be one.
+    `auto` and `native` do (and stop when they are refused), `fenced` teaches them in the prompt instead.
+    Raises ValueError for a URL that cannot be one.
     """
     wanted = Wanted(model_url, model, key, inactivity_s, tool_calls, temperature)
     if model_url:

@@ -52,13 +52,13 @@ class EmbeddedModel:
     `key` is the bearer token that the child asks for, made anew for each EmbeddedModel.
     """
 
-    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int = 2) -> None:
+    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
         self.weights = weights
         self.key = secrets.token_urlsafe(24)
         self.log = b""  # the last 64 KiB that the child printed
         self.pid: int | None = None
         self._slots = slots
-        self._threads = threads
+        self._threads = threads or spare_cores()
         self._keeper: asyncio.Task[None] | None = None
         self._url: str | None = None
         self._failed = False
@@ -158,6 +158,15 @@ class EmbeddedModel:
             f"The embedded model {what}. Its last words: {last or 'none'!r}. Set DRAGOMAN_MODEL_URL to another server."
         )
         return ProviderFailed("model_down", message, retryable=False)
+
+
+def spare_cores() -> int:
+    """How many threads to compute with: all cores but one, four at most.
+
+    llama.cpp's threads wait for each other at every layer: where other work takes one of their cores, the whole model
+    slows down to a fiftieth (two cores, one busy: 0.8 tokens/s with two threads, 32 with one).
+    """
+    return max(1, min(4, (os.cpu_count() or 1) - 1))
 
 
 async def buried(child: Process, logging: asyncio.Task[None]) -> None:

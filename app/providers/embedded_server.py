@@ -58,6 +58,7 @@ def started(options: argparse.Namespace, key: str) -> xllamacpp.Server:
     params.n_ctx = options.context * options.slots
     params.n_parallel = options.slots
     params.cpuparams.n_threads = options.threads
+    params.cpuparams.poll = 0  # threads that spin while they wait take the cores from the tools
     params.use_jinja = True
     params.warmup = False  # the first request warms it up; start-up is what people wait for
     params.fit_params = False

@@ -88,6 +88,6 @@ def ended(reply: Reply) -> Iterator[Piece | Pause | Raise]:
     for line in [reply] if isinstance(reply, str) else reply:
         called = called or isinstance(line, Call)
         stopped = isinstance(line, Stopped | Raise)
-        yield Said(line) if isinstance(line, str) else line
+        yield Said(line) if type(line) is str else line  # Text and Thought are strings too
     if not stopped:
         yield Stopped("tool_calls" if called else "stop")

@@ -16,10 +16,11 @@ class EventTooLarge(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `event` is `message` unless the server named it."""
+    """One event; `event` is `message` unless the server named it, `id` the last one it gave."""
 
     data: str
     event: str = "message"
+    id: str = ""
 
 
 class EventReader:
@@ -34,6 +35,7 @@ class EventReader:
         self._partial: list[bytes] = []  # the line under way, in the pieces it came in: joined once, when it ends
         self._data: list[str] = []
         self._event = ""
+        self._id = ""
         self._held = 0
         self._first_line = True
         self._after_cr = False
@@ -86,14 +88,16 @@ class EventReader:
                 self._data.append(value)
             case b"event":
                 self._event = value
+            case b"id":
+                self._id = value
             case b"error":
                 self._event = "error"
                 self._data.append(value)
             case _:
-                pass  # comments (no name), ids and retry times mean nothing to a single request
+                pass  # comments (no name) and retry times mean nothing to a single request
 
     def _dispatch(self) -> Event | None:
-        event = Event("\n".join(self._data), self._event or "message") if self._data else None
+        event = Event("\n".join(self._data), self._event or "message", self._id) if self._data else None
         self._data.clear()
         self._event = ""
         self._held = 0
