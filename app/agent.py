@@ -123,9 +123,9 @@ class Agent:
             if call.id in reply.refused:
                 conversation.answer(call, reply.refused[call.id])
                 continue
-            if refusal := self.toolbox.refusal(call.name, call.arguments):
-                yield ToolRejected(refusal, call.id, call.name)
-                conversation.answer(call, refusal)
+            if objection := self.toolbox.objection(call.name, call.arguments):
+                yield ToolRejected(objection, call.id, call.name)
+                conversation.answer(call, objection)
                 continue
             async with aclosing(self._run_tool(call, conversation)) as events:
                 async for event in events:

@@ -90,6 +90,7 @@ class Access:
 
 def _name(host: str) -> str:
     try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        parts = urlsplit(f"//{host}")
     except ValueError:
         return ""
+    return (parts.hostname or "").rstrip(".") if parts.netloc == host and "@" not in host else ""

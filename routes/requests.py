@@ -25,10 +25,10 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     message: str | list[TextPart]
-    session: str | None = Field(None, max_length=64)
-    model: str | None = Field(None, max_length=256)
-    tools: list[str] | None = Field(None, max_length=1024)
-    max_rounds: int | None = Field(None, ge=1, le=200)
+    session: str | None = Field(default=None, max_length=64)
+    model: str | None = Field(default=None, max_length=256)
+    tools: list[str] | None = Field(default=None, max_length=1024)
+    max_rounds: int | None = Field(default=None, ge=1, le=200)
 
     @property
     def text(self) -> str:

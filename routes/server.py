@@ -98,7 +98,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
         self._services = services
-        AppStatus.disable_automatic_graceful_drain()  # streams end by their run's terminal event instead
+        AppStatus.enable_automatic_graceful_drain = False  # streams end by their run's terminal event instead
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -26,7 +26,7 @@ from app.store.sqlite import SQLiteStore
 from routes.errors import Refused
 from routes.requests import ChatRequest
 from tools.catalogue import TOOLS
-from tools.sandbox import Sandbox, find_sandbox
+from tools.sandbox import NoSandbox, Sandbox, find_sandbox
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 
@@ -42,7 +42,7 @@ class Services:
     runs: Runs
     provider: Provider
     about_model: str
-    sandbox: Sandbox
+    sandbox: Sandbox | NoSandbox
     tools: Sequence[Tool] = TOOLS
 
     def toolbox(self, principal: Principal, names: Sequence[str] | None = None) -> Toolbox:
@@ -62,7 +62,7 @@ class Services:
             message = f"model: there is no {wish.model[:80]!a}; there is {self.provider.model}"
             raise Refused(422, "unknown_model", message)
         toolbox = self.toolbox(principal, wish.tools)
-        context = Context(self.settings.workspace, self.sandbox, self.settings.tool_time_limit_s)
+        context = Context(self.settings.workspace, self.settings.tool_time_limit_s, self.sandbox)
         return Agent(
             self.provider,
             toolbox,

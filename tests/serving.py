@@ -15,7 +15,6 @@ import httpx2
 import uvicorn
 
 from app.provider import Provider
-from app.providers.sse import EventReader
 from app.settings import Settings, load_settings
 from routes.server import create_server
 from routes.services import Services, open_services
@@ -53,11 +52,10 @@ class Served:
 
 async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
     """The `data:` of each event, with the sequence number under `seq`."""
-    reader = EventReader()
-    async for block in response.aiter_bytes():
-        for event in reader.feed(block):
-            fields: Mapping[str, Any] = json.loads(event.data)
-            yield {**fields, "seq": int(event.id)}
+    async for message in httpx2.EventSource(response):
+        fields = json.loads(message.data)
+        assert fields["type"] == message.event
+        yield fields | {"seq": int(message.id)}
 
 
 @asynccontextmanager

@@ -10,18 +10,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.provider import Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Raise, Scripted
+from app.provider import ProviderFailed, Said, Stopped, Used
+from app.providers.scripted import Line, Raise, Scripted
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 
-DONE = [Said("All done."), Used(20, 4), Stopped("stop")]
-BASH = [Said("I will run it.\n```ba"), Said("sh\necho hello world\n```\n"), Stopped("stop")]
+DONE: list[Line] = [Said("All done."), Used(20, 4), Stopped("stop")]
+BASH: list[Line] = [Said("I will run it.\n```ba"), Said("sh\necho hello world\n```\n"), Stopped("stop")]
 
 
-def said(text: str) -> list[Piece]:
+def said(text: str) -> list[Line]:
     return [Said(text), Stopped("stop")]
 
 
@@ -88,7 +88,7 @@ async def test_sessions_keep_their_messages_across_restarts(tmp_path: Path) -> N
 
 
 async def test_a_native_call_runs_like_one_in_text(tmp_path: Path) -> None:
-    call: list[Piece] = [
+    call: list[Line] = [
         CallOpened(0, "bash"),
         Call(0, "bash", {"command": "echo native"}, "native"),
         Stopped("tool_calls"),
@@ -109,7 +109,7 @@ async def test_a_native_call_runs_like_one_in_text(tmp_path: Path) -> None:
     ],
 )
 async def test_a_bad_call_is_answered_and_never_ends_the_run(
-    tmp_path: Path, reply: list[Piece], said_to_model: str
+    tmp_path: Path, reply: list[Line], said_to_model: str
 ) -> None:
     provider = Scripted([reply, DONE])
     async with serving(tmp_path, provider) as served:

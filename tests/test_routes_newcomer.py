@@ -1,4 +1,4 @@
-"""What a newcomer does, with nothing configured: the real server, the real embedded model, curl, the terminal client."""
+"""What a newcomer does, with nothing configured: server, embedded model, curl, terminal."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
-from parsing import Call
+from parsing import Call, Thought
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,12 @@ def ended(reply: Reply) -> Iterator[Piece | Pause | Raise]:
     for line in [reply] if isinstance(reply, str) else reply:
         called = called or isinstance(line, Call)
         stopped = isinstance(line, Stopped | Raise)
-        yield Said(line) if type(line) is str else line  # Text and Thought are strings too
+        match line:
+            case Thought():  # a string too, but not a plain one
+                yield line
+            case str():
+                yield Said(line)
+            case _:
+                yield line
     if not stopped:
         yield Stopped("tool_calls" if called else "stop")
