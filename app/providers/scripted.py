@@ -89,7 +89,7 @@ def ended(reply: Reply) -> Iterator[Piece | Pause | Raise]:
         called = called or isinstance(line, Call)
         stopped = isinstance(line, Stopped | Raise)
         match line:
-            case Thought():  # a string too, but not a plain one
+            case Thought():  # a string too, of its own kind
                 yield line
             case str():
                 yield Said(line)
