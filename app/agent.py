@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -63,12 +63,12 @@ class Account:
 
 @dataclass(slots=True)
 class Agent:
-    """Everything one run works with. `system_prompt` is asked each round, and its head must not change."""
+    """Everything one run works with. `opening` gives the messages in front of the conversation, each round the same."""
 
     provider: Provider
     toolbox: Toolbox
     context: Context
-    system_prompt: Callable[[], str]
+    opening: Callable[[], Sequence[Message]]
     max_rounds: int
     new_id: Callable[[], str] = new_call_id
     account: Account = field(default_factory=Account)
@@ -95,8 +95,7 @@ class Agent:
 
     async def _listen(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
         """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
-        system = Message("system", self.system_prompt())
-        request = ModelRequest([system, *conversation.messages], self.toolbox.offered)
+        request = ModelRequest([*self.opening(), *conversation.messages], self.toolbox.offered)
         asked = sum(len(message.text) for message in request.messages)
         try:
             async with aclosing(self.provider.stream(request)) as pieces:

@@ -16,7 +16,7 @@ from app.agent import Agent
 from app.gate import decide
 from app.journal import Journal
 from app.people import Principal
-from app.prompt import system_prompt
+from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
 from app.runs import Runs
@@ -67,7 +67,7 @@ class Services:
             self.provider,
             toolbox,
             context,
-            lambda: system_prompt(
+            lambda: opening(
                 toolbox.offered,
                 teach_fences=self.provider.teach_fences,
                 workspace=self.settings.workspace,
