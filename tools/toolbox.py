@@ -14,7 +14,6 @@ from tools.schemas import complaint_about
 from tools.tool import Context, Progress, Result, Tool, ToolFailed
 
 _NEAREST = 3
-_NAME_CHARACTERS = 80
 
 _log = logging.getLogger(__name__)
 
@@ -69,19 +68,21 @@ class Toolbox:
         if objection := self.objection(call_name, arguments):
             yield Result(ok=False, text=objection)
             return
+        result = Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
         try:
             async with aclosing(self._tools[call_name].run(arguments, context)) as news:
                 async for seen in news:
-                    yield seen
                     if isinstance(seen, Result):
-                        return
+                        # Told only when the tool has cleaned up, which may fail and then is the result.
+                        result = seen
+                        break
+                    yield seen
         except ToolFailed as failure:
-            yield Result(ok=False, text=str(failure))
+            result = Result(ok=False, text=str(failure))
         except Exception as error:  # noqa: BLE001 - one of the house's two: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
-            yield Result(ok=False, text=f"{call_name} broke: {type(error).__name__}: {error}. Try another way.")
-        else:
-            yield Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
+            result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
+        yield result
 
     def _what_there_is(self, name: str) -> str:
         names = [tool.name for tool in self.offered]
@@ -91,5 +92,5 @@ class Toolbox:
         return f"There are: {', '.join(near)}."
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_CHARACTERS else name[:_NAME_CHARACTERS] + "…"
+def _shortened(text: str, characters: int = 80) -> str:
+    return text if len(text) <= characters else text[:characters] + "…"

@@ -1,0 +1,38 @@
+"""What the tests of processes share: finding the ones that a test started, and waiting until they are gone."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+
+def endless() -> str:
+    """A `sleep` that no other process has: its fraction of a second is its name."""
+    return f"sleep 1000.{uuid4().int}"
+
+
+def alive(sleeper: str) -> list[int]:
+    """The process ids of a sleeper that really run; a zombie has no command line."""
+    words = sleeper.encode().replace(b" ", b"\0") + b"\0"
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == words:
+                found.append(int(entry.name))
+    return found
+
+
+def all_gone(sleeper: str) -> bool:
+    """True when all have ended, or do so while the kernel takes them down: a wait on each, bounded."""
+    for pid in alive(sleeper):
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                if not select.select([handle], [], [], 10)[0]:
+                    return False
+            finally:
+                os.close(handle)
+    return not alive(sleeper)
