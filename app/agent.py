@@ -35,6 +35,11 @@ def new_call_id() -> str:
     return f"c{token_hex(4)}"
 
 
+def estimate(request: ModelRequest, reply: Reply) -> Used:
+    asked = sum(len(message.text) for message in request.whole())
+    return Used(asked // CHARACTERS_PER_TOKEN, reply.characters // CHARACTERS_PER_TOKEN)
+
+
 @dataclass(slots=True)
 class Account:
     """What a run has used so far; its terminal event reports it, whatever ends the run."""
@@ -81,7 +86,7 @@ class Agent:
         for number in range(1, self.max_rounds + 1):
             self.account.rounds = number
             yield RoundStarted(number)
-            reply = Reply(self.toolbox.schemas, fences=self.provider.teach_fences, new_id=self.new_id)
+            reply = Reply(self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id)
             async with aclosing(self._listen(reply, conversation)) as heard:
                 async for event in heard:
                     yield event
@@ -95,8 +100,7 @@ class Agent:
 
     async def _listen(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
         """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
-        request = ModelRequest([*self.opening(), *conversation.messages], self.toolbox.offered)
-        asked = sum(len(message.text) for message in request.messages)
+        request = ModelRequest(conversation.messages, self.toolbox.offered, opening=self.opening)
         try:
             async with aclosing(self.provider.stream(request)) as pieces:
                 async for piece in pieces:
@@ -108,10 +112,7 @@ class Agent:
             self.account.text = reply.shown
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
-        yield self.account.add(
-            reply.used or Used(asked // CHARACTERS_PER_TOKEN, reply.characters // CHARACTERS_PER_TOKEN),
-            measured=reply.used is not None,
-        )
+        yield self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")
 

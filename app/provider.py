@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,12 +49,20 @@ class ProviderFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One round's question. `tools` are offered natively, if the provider can; the prompt may teach them as well."""
+    """One round's question. `tools` are offered natively, if the provider can; else `opening` teaches them.
+
+    `opening` gives the messages in front of the conversation. It is asked when the request is made, because a server
+    that refuses native tools is asked again, with a prompt that teaches them.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[Tool] = ()
     max_tokens: int | None = None
     temperature: float | None = None
+    opening: Callable[[], Sequence[Message]] = tuple
+
+    def whole(self) -> list[Message]:
+        return [*self.opening(), *self.messages]
 
 
 class Provider(Protocol):

@@ -14,15 +14,20 @@ from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Te
 class Reply:
     """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
 
-    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours.
+    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. `fences`
+    is asked at the first text: only then is it known whether the server took the tools or they had to be taught.
     """
 
-    def __init__(self, tools: Mapping[str, dict[str, Any]], *, fences: bool, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, tools: Mapping[str, dict[str, Any]], *, fences: Callable[[], bool], new_id: Callable[[], str]
+    ) -> None:
         self.calls: list[AskedCall] = []
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: Used | None = None
         self.stopped: str | None = None
-        self._parser = Parser(tools, fences=fences)
+        self._tools = tools
+        self._fences = fences
+        self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
         self._wrote: list[str] = []
@@ -33,6 +38,7 @@ class Reply:
         match piece:
             case Said(text):
                 self._wrote.append(text)
+                self._parser = self._parser or Parser(self._tools, fences=self._fences())
                 for seen in self._parser.feed(text):
                     yield from self._see(seen, "text")
             case Used():
@@ -44,7 +50,7 @@ class Reply:
 
     def end(self) -> Iterator[AgentEvent]:
         """The stream is over: what the parser still held."""
-        for seen in self._parser.close():
+        for seen in self._parser.close() if self._parser else ():
             yield from self._see(seen, "text")
 
     @property

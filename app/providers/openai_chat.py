@@ -69,8 +69,7 @@ class OpenAIChat:
         try:
             response = await self._open(request, native=native)
         except ToolsRefused:
-            response = await self._open(request, native=False)
-            self.native_tools, self.teach_fences = False, True
+            response = await self._open_taught(request)
         try:
             async with aclosing(self._pieces(response)) as pieces:
                 async for piece in pieces:
@@ -101,6 +100,16 @@ class OpenAIChat:
         if native and refuses_tools(response.status_code, said):
             raise ToolsRefused
         raise failures.answered(self.url, response.status_code, said, response.headers.get("retry-after"))
+
+    async def _open_taught(self, request: ModelRequest) -> httpx2.Response:
+        """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
+        before = self.native_tools, self.teach_fences
+        self.native_tools, self.teach_fences = False, True
+        try:
+            return await self._open(request, native=False)
+        except ProviderFailed:
+            self.native_tools, self.teach_fences = before
+            raise
 
     async def _complaint(self, response: httpx2.Response) -> str:
         """What a refusal says, its first 64 KiB at most, without the key if the server repeats it."""
@@ -137,7 +146,7 @@ class OpenAIChat:
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         body = {
             "model": self.model,
-            "messages": wire_messages(request.messages, native=native),
+            "messages": wire_messages(request.whole(), native=native),
             "stream": True,
             "stream_options": {"include_usage": True},
             "tools": wire_tools(request.tools) if native else None,
