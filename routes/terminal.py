@@ -155,8 +155,8 @@ def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iter
         yield meant
         return
     if url and not is_local(meant):
-        raise ChatFailed(f"No server answers at {meant}. Start it there, or leave --url away to run one here.")
-    print(f"No server answers at {meant}: starting one for this conversation.", file=sys.stderr)
+        raise ChatFailed(f"No dragoman server answers at {meant}. Start it there, or leave --url away to run one here.")
+    print(f"No dragoman server answers at {meant}: starting one for this conversation.", file=sys.stderr)
     with own_server(loaded, environ) as own:
         yield own
 

@@ -28,15 +28,17 @@ PROBE_LIMIT_S = 3.0
 LOG_LINES, LOG_BYTES = 20, 8192
 
 
-def answers(url: str, path: str = "/livez", *, ok: bool = False) -> bool:
-    """Whether a server is there; with `ok`, whether it also answers the path with success."""
+def status_of(url: str) -> int | None:
+    """What a server says to a GET: the status, or None when there is no answer."""
     try:
-        response = httpx2.get(url + path, timeout=PROBE_LIMIT_S, trust_env=not is_local(url))
-    except (httpx2.ConnectError, httpx2.ConnectTimeout):
-        return False
+        return httpx2.get(url, timeout=PROBE_LIMIT_S, trust_env=not is_local(url)).status_code
     except httpx2.TransportError:
-        return not ok  # something is there, slow or odd: the request itself will tell what
-    return response.is_success or not ok
+        return None
+
+
+def answers(url: str) -> bool:
+    """Whether a dragoman server is there, and not something else at its address."""
+    return status_of(f"{url}/livez") == 200
 
 
 @contextmanager
@@ -92,9 +94,9 @@ def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) 
     """Until it is ready, or alive for a while: what it still lacks, it says itself when it is asked."""
     begun = time.monotonic()
     alive_at: float | None = None
-    while not answers(url, "/readyz", ok=True):
+    while status_of(f"{url}/readyz") != 200:
         now = time.monotonic()
-        if alive_at is None and answers(url, ok=True):
+        if alive_at is None and answers(url):
             alive_at = now
         if child.poll() is not None:
             raise ChatFailed(f"The server that was started ended at once. It said:\n{_end_of(log)}")

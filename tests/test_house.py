@@ -104,7 +104,7 @@ def test_functions_are_short() -> None:
         for source in sources()
         for function in functions(source.tree)
     }
-    long = {where: length for where, length in long.items() if length > MAX_FUNCTION_LINES}
+    long = {at: length for at, length in long.items() if length > MAX_FUNCTION_LINES}
     nothing(
         [f"{at}: {n} lines" for at, n in long.items() if at not in LONG_FUNCTIONS], because="Split these functions:"
     )
@@ -141,27 +141,35 @@ def test_no_module_imports_itself_in_the_end() -> None:
         pytest.fail(f"These modules import each other: {' <- '.join(error.args[1])}")
 
 
-def is_broad(handler: ast.ExceptHandler) -> bool:
-    caught = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
-    return any(one is None or (isinstance(one, ast.Name) and one.id in BROAD) for one in caught)
-
-
 BROAD = ("Exception", "BaseException")
 
 
-def catches(handler: ast.ExceptHandler) -> bool:
-    """Whether the exception ends here; a handler that cleans up and raises it again lets it pass."""
-    last = handler.body[-1]
-    return not (isinstance(last, ast.Raise) and last.exc is None)
+def catches_all(node: ast.AST) -> bool:
+    """Whether every exception ends here. A handler that cleans up and raises it again lets it pass."""
+    match node:
+        case ast.ExceptHandler(body=[*_, ast.Raise(exc=None)]):
+            return False
+        case ast.ExceptHandler(type=None):
+            return True
+        case ast.ExceptHandler(type=ast.Tuple(elts=caught)) | ast.Call(func=ast.Name("suppress"), args=caught):
+            return any(isinstance(one, ast.Name) and one.id in BROAD for one in caught)
+        case ast.ExceptHandler(type=ast.Name(id=name)):
+            return name in BROAD
+    return False
+
+
+def where(source: Source, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
+    """The innermost function around a node, as `file:function`; `file:` outside of all."""
+    around = [one for one in functions(source.tree) if one.lineno <= node.lineno <= (one.end_lineno or 0)]
+    return f"{source.path}:{max(around, key=lambda one: one.lineno).name if around else ''}"
 
 
 def test_only_two_places_catch_everything() -> None:
     found = {
-        f"{source.path}:{function.name}"
+        where(source, node)
         for source in sources()
-        for function in functions(source.tree)
-        for node in ast.walk(function)
-        if isinstance(node, ast.ExceptHandler) and is_broad(node) and catches(node)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ExceptHandler | ast.Call) and catches_all(node)
     }
     nothing(sorted(found - BROAD_EXCEPTS.keys()), because="Catch what you can name:")
     nothing(sorted(BROAD_EXCEPTS.keys() - found), because="These exceptions are no longer needed:")

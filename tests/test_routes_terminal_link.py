@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
+from rich.console import Console
 
 from app.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
 from app.settings import Settings, load_settings
-from routes.terminal import checked_url, default_url
+from routes.terminal import Interrupts, checked_url, default_url
 from routes.terminal_link import ChatFailed, Link
-from routes.terminal_server import child_environment
+from routes.terminal_screen import Screen
+from routes.terminal_server import answers, child_environment, own_server, status_of
+from routes.terminal_view import View
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
 
@@ -152,3 +158,60 @@ def test_a_server_of_our_own_gets_the_same_settings(tmp_path: Path) -> None:
     mine = load_settings(flags, {"HOME": "/h", "DRAGOMAN_MODEL": "m"}, folder=tmp_path)
     environ = child_environment(mine, {"HOME": "/h", "DRAGOMAN_MODEL": "m"})
     assert load_settings({}, environ, folder=Path("/elsewhere")).settings == mine.settings
+
+
+def interrupted(times: int, run: str | None, status: int = 200) -> tuple[list[str], str, bool]:
+    """Ctrl-C so many times in a turn that would last: what was asked of the server, what is shown, whether we left."""
+    asked: list[str] = []
+    out = io.StringIO()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(f"{request.method} {request.url.path}")
+        return httpx2.Response(status)
+
+    async def turn() -> None:
+        transport = httpx2.MockTransport(answer)
+        async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
+            link, screen = Link(client), Screen(Console(file=out), View(summary=False), redraw=False)
+            link.run = run
+            press = Interrupts(link, screen)
+            for _ in range(times):
+                press()
+                for _ in range(100):
+                    await asyncio.sleep(0)
+
+    try:
+        asyncio.run(turn())
+    except asyncio.CancelledError:
+        return asked, out.getvalue(), True
+    return asked, out.getvalue(), False
+
+
+def test_the_first_interrupt_stops_the_run_and_the_second_leaves() -> None:
+    stopping = "! Stopping the run. Ctrl-C again leaves.\n"
+    assert interrupted(1, "r1") == (["POST /runs/r1/cancel"], stopping, False)
+    assert interrupted(2, "r1") == (["POST /runs/r1/cancel"], stopping, True)
+    assert interrupted(1, None) == ([], "", True), "there is no run to stop yet"
+
+
+def test_a_run_that_cannot_be_stopped_is_told() -> None:
+    assert "! The run could not be stopped: The server answered 404." in interrupted(1, "r1", 404)[1].replace("\n", " ")
+
+
+def test_a_server_of_our_own_that_cannot_start_is_told(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "DRAGOMAN_MAX_ROUNDS": "many"}
+    mine = load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)
+    with pytest.raises(ChatFailed, match=r"ended at once. It said:\ndragoman: max_rounds \(environment"):
+        with own_server(mine, environ):
+            pytest.fail("there is no server to talk to")
+
+
+def test_something_else_at_the_address_is_no_server_of_ours() -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        thread = Thread(target=other.handle_request)
+        thread.start()
+        try:
+            assert status_of(f"http://127.0.0.1:{other.server_port}/livez") == 501
+        finally:
+            thread.join(10)
+    assert not answers(f"http://127.0.0.1:{other.server_port}"), "and now there is nothing"
