@@ -51,8 +51,9 @@ def _validator(schema: str) -> Validator:
 
 def _complaint(error: ValidationError) -> str:
     if error.validator == "required":
-        # One error for each missing name, which stands quoted in front.
-        missing = error.message.removesuffix(" is a required property").strip("'")
+        # One error for each missing name, and only the message tells which.
+        names: Any = error.validator_value
+        missing = next(name for name in names if error.message.startswith(f"{name!r} is"))
         wanted = (error.schema.get("properties") or {}).get(missing) if isinstance(error.schema, dict) else None
         return f"{_path(*error.absolute_path, missing)} is missing, wanted {_wanted_of(wanted)}"
     if error.validator == "additionalProperties":

@@ -14,6 +14,7 @@ from tools.schemas import complaint_about
 from tools.tool import Context, Progress, Result, Tool, ToolFailed
 
 _NEAREST = 3
+_NAMED = 20
 
 _log = logging.getLogger(__name__)
 
@@ -88,8 +89,10 @@ class Toolbox:
         names = [tool.name for tool in self.offered]
         if not names:
             return "There are no tools: answer without them."
-        near = difflib.get_close_matches(_shortened(name), names, n=_NEAREST) or names
-        return f"There are: {', '.join(near)}."
+        if near := difflib.get_close_matches(_shortened(name), names, n=_NEAREST):
+            return f"There are: {', '.join(near)}."
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"There are: {', '.join(names[:_NAMED])}{more}."
 
 
 def _shortened(text: str, characters: int = 80) -> str:

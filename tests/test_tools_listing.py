@@ -1,0 +1,66 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.listing import SHOWN, list_files
+from tools.tool import ToolFailed
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    for path in ("a.py", "b.txt", "src/c.py", "src/deep/d.py", ".git/e.py", "node_modules/m/f.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "out").symlink_to("/etc")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "listed"),
+    [
+        ({}, [".git/", "a.py", "b.txt", "node_modules/", "out", "src/"]),
+        ({"path": "src"}, ["c.py", "deep/"]),
+        ({"path": "node_modules/m"}, ["f.py"]),
+        ({"pattern": "*.py"}, ["a.py", "src/c.py", "src/deep/d.py"]),
+        ({"pattern": "**/*.py"}, ["a.py", "src/c.py", "src/deep/d.py"]),
+        ({"pattern": "src/*.py"}, ["src/c.py", "src/deep/d.py"]),
+        ({"path": "src", "pattern": "*.py"}, ["c.py", "deep/d.py"]),
+        ({"pattern": "deep"}, ["src/deep/"]),
+        ({"pattern": "*.rs"}, ["(nothing matches *.rs)"]),
+    ],
+)
+def test_what_is_listed(workspace: Path, arguments: dict[str, str], listed: list[str]) -> None:
+    assert list_files(arguments, workspace).splitlines() == listed
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("out", "symbolic link"),
+        ("..", "outside the workspace"),
+        ("/etc", "outside the workspace"),
+        ("a.py", "a file is in the way"),
+        ("missing", "does not exist"),
+    ],
+)
+def test_what_cannot_be_listed(workspace: Path, path: str, says: str) -> None:
+    for pattern in (None, "*"):
+        with pytest.raises(ToolFailed, match=says):
+            list_files({"path": path, "pattern": pattern}, workspace)
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
+    for number in range(SHOWN + 50):
+        (tmp_path / f"{number:03}").touch()
+    for arguments in ({}, {"pattern": "*"}):
+        *shown, note = list_files(arguments, tmp_path).splitlines()
+        assert shown == [f"{number:03}" for number in range(SHOWN)]
+        assert note.startswith("[the first 200 of 250")
+
+
+def test_odd_names_and_an_empty_directory(tmp_path: Path) -> None:
+    assert list_files({}, tmp_path) == "(empty directory)"
+    (tmp_path / "two\nlines").touch()
+    os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT | os.O_WRONLY))
+    assert list_files({}, tmp_path).splitlines() == ["two\ufffdlines", "\ufffd"]

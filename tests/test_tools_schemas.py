@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tools.schemas import complaint_about
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 9}
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "says"),
+    [
+        (an_object(a=STRING) | {"required": ["a"]}, {}, "a is missing, wanted string"),
+        ({"required": ["a'b"]}, {}, "a'b is missing, wanted a value"),
+        (an_object(a=STRING), {"a": [1, 2]}, "a was given [1, 2], wanted string"),
+        (an_object(a={"type": ["string", "null"]}), {"a": 1}, "a was given 1, wanted string or null"),
+        (an_object(a=INTEGER), {"a": 0}, "a was given 0, wanted at least 1"),
+        (an_object(a=INTEGER), {"a": 10}, "a was given 10, wanted at most 9"),
+        (an_object(a={"enum": ["x", 1]}), {"a": "y"}, 'a was given "y", wanted one of "x", 1'),
+        (an_object(a={"const": 7}), {"a": 8}, "a was given 8, wanted 7"),
+        (an_object(a={"anyOf": [STRING, {"type": "null"}]}), {"a": 1}, 'wanted anyOf [{"type": "string"}'),
+        (an_object(a=STRING) | {"additionalProperties": False}, {"b": 1}, "'b' was unexpected"),
+        (an_object(a={"items": an_object(b=STRING)}), {"a": [{}, {"b": 1}]}, "a[1].b was given 1, wanted string"),
+        (an_object(a={"items": {"required": ["b"]}}), {"a": [{}]}, "a[0].b is missing"),
+        ({"minProperties": 1}, {}, "all of it was given {}, wanted minProperties 1"),
+        (an_object(a=STRING), {"a": ["\ud800" * 500]}, "…, wanted string"),
+    ],
+)
+def test_a_complaint_names_the_argument_what_was_given_and_what_is_wanted(
+    schema: dict[str, Any], arguments: dict[str, Any], says: str
+) -> None:
+    complaint = complaint_about("tool", schema, arguments)
+    assert complaint is not None and says in complaint and len(complaint) < 350
+    assert complaint.startswith("The arguments of tool do not fit: ")
+
+
+def test_at_most_five_complaints_at_once() -> None:
+    schema = an_object(**dict.fromkeys("abcdefgh", STRING))
+    complaint = complaint_about("tool", schema, dict.fromkeys("abcdefgh", 1))
+    assert complaint is not None and complaint.count("wanted string") == 5
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, an_object(a=STRING), {"$ref": "#/$defs/x", "$defs": {"x": an_object(a=STRING)}}]
+)
+def test_fitting_arguments_bring_no_complaint(schema: dict[str, Any]) -> None:
+    assert complaint_about("tool", schema, {"a": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strng"},
+        {"$ref": "http://127.0.0.1:9/never-fetched"},
+        {"$ref": "#/$defs/missing"},
+        an_object(a={"pattern": "("}),
+    ],
+)
+def test_a_broken_schema_is_the_tools_fault_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
+    complaint = complaint_about("tool", schema, {"a": "x"})
+    assert complaint is not None and complaint.startswith("tool cannot be used, because its own schema is wrong")
+
+
+def test_deep_nesting_is_a_complaint() -> None:
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    schema = {
+        "$ref": "#/$defs/x",
+        "$defs": {"x": {"anyOf": [STRING, {"type": "array", "items": {"$ref": "#/$defs/x"}}]}},
+    }
+    complaint = complaint_about("tool", an_object(a={"$ref": "#/$defs/x"}) | {"$defs": schema["$defs"]}, {"a": deep})
+    assert complaint is not None and "nested too deeply" in complaint
+
+
+def test_the_checker_is_not_loaded_before_the_first_call() -> None:
+    code = "import sys, tools.toolbox, tools.catalogue; sys.exit(bool({'jsonschema', 'psutil'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
