@@ -1,6 +1,6 @@
 """The command line: `dragoman serve | chat | config | token | parse | dialects`, a row of COMMANDS each.
 
-A subcommand's module is imported only when it is chosen: all of them together cost half a second, `--version` 50 ms.
+A subcommand's modules are imported only when it is chosen: those of the server take 0.3 s, `--version` needs none.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -154,6 +154,7 @@ def test_the_live_region_carries_none_either() -> None:
     assert CONTROL.search(drawn(view, 0.0)) is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="\x1b[]0;m\x07\\\x9ba\r\n")))
 def test_slicing_cannot_smuggle_an_escape(pieces: list[str]) -> None:
     assert CONTROL.search(transcript([TextDelta(piece) for piece in pieces])) is None
