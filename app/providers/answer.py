@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from app.provider import Piece, Said, Stopped, Used
+from app.provider import Piece, ProviderFailed, Said, Stopped, Used
 from app.providers import failures
+from app.providers.chunks import (
+    all_json,
+    content,
+    error_in,
+    fragments,
+    is_error,
+    is_json,
+    read_json,
+    thoughts,
+    usage_of,
+)
 from app.providers.native import NativeCalls, TooManyCalls, index_of, text_of
 from app.providers.sse import BOM, MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from parsing import Thought
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
-REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 CUT_REASONS = ("length", "content_filter")
 
 
@@ -44,6 +53,8 @@ class Answer:
         self._events = EventReader()
         self._body: list[bytes] = []
         self._size = 0
+        self._start = b""  # as much of the body as a message would show
+        self._eventful = False
         self._calls = NativeCalls()
         self._used: Used | None = None
 
@@ -52,19 +63,22 @@ class Answer:
         """The model has said why it stopped: what may still come is usage."""
         return self.done or bool(self._stopped)
 
-    def feed(self, data: bytes) -> list[Piece]:
-        """The pieces that these bytes complete, neighbouring text joined. Raises ProviderFailed."""
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
+        return joined(self._feed(data))
+
+    def _feed(self, data: bytes) -> Iterator[Piece]:
         self._size += len(data)
+        self._start += data[: failures.EXCERPT - len(self._start)]
         if self._size > MAX_ANSWER_BYTES:
             raise failures.too_long(self.url, MAX_ANSWER_BYTES)
         if self._shape is Shape.UNKNOWN:
             data = self._recognise(data)
         match self._shape:
             case Shape.EVENTS:
-                return self._read_events(data)
+                yield from self._read_events(data)
             case Shape.JSON | Shape.PAGE:
                 self._keep(data)
-        return []
 
     def close(self) -> list[Piece]:
         """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
@@ -72,9 +86,13 @@ class Answer:
             case Shape.JSON:
                 pieces = self._read_body()
             case Shape.PAGE:
-                raise failures.garbled(self.url, "a web page instead of a stream", self._text())
+                raise failures.not_a_model(self.url, "a web page instead of a stream", self._text())
             case _:
                 pieces = self._read_rest()
+        if not self.whole and self._start.strip() and not self._eventful:
+            raise failures.not_a_model(
+                self.url, "something that is not a stream", self._start.decode("utf-8", "replace")
+            )
         if not self.whole:
             raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
         cut = self._stopped in CUT_REASONS
@@ -103,9 +121,10 @@ class Answer:
     def _text(self) -> str:
         return b"".join(self._body).removeprefix(BOM).decode("utf-8", "replace")
 
-    def _read_events(self, data: bytes) -> list[Piece]:
+    def _read_events(self, data: bytes) -> Iterator[Piece]:
         try:
-            return list(joined(piece for event in self._events.feed(data) for piece in self._read_event(event)))
+            for event in self._events.feed(data):
+                yield from self._read_event(event)
         except EventTooLarge as error:
             raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
         except TooManyCalls as error:
@@ -121,6 +140,7 @@ class Answer:
         return pieces
 
     def _read_event(self, event: Event) -> Iterator[Piece]:
+        self._eventful = True
         if self.done:
             return
         if event.event == "error":
@@ -137,7 +157,7 @@ class Answer:
                 return
             try:
                 if text.strip():
-                    yield json.loads(text)
+                    yield read_json(text)
             except (ValueError, RecursionError) as error:
                 if self.whole:
                     return
@@ -147,11 +167,11 @@ class Answer:
         """A server that does not stream answers with one JSON object."""
         said = self._text()
         try:
-            body = json.loads(said)
+            body = read_json(said)
         except (ValueError, RecursionError) as error:
-            raise failures.garbled(self.url, "something that is neither a stream nor JSON", said) from error
+            raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", said) from error
         if not isinstance(body, dict) or not (body.get("choices") or is_error(body)):
-            raise failures.garbled(self.url, "JSON that is not a chat completion", said)
+            raise failures.not_a_model(self.url, "JSON that is not a chat completion", said)
         pieces = list(self._read_chunk(body))
         self.done = True
         return pieces
@@ -178,81 +198,22 @@ class Answer:
         self._used = usage_of(choice) or self._used
 
 
-def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
-    """The reasoning of a delta: servers that fill several of the fields repeat themselves, so the first counts."""
-    said = next((said for field in REASONING_FIELDS if (said := text_of(delta.get(field)))), "")
-    if said:
-        yield Thought(said)
-
-
-def content(delta: dict[str, Any]) -> Iterator[Piece]:
-    """The text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
-    said = delta.get("content") or delta.get("refusal")
-    for part in said if isinstance(said, list) else [said]:
-        match part:
-            case str(text) | {"type": "text", "text": str(text)} if text:
-                yield Said(text)
-            case {"type": "thinking", "thinking": list(inner)}:
-                yield from (Thought(one["text"]) for one in inner if isinstance(one, dict) and text_of(one.get("text")))
-
-
-def fragments(delta: dict[str, Any]) -> list[Any]:
-    """The call fragments of a delta, the single `function_call` of older servers included."""
-    calls = delta.get("tool_calls")
-    if isinstance(calls, list):
-        return calls
-    older = delta.get("function_call")
-    return [{"index": 0, "function": older}] if isinstance(older, dict) else []
-
-
-def usage_of(holder: dict[str, Any]) -> Used | None:
-    usage = holder.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    prompt, completion = index_of(usage.get("prompt_tokens")), index_of(usage.get("completion_tokens"))
-    return Used(prompt or 0, completion or 0) if prompt or completion else None
-
-
-def is_error(chunk: dict[str, Any]) -> bool:
-    return bool(chunk.get("error")) or chunk.get("object") == "error"
-
-
-def error_in(data: str) -> Any:
-    """The error object of an `event: error`, or its bare text."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return data
-    return value.get("error") or value if isinstance(value, dict) else data
-
-
-def is_json(data: str) -> bool:
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def all_json(data: str) -> bool:
-    return all(is_json(line) or line.strip() in ("", "[DONE]") for line in data.split("\n"))
-
-
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
     last: Said | Thought | None = None
-    for piece in pieces:
-        if isinstance(piece, Said | Thought):
-            if type(piece) is type(last) and last is not None:
-                last = type(piece)(last.text + piece.text)
+    try:
+        for piece in pieces:
+            if last is not None and type(piece) is type(last):
+                last = type(last)(last.text + piece.text)
                 continue
             if last is not None:
                 yield last
-            last = piece
-            continue
+            last = piece if isinstance(piece, Said | Thought) else None
+            if last is None:
+                yield piece
+    except ProviderFailed:
         if last is not None:
-            yield last
-            last = None
-        yield piece
+            yield last  # what came before a failure was said all the same
+        raise
     if last is not None:
         yield last

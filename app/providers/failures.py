@@ -110,12 +110,18 @@ def cut(url: str, why: str) -> ProviderFailed:
 
 
 def garbled(url: str, what: str, said: str) -> ProviderFailed:
+    """A part of the answer cannot be read."""
+    message = f"{shown_url(url)} sent {what}: {excerpt(said)!r}. Try again; if it stays so, see its log."
+    return ProviderFailed("model_garbled", message, retryable=True)
+
+
+def not_a_model(url: str, what: str, said: str) -> ProviderFailed:
     """The answer is not what an OpenAI-compatible server sends."""
     message = (
         f"{shown_url(url)} sent {what}: {excerpt(said)!r}. "
         "Check that DRAGOMAN_MODEL_URL is the base URL of an OpenAI-compatible server, ending in /v1."
     )
-    return ProviderFailed("model_garbled", message, retryable=True)
+    return ProviderFailed("model_garbled", message, retryable=False)
 
 
 def silent(url: str, seconds: float | None) -> ProviderFailed:

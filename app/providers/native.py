@@ -55,25 +55,27 @@ class NativeCalls:
         name, id = text_of(function.get("name")), text_of(fragment.get("id"))
         slot = self._slot(index_of(fragment.get("index")), id, name)
         slot.id = slot.id or id
-        if name and name != slot.name and not slot.parts:
+        if name and name != slot.name and not slot.opened:
             slot.name += name  # a few servers stream the name in pieces
-        written = arguments_text(function.get("arguments"))
-        if not written:
-            return []
-        slot.parts.append(written)
-        return [*self._opening(slot), CallDelta(slot.number, written)]
+        if written := arguments_text(function.get("arguments")):
+            slot.parts.append(written)
+        return list(self._shown(slot, written))
 
     def close(self, *, cut: bool) -> Iterator[NativeEvent]:
         """Each call once, whole or bad. `cut` says that the model ran into its token limit while writing."""
         for slot in self._slots:
-            yield from self._opening(slot)
+            if slot.name and not slot.opened:
+                yield CallOpened(slot.number, slot.name)
             yield finished(slot, cut=cut and slot is self._slots[-1])
 
-    def _opening(self, slot: Slot) -> list[NativeEvent]:
-        if slot.opened or not slot.name:
-            return []
-        slot.opened = True
-        return [CallOpened(slot.number, slot.name)]
+    def _shown(self, slot: Slot, written: str) -> Iterator[NativeEvent]:
+        """A call is opened by its first arguments: only then is its name surely whole."""
+        if slot.opened and written:
+            yield CallDelta(slot.number, written)
+        elif slot.name and slot.parts:
+            slot.opened = True
+            yield CallOpened(slot.number, slot.name)
+            yield CallDelta(slot.number, "".join(slot.parts))
 
     def _slot(self, index: int | None, id: str, name: str) -> Slot:
         if index is not None:

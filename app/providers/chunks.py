@@ -1,0 +1,78 @@
+"""What single chunks of a chat completion hold, read tolerantly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from app.provider import Piece, Said, Used
+from app.providers.native import index_of, text_of
+from parsing import Thought
+
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+
+
+def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The reasoning of a delta: servers that fill several of the fields repeat themselves, so the first counts."""
+    said = next((said for field in REASONING_FIELDS if (said := text_of(delta.get(field)))), "")
+    if said:
+        yield Thought(said)
+
+
+def content(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
+    said = delta.get("content") or delta.get("refusal")
+    for part in said if isinstance(said, list) else [said]:
+        match part:
+            case str(text) | {"type": "text", "text": str(text)} if text:
+                yield Said(text)
+            case {"type": "thinking", "thinking": list(inner)}:
+                yield from (Thought(one["text"]) for one in inner if isinstance(one, dict) and text_of(one.get("text")))
+
+
+def fragments(delta: dict[str, Any]) -> list[Any]:
+    """The call fragments of a delta, the single `function_call` of older servers included."""
+    calls = delta.get("tool_calls")
+    if isinstance(calls, list):
+        return calls
+    older = delta.get("function_call")
+    return [{"index": 0, "function": older}] if isinstance(older, dict) else []
+
+
+def usage_of(holder: dict[str, Any]) -> Used | None:
+    usage = holder.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = index_of(usage.get("prompt_tokens")), index_of(usage.get("completion_tokens"))
+    return Used(prompt or 0, completion or 0) if prompt or completion else None
+
+
+def is_error(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("error")) or chunk.get("object") == "error"
+
+
+def error_in(data: str) -> Any:
+    """The error object of an `event: error`, or its bare text."""
+    try:
+        value = read_json(data)
+    except (ValueError, RecursionError):
+        return data
+    return value.get("error") or value if isinstance(value, dict) else data
+
+
+def read_json(text: str) -> Any:
+    """JSON; raw control characters in strings are let pass. Raises ValueError and RecursionError."""
+    return json.loads(text, strict=False)
+
+
+def is_json(data: str) -> bool:
+    try:
+        read_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def all_json(data: str) -> bool:
+    return all(is_json(line) or line.strip() in ("", "[DONE]") for line in data.split("\n"))
