@@ -1,0 +1,268 @@
+"""What is made of each recorded and each odd answer, whole and cut at every byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.answer import Answer, joined
+from app.providers.native import MAX_CALLS, NativeCalls, TooManyCalls
+from app.providers.sse import Event, EventReader, EventTooLarge
+from parsing import BadCall, Call, CallDelta, CallOpened, Thought
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
+URL = "http://model.example/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Fails:
+    """The last thing that an answer gives when it cannot be used."""
+
+    code: str
+    retryable: bool
+    says: str
+
+
+HELLO: list[Piece] = [Said("Hello"), Stopped("stop")]
+USED = Used(7, 2)
+
+
+def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
+    """One native call that came in one piece."""
+    deltas = [CallOpened(0, name), CallDelta(0, raw)] if raw else [CallOpened(0, name)]
+    return [*deltas, Call(0, name, arguments, "native"), Stopped(reason)]
+
+
+LS = called("bash", '{"command":"ls"}', {"command": "ls"})
+IN_TWO: list[Piece] = [CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallDelta(0, 'and":"ls"}'), *LS[2:]]
+
+
+def two_calls(first: str, second: str, second_name: str = "read_file") -> list[Piece]:
+    opened: list[Piece] = [CallOpened(0, "bash"), CallDelta(0, first), CallOpened(1, second_name), CallDelta(1, second)]
+    return opened + both("bash", second_name)
+
+
+def both(first: str, second: str) -> list[Piece]:
+    arguments = {"bash": {"command": "ls"}, "read_file": {"path": "a"}}
+    calls: list[Piece] = [Call(n, name, dict(arguments[name]), "native") for n, name in enumerate((first, second))]
+    return [*calls, Stopped("tool_calls")]
+
+
+def bad(raw: str, reason: str, stopped: str = "tool_calls") -> list[Piece]:
+    return [CallOpened(0, "bash"), CallDelta(0, raw), BadCall(0, raw, reason), Stopped(stopped)]
+
+
+CUT = "The arguments of bash were cut off after {} characters, so nothing was run. "
+AGAIN = "Call bash again with one whole JSON object"
+SMALLER = f"{AGAIN}; if they are long, in smaller steps."
+UNREADABLE = "The arguments of bash cannot be read: "
+RM = '{"command":"rm -rf /tmp/bui'
+
+EXPECTED: dict[str, Sequence[Piece | Fails]] = {
+    "llama_cpp/plain_answer.sse": [Said("The capital of France is Paris."), Stopped("stop")],
+    "llama_cpp/fenced_call_with_usage.sse": [
+        Said('```bash\necho "Hello, World!"\n```'),
+        Used(86, 12),
+        Stopped("stop"),
+    ],
+    "llama_cpp/cut_by_length.sse": [Said("The story of a young woman"), Used(35, 6), Stopped("length")],
+    "llama_cpp/not_streamed.json": [Said("I'm glad you're here"), Used(32, 6), Stopped("length")],
+    "llama_cpp/context_too_long.json": [Fails("model_context", False, "9031 tokens")],
+    "odd/no_space_after_colon.sse": HELLO,
+    "odd/crlf.sse": HELLO,
+    "odd/cr_only.sse": HELLO,
+    "odd/byte_order_mark.sse": HELLO,
+    "odd/comments.sse": HELLO,
+    "odd/other_fields.sse": HELLO,
+    "odd/single_newlines.sse": HELLO,
+    "odd/several_data_lines.sse": HELLO,
+    "odd/no_done.sse": HELLO,
+    "odd/no_last_blank_line.sse": HELLO,
+    "odd/no_finish_reason.sse": HELLO,
+    "odd/usage_without_choices.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/usage_on_last_delta.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/usage_in_every_chunk.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/null_fields.sse": HELLO,
+    "odd/empty_data.sse": HELLO,
+    "odd/reasoning_content.sse": [Thought("Hm, easy."), *HELLO],
+    "odd/reasoning.sse": [Thought("Hm, easy."), *HELLO],
+    "odd/reasoning_twice.sse": [Thought("Hm, easy."), *HELLO],
+    "odd/thinking.sse": [Thought("Hm, easy."), *HELLO],
+    "odd/content_parts.sse": [Thought("Hm, easy."), *HELLO],
+    "odd/other_choices.sse": HELLO,
+    "odd/after_done.sse": HELLO,
+    "odd/broken_utf8.sse": [Said("Hel\ufffdlo"), Stopped("stop")],
+    "odd/line_separators.sse": [Said("a\u2028b\u2029c\x85d\x0be"), Stopped("stop")],
+    "odd/split_surrogates.sse": [Said("\ud83d\ude00"), Stopped("stop")],
+    "odd/call.sse": IN_TWO,
+    "odd/call_no_index.sse": two_calls('{"command":"ls"}', '{"path":"a"}'),
+    "odd/call_null_index.sse": [
+        *(CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallDelta(0, 'and":"ls"}')),
+        *(CallOpened(1, "read_file"), CallDelta(1, '{"pa'), CallDelta(1, 'th":"a"}')),
+        *both("bash", "read_file"),
+    ],
+    "odd/call_index_reused.sse": [
+        *(CallOpened(0, "bash"), CallDelta(0, '{"command":"ls"}')),
+        *(CallOpened(1, "bash"), CallDelta(1, '{"command":"pwd"}')),
+        Call(0, "bash", {"command": "ls"}, "native"),
+        Call(1, "bash", {"command": "pwd"}, "native"),
+        Stopped("tool_calls"),
+    ],
+    "odd/call_index_reused_no_id.sse": two_calls('{"command":"ls"}', '{"path":"a"}'),
+    "odd/call_interleaved.sse": [
+        *(CallOpened(0, "read_file"), CallDelta(0, '{"pa')),
+        *(CallOpened(1, "bash"), CallDelta(1, '{"comm')),
+        *(CallDelta(0, 'th":"a"}'), CallDelta(1, 'and":"ls"}')),
+        *both("read_file", "bash"),
+    ],
+    "odd/call_id_every_fragment.sse": [
+        *(CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallDelta(0, 'and":'), CallDelta(0, '"ls"}')),
+        *LS[2:],
+    ],
+    "odd/call_name_repeated.sse": IN_TWO,
+    "odd/call_name_in_pieces.sse": called("read_file", '{"path":"a"}', {"path": "a"}),
+    "odd/call_arguments_null.sse": called("list_files", "", {}),
+    "odd/call_arguments_empty.sse": called("list_files", "", {}),
+    "odd/call_arguments_empty_list.sse": called("list_files", "[]", {}),
+    "odd/call_arguments_object.sse": called("bash", '{"command": "ls"}', {"command": "ls"}),
+    "odd/call_arguments_twice_encoded.sse": called("bash", r'"{\"command\": \"ls\"}"', {"command": "ls"}),
+    "odd/call_arguments_raw_newline.sse": called("bash", '{"command":"ls\npwd"}', {"command": "ls\npwd"}),
+    "odd/call_arguments_list.sse": bad('["ls"]', f"{UNREADABLE}they are a JSON list, not an object. {AGAIN}."),
+    "odd/call_arguments_nan.sse": bad('{"limit":NaN}', f"{UNREADABLE}NaN is not a JSON number. {AGAIN}."),
+    "odd/call_arguments_broken.sse": bad(
+        "{'command': 'ls'}",
+        f"{UNREADABLE}Expecting property name enclosed in double quotes: line 1 column 2 (char 1). {AGAIN}.",
+    ),
+    "odd/call_arguments_truncated.sse": bad(f"{RM}ld/old", CUT.format(33) + SMALLER),
+    "odd/call_cut_by_length.sse": [
+        *(CallOpened(0, "bash"), CallDelta(0, '{"command":"ls"}'), CallOpened(1, "bash"), CallDelta(1, RM)),
+        Call(0, "bash", {"command": "ls"}, "native"),
+        BadCall(1, RM, CUT.format(27) + SMALLER),
+        Stopped("length"),
+    ],
+    "odd/call_cut_before_arguments.sse": [
+        CallOpened(0, "bash"),
+        BadCall(0, "", f"The call of bash was cut off before its arguments. {AGAIN}."),
+        Stopped("length"),
+    ],
+    "odd/call_nameless.sse": [
+        BadCall(0, '{"command":"ls"}', "A tool call came without a name. Call again, with the tool's name."),
+        Stopped("tool_calls"),
+    ],
+    "odd/call_finish_stop.sse": [*LS[:3], Stopped("stop")],
+    "odd/function_call.sse": [*LS[:3], Stopped("function_call")],
+    "odd/call_fragments_not_objects.sse": LS,
+    "odd/plain_json.json": [Said("Hello"), *LS[:3], USED, Stopped("tool_calls")],
+    "odd/error_json.json": [Fails("model_not_found", False, "model 'x' is not loaded")],
+    "odd/other_json.json": [Fails("model_garbled", False, "ending in /v1")],
+    "odd/page.html": [Fails("model_garbled", False, "a web page")],
+    "odd/plain_text.txt": [Fails("model_garbled", False, "'It works!'")],
+    "odd/empty.sse": [Fails("model_cut", True, "without [DONE]")],
+    "odd/error_in_stream.sse": [Said("Hel"), Fails("model_failed", True, "CUDA out of memory")],
+    "odd/error_event.sse": [Said("Hel"), Fails("model_busy", True, "Rate limit reached")],
+    "odd/error_field.sse": [Said("Hel"), Fails("model_failed", True, "slot unavailable")],
+    "odd/error_sentence.sse": [Fails("model_context", False, "DRAGOMAN_WINDOW")],
+    "odd/error_object_vllm.sse": [Fails("model_context", False, "4096 tokens")],
+    "odd/cut_inside_chunk.sse": [Said("Hel"), Fails("model_cut", True, "inside a chunk")],
+    "odd/cut_between_chunks.sse": [Said("Hello"), Fails("model_cut", True, "without a finish_reason")],
+    "odd/cut_inside_call.sse": [CallOpened(0, "bash"), CallDelta(0, RM), Fails("model_cut", True, "broke off")],
+    "odd/invalid_json.sse": [Said("Hel"), Fails("model_garbled", True, "{oops}")],
+    "odd/chunk_not_object.sse": [Fails("model_garbled", True, "not an object")],
+    "odd/deep_json.sse": [Fails("model_garbled", True, "sent a chunk that is not")],
+}
+
+
+def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
+    """All pieces of an answer that comes in these parts, and the failure that ends it, if one does."""
+    answer, pieces = Answer(URL), list[Piece]()
+    try:
+        for part in parts:
+            pieces += answer.feed(part)
+        pieces += answer.close()
+    except ProviderFailed as failure:
+        return [*joined(pieces), failure]
+    return list(joined(pieces))
+
+
+def agrees(seen: Piece | ProviderFailed, expected: Piece | Fails) -> bool:
+    match seen, expected:
+        case ProviderFailed(), Fails(code, retryable, says):
+            return (seen.code, seen.retryable) == (code, retryable) and says in seen.message
+        case _:
+            return type(seen) is type(expected) and seen == expected
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_answer_gives_its_pieces(name: str) -> None:
+    seen, expected = read([(FIXTURES / name).read_bytes()]), EXPECTED[name]
+    assert len(seen) == len(expected), seen
+    assert all(agrees(one, other) for one, other in zip(seen, expected, strict=True)), seen
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_cut_anywhere_changes_nothing(name: str) -> None:
+    body = (FIXTURES / name).read_bytes()
+    whole = [str(piece) if isinstance(piece, ProviderFailed) else piece for piece in read([body])]
+    for at in range(len(body)):
+        seen = [str(piece) if isinstance(piece, ProviderFailed) else piece for piece in read([body[:at], body[at:]])]
+        assert seen == whole, f"cut at byte {at}"
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_one_byte_at_a_time_changes_nothing(name: str) -> None:
+    body = (FIXTURES / name).read_bytes()
+    assert list(map(repr, read([bytes([byte]) for byte in body]))) == list(map(repr, read([body])))
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith("llama_cpp/") and "sse" in name])
+def test_a_stream_that_ends_early_is_never_taken_for_whole(name: str) -> None:
+    body = (FIXTURES / name).read_bytes()
+    before_the_reason = body.index(b'"finish_reason":"')
+    for length in range(0, before_the_reason, 7):
+        assert isinstance(read([body[:length]])[-1], ProviderFailed), f"whole after {length} bytes"
+
+
+def test_every_fixture_is_expected_and_described() -> None:
+    files = {f"{path.parent.name}/{path.name}" for path in FIXTURES.glob("*/*") if path.suffix != ".md"}
+    assert files == set(EXPECTED)
+    for folder in ("llama_cpp", "odd"):
+        described = re.findall(r"^\| `([^`]+)` \| \S+ \S+", (FIXTURES / folder / "README.md").read_text(), re.MULTILINE)
+        assert sorted(f"{folder}/{name}" for name in described) == sorted(x for x in files if x.startswith(folder))
+
+
+def test_an_event_over_the_bound_is_refused_in_any_slicing() -> None:
+    for sizes in (1, 7, 100):
+        reader = EventReader(max_bytes=64)
+        body = b"data: " + b"x" * 100
+        with pytest.raises(EventTooLarge):
+            for at in range(0, len(body), sizes):
+                reader.feed(body[at : at + sizes])
+
+
+def test_the_bound_is_for_one_event_not_for_the_stream() -> None:
+    reader = EventReader(max_bytes=64)
+    assert len([event for _ in range(100) for event in reader.feed(b"data: abc\n\n")]) == 100
+
+
+def test_an_event_has_its_name_and_id() -> None:
+    events = EventReader().feed(b"id: 7\nevent: text.delta\ndata: {}\n\ndata: a\ndata:b\n\n")
+    assert events == [Event("{}", "text.delta", "7"), Event("a\nb", "message", "7")]
+
+
+def test_a_megabyte_that_comes_in_small_pieces_is_joined_once() -> None:
+    reader, text = EventReader(), b"x" * 1_000_000
+    body = b"data: " + text + b"\n\n"
+    events = [event for at in range(0, len(body), 16) for event in reader.feed(body[at : at + 16])]
+    assert [len(event.data) for event in events] == [len(text)]
+
+
+def test_calls_without_end_are_refused() -> None:
+    calls = NativeCalls()
+    with pytest.raises(TooManyCalls):
+        for number in range(MAX_CALLS + 1):
+            calls.add({"id": f"c{number}", "function": {"name": "bash", "arguments": "{}"}})
