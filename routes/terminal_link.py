@@ -118,8 +118,9 @@ async def _start_of(response: httpx2.Response) -> bytes:
 
 def refusal(status: int, body: bytes) -> str:
     """What the server said in the one error shape, or its status when it said something else."""
+    hint = " Give the token with --token or DRAGOMAN_TOKEN." if status == 401 else ""
     try:
-        return printable(str(json.loads(body)["error"]["message"]))
+        return printable(str(json.loads(body)["error"]["message"])) + hint
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"The server answered {status}. Check that --url names a dragoman server."
 

@@ -113,6 +113,7 @@ def test_attempts_are_bounded_but_progress_renews_them() -> None:
     [
         (lost, "No answer from http://server: refused"),
         (refused(422, "message is missing."), "message is missing."),
+        (refused(401, "Who are you?"), r"^Who are you\? Give the token with --token or DRAGOMAN_TOKEN\.$"),
         (refused(404), "answered 404. Check that --url"),
         (refused(500, "\x1b[2Jx"), "^x$"),
         (lambda: httpx2.Response(502, content=b"[" * 1_000_000), "answered 502"),
