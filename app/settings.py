@@ -63,21 +63,17 @@ class Settings(BaseModel):
     tool_calls: Literal["auto", "native", "fenced"] = _setting(
         "auto", "how the model is taught to call tools", "auto, native or fenced"
     )
-    window: int | None = _whole(
-        None, 512, 100_000_000, "the model's context window in tokens (default: ask the server)"
-    )
     data_dir: Path = _path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
     workspace: Path = _path(Path("workspace"), "folder that the tools work in")
     host: str = _setting("127.0.0.1", "address to listen on; others than loopback need a token", "a host")
     port: int = _whole(8724, 0, 65_535, "port to listen on; 0 takes a free one")
-    mcp_config: Path | None = _path(None, "an mcp.json with the MCP servers to use")
     max_rounds: int = _whole(20, 1, 200, "rounds of model and tools that one run may take")
     max_message_bytes: int = _whole(1 << 20, 1024, 1 << 28, "longest request body, in bytes")
     tool_time_limit_s: float = _seconds(3600.0, "how long one tool call may take")
     unsafe_no_sandbox: bool = _setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"
     )
-    log_level: LOG_LEVELS = _setting("info", "how much to log", "critical, error, warning, info, debug or trace")
+    log_level: LOG_LEVELS = _setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -87,7 +83,7 @@ class Settings(BaseModel):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator("port", "window", "max_rounds", "max_message_bytes", mode="before")
+    @field_validator("port", "max_rounds", "max_message_bytes", mode="before")
     @classmethod
     def _not_a_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):
@@ -124,7 +120,7 @@ class Settings(BaseModel):
 # What an error may not repeat: a key, and a URL that may carry a password.
 SECRET = frozenset({"model_key"})
 NAMES = tuple(Settings.model_fields)
-PATHS = frozenset({"data_dir", "workspace", "mcp_config"})
+PATHS = frozenset({"data_dir", "workspace"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ class Served:
 
     async def chat(self, message: object = "Hello", **more: object) -> list[dict[str, Any]]:
         """All events of one turn."""
-        return [event async for event in self.turn(message=message, **more)]
+        async with aclosing(self.turn(message=message, **more)) as turn:
+            return [event async for event in turn]
 
     async def turn(self, **body: object) -> AsyncGenerator[dict[str, Any], None]:
         async with self.client.stream("POST", "/chat", json=body) as response:
@@ -47,7 +48,8 @@ class Served:
     async def events(self, run: str, after: int = 0) -> list[dict[str, Any]]:
         async with self.client.stream("GET", f"/runs/{run}/events", headers={"Last-Event-ID": str(after)}) as response:
             assert response.status_code == 200
-            return [event async for event in events_of(response)]
+            async with aclosing(events_of(response)) as events:
+                return [event async for event in events]
 
 
 async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:

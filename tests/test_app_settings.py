@@ -33,7 +33,7 @@ def problems(folder: Path, *args: object, **kwargs: object) -> str:
 def test_without_anything_the_defaults_are_in_force(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     settings = loaded.settings
-    assert (settings.host, settings.port, settings.max_rounds, settings.window) == ("127.0.0.1", 8724, 20, None)
+    assert (settings.host, settings.port, settings.max_rounds) == ("127.0.0.1", 8724, 20)
     assert settings.data_dir == Path("/home/someone/.local/share/dragoman")
     assert settings.workspace == tmp_path / "workspace"
     assert set(loaded.origins) == set(NAMES) == set(Settings.model_fields)
@@ -57,11 +57,11 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
 @pytest.mark.parametrize("by_flag", [True, False])
 def test_the_file_can_be_named(tmp_path: Path, by_flag: bool) -> None:
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "mine.toml").write_text("workspace = 'work'\nmcp_config = '~/mcp.json'")
+    (tmp_path / "conf" / "mine.toml").write_text("workspace = 'work'\ndata_dir = '~/data'")
     named = "conf/mine.toml"
     loaded = load(tmp_path, {"config": named}) if by_flag else load(tmp_path, environ={"DRAGOMAN_CONFIG": named})
     assert loaded.settings.workspace == tmp_path / "conf" / "work", "a path in a file counts from the file"
-    assert loaded.settings.mcp_config == Path("/home/someone/mcp.json")
+    assert loaded.settings.data_dir == Path("/home/someone/data")
 
 
 def test_paths_in_flags_and_variables_count_from_here(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ WRONG = [
     ("max_rounds", "201", "a whole number from 1 to 200"),
     ("max_rounds", "many", "a whole number from 1 to 200"),
     ("port", "65536", "a whole number from 0 to 65535"),
-    ("window", "1.5", "a whole number from 512"),
+    ("max_message_bytes", "1.5", "a whole number from 1024"),
     ("tool_calls", "magic", "auto, native or fenced"),
     ("unsafe_no_sandbox", "perhaps", "true or false"),
     ("tool_time_limit_s", "nan", "seconds, from 1"),
