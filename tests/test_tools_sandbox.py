@@ -64,6 +64,9 @@ def test_hidden_directories_are_empty_wherever_they_are(context: Context) -> Non
     hiding = Context(context.workspace, 60, find_sandbox(hidden=[inner, context.workspace.parent, Path("/usr/share")]))
     result = told(hiding, f"ls {inner}; ls /usr/share; touch here; ls")
     assert result.text == "here\nstate"
+    linked = context.workspace.parent / "linked"
+    linked.symlink_to(context.workspace)
+    assert told(Context(linked, 60, hiding.sandbox), f"ls {linked}/state; ls").text == "here\nstate"
 
 
 @needs_box

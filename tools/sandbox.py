@@ -17,11 +17,10 @@ Program = Literal["bash", "python3"]
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 # What programs need of /etc, one by one: the rest may hold passwords and keys (shadow, ssl/private, pip.conf ...).
+# Each is one more mount at every start, so there is nothing here for comfort.
 _ETC = (
-    *("alternatives", "bash.bashrc", "ca-certificates", "debian_version", "fonts", "group", "host.conf", "inputrc"),
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "login.defs", "magic", "mime.types"),
-    *("nsswitch.conf", "os-release", "passwd", "perl", "pki/ca-trust", "pki/tls/certs", "profile", "protocols"),
-    *("python3", "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone"),
+    *("alternatives", "fonts", "group", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
+    *("passwd", "pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
 )
 _ISOLATION = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
@@ -100,9 +99,13 @@ class Bubblewrap:
         return (str(self.bwrap), *_system_mounts(), *_ISOLATION, *_python_mounts(self.python))
 
     def _mounts(self, workspace: Path) -> list[str]:
-        # Outer directories first, so that what lies deeper is mounted over them.
         mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
-        mounts += [(path, ["--tmpfs", str(path)]) for path in self.hidden if path.is_dir()]
+        real = workspace.resolve()
+        for path in filter(Path.is_dir, self.hidden):
+            # The workspace may have been named through a link, and its inside is seen under that name.
+            seen = workspace / path.relative_to(real) if path.is_relative_to(real) else path
+            mounts.append((seen, ["--tmpfs", str(seen)]))
+        # Outer directories first, so that what lies deeper is mounted over them.
         return [word for _, words in sorted(mounts, key=lambda mount: len(mount[0].parts)) for word in words]
 
 
