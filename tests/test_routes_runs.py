@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -22,6 +21,7 @@ from app.providers.scripted import Line, Pause, Scripted
 from app.store import EventRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
 from routes.requests import ChatRequest
+from tests.processes import alive, endless
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -36,20 +36,6 @@ async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[s
         if event["type"] == kind:
             return event
     raise AssertionError(f"no {kind} came")
-
-
-def alive(marker: str) -> list[int]:
-    """Processes whose command line holds the marker."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marker.encode() in command:
-                found.append(int(entry.name))
-    return found
 
 
 async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
@@ -115,22 +101,22 @@ async def test_cancel_reaches_the_model_request(tmp_path: Path) -> None:
 
 
 async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> None:
-    marker = f"41{os.getpid()}"
-    provider = Scripted([bash(f"trap '' TERM; sleep {marker} & (sleep {marker} & wait) & echo up; wait"), "Done."])
+    sleeper = endless()
+    provider = Scripted([bash(f"trap '' TERM; {sleeper} & ({sleeper} & wait) & echo up; wait"), "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="Hello")) as turn:
             started = await until(turn, "run.started")
             progress = await until(turn, "tool.progress")
             while "up" not in progress["tail"]:
                 progress = await until(turn, "tool.progress")
-            while not alive(marker):  # the shell has forked, its child not yet become `sleep`
+            while len(alive(sleeper)) < 2:  # the shell has forked, its children are not yet `sleep`
                 await asyncio.sleep(0)
             async with asyncio.timeout(1):
                 first, second = await asyncio.gather(
                     *(served.client.post(f"/runs/{started['run']}/cancel") for _ in range(2))
                 )
             assert first.json() == second.json()
-            assert not alive(marker)
+            assert not alive(sleeper)
             last = [event async for event in turn][-1]
         assert last["reason"] == "cancelled"
         await served.client.post(f"/runs/{started['run']}/cancel")  # after the end: harmless
