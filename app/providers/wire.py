@@ -10,6 +10,8 @@ from app.messages import AskedCall, Message
 from app.providers.native import NATIVE
 from tools.tool import Tool
 
+# After a text result: without it a small model makes the same call again, and larger ones take no harm.
+ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
 WireMessage = dict[str, Any]
 
@@ -29,10 +31,17 @@ def wire_messages(history: Sequence[Message], *, native: bool) -> list[WireMessa
     results = {message.call: message.text for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
-    for message in history:
+    for position, message in enumerate(history):
         for wired in wire(message, results, in_pairs):
             add(sent, wired)
+        if ends_text_results(history[position : position + 2], in_pairs):
+            add(sent, {"role": "user", "content": ENOUGH})
     return sent
+
+
+def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
+    """Whether the first of `here` is a result in words and no further result follows it."""
+    return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
 
 
 def wire(message: Message, results: Mapping[str, str], in_pairs: set[str]) -> Iterator[WireMessage]:

@@ -1,0 +1,103 @@
+"""What a model is told before the conversation begins: named pieces, joined in one place.
+
+The text is the same in every round of a day, so that the model's server finds it in its prefix cache: there is no clock
+in it, and the date comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from app.messages import AskedCall, Message
+from parsing import Arguments
+from tools.tool import Tool
+
+IDENTITY = "You are dragoman, an assistant with tools."
+PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
+TEACHING = (
+    "To use a tool, write a fenced block: the tag is the tool's name, the body its arguments, as a JSON object or as "
+    "plain text. Plain text is the one required argument as it is; of several, each takes a line and the last takes "
+    "the rest. The result comes in the next message; then answer in plain text."
+)
+FENCED = "fence"  # the dialect of the worked examples
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One worked turn: a request, the call that serves it, what the tool says, and the answer."""
+
+    request: str
+    tool: str
+    arguments: Arguments
+    body: str
+    result: str
+    answer: str
+
+    def messages(self) -> Iterator[Message]:
+        call = AskedCall(f"example-{self.tool}", self.tool, self.arguments, FENCED)
+        yield Message("user", self.request)
+        yield Message("assistant", f"```{self.tool}\n{self.body}\n```", calls=(call,))
+        yield Message("tool", self.result, call=call.id, name=call.name)
+        yield Message("assistant", self.answer)
+
+
+# Small models copy what they have seen, form and tone, the last one most: hence commands that do no harm, results of
+# one line, and an answer that is true of any result.
+EXAMPLES = (
+    Example(
+        "Write a file plan.txt with the text Call Ann.",
+        "write_file",
+        {"path": "plan.txt", "content": "Call Ann."},
+        "plan.txt\nCall Ann.",
+        "Created plan.txt (1 line).",
+        "Done: plan.txt has the text Call Ann.",
+    ),
+    Example("Show the files.", "bash", {"command": "ls"}, "ls", "guide.md", "The result is: guide.md"),
+)
+
+
+def opening(tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime) -> list[Message]:
+    """The messages that every request begins with: the system prompt, then worked examples where fences are taught.
+
+    The examples are turns of their own because small models follow turns, not descriptions of turns.
+    """
+    system = Message("system", system_prompt(tools, teach_fences=teach_fences, workspace=workspace, now=now))
+    return [system, *(worked_examples(tools) if teach_fences else ())]
+
+
+def worked_examples(tools: Sequence[Tool]) -> list[Message]:
+    """The examples of tools that are offered, as turns of a conversation."""
+    offered = {tool.name for tool in tools}
+    return [message for example in EXAMPLES if example.tool in offered for message in example.messages()]
+
+
+def system_prompt(tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime) -> str:
+    """The system prompt. Only `tools` are mentioned, and only where the model has no native calls (`teach_fences`).
+
+    `workspace` is the folder the tools work in. Of `now` the date alone is used, as written in its own time zone.
+    """
+    pieces = (
+        IDENTITY if tools else PLAIN_IDENTITY,
+        tool_list(tools) if teach_fences else "",
+        TEACHING if teach_fences and tools else "",
+        f"The tools work in the folder {workspace}." if workspace and tools else "",
+        f"Today is {now:%A, %Y-%m-%d}.",
+    )
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+def tool_list(tools: Sequence[Tool]) -> str:
+    """A line per tool; empty without tools."""
+    lines = [f"- {tool.name}({signature(tool.parameters)}): {tool.description}" for tool in tools]
+    return "\n".join(["Tools:", *lines]) if lines else ""
+
+
+def signature(schema: Mapping[str, Any]) -> str:
+    """The names of the arguments, the required ones first and the others with a question mark: `path, offset?`."""
+    required: list[str] = schema.get("required", [])
+    optional = [f"{name}?" for name in schema.get("properties", {}) if name not in required]
+    return ", ".join([*required, *optional])
