@@ -1,0 +1,170 @@
+"""Which model is used: what the settings name, else what already runs on this machine, else the embedded one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from app.messages import Message
+from app.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
+from app.providers import PROVIDERS, choose_provider
+from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.providers.http import base_url_of, is_local, model_client
+from tests.upstream import Act, answer, hang, stream, upstream
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 30
+ASKED = ModelRequest([Message("user", "Hello")])
+WHOLE = stream('data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+
+
+def models(*names: str) -> Act:
+    return answer(json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
+
+
+async def said_by(provider: Provider) -> list[object]:
+    async with asyncio.timeout(LIMIT_S), aclosing(provider.stream(ASKED)) as pieces:
+        return [piece async for piece in pieces]
+
+
+@asynccontextmanager
+async def free_port() -> AsyncGenerator[int, None]:
+    """A port on which nothing listens, for sure."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"220 mail.example ESMTP\r\n")
+
+
+OTHER_SOFTWARE = {
+    "a page": answer("<html>Jenkins</html>", kind="text/html"),
+    "not found": answer('{"data":[{"id":"x"}]}', 404),
+    "a huge body": answer(b'{"data":[{"id":"' + b"x" * 2_000_000 + b'"}]}'),
+    "deep JSON": answer("[" * 100_000),
+    "other JSON": answer('{"status":"ok"}'),
+    "a list of other things": answer('{"data":[1,null,{"name":"x"}]}'),
+    "no models": models(),
+    "only models that embed": models("nomic-embed-text"),
+    "silence": hang,
+    "not HTTP": greet,
+}
+
+
+@pytest.mark.parametrize("act", OTHER_SOFTWARE.values(), ids=OTHER_SOFTWARE)
+async def test_other_software_on_a_well_known_port_is_passed_by(act: Act) -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(act) as other, upstream(models("qwen")) as real, free_port() as free:
+        table = [KnownServer("A", free), KnownServer("B", other.port), KnownServer("C", real.port)]
+        async with model_client("http://127.0.0.1") as client:
+            found = await discover(client, table)
+    assert found
+    assert (found.server.name, found.model) == ("C", "qwen")
+
+
+async def test_the_first_of_the_table_wins() -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(models("one")) as first, upstream(models("two")) as second:
+        table = [KnownServer("A", first.port), KnownServer("B", second.port)]
+        async with model_client("http://127.0.0.1") as client:
+            found = await discover(client, table)
+            nothing = await discover(client, [])
+    assert found
+    assert found.model == "one"
+    assert nothing is None
+
+
+def test_the_well_known_ports() -> None:
+    assert [(server.name, server.port) for server in KNOWN_SERVERS] == [
+        ("llama.cpp", 8080),
+        ("vLLM", 8000),
+        ("LM Studio", 1234),
+        ("Ollama", 11434),
+    ]
+
+
+async def test_a_server_that_runs_already_is_used() -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(models("qwen"), WHOLE) as server:
+        provider, sentence = await choose_provider(known_servers=[KnownServer("Ollama", server.port)])
+        assert await said_by(provider) == [Said("Hi"), Stopped("stop")]
+        await provider.close()
+    assert sentence == f"Model: qwen at {server.base_url} (found on the port of Ollama)."
+    assert server.asked[1].json["model"] == "qwen"
+
+
+async def test_a_configured_server_names_its_first_model() -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(models("qwen"), WHOLE) as server:
+        provider, sentence = await choose_provider(server.base_url, key="sk-1")
+        assert (provider.model, provider.teach_fences) == ("qwen", False)
+        await provider.close()
+    assert sentence == f"Model: qwen at {server.base_url} (as configured)."
+
+
+async def test_a_configured_model_is_not_looked_up() -> None:
+    provider, sentence = await choose_provider("http://user:pw@127.0.0.1:9/v1", "gpt", tool_calls="fenced")
+    assert (provider.model, provider.teach_fences) == ("gpt", True)
+    assert sentence == "Model: gpt at http://127.0.0.1:9/v1 (as configured)."
+    await provider.close()
+
+
+async def test_a_configured_server_that_is_down_fails_each_run_until_it_is_up() -> None:
+    async with free_port() as port:
+        provider, sentence = await choose_provider(f"http://127.0.0.1:{port}/v1")
+        with pytest.raises(ProviderFailed) as failed:
+            await said_by(provider)
+    assert (failed.value.code, failed.value.retryable) == ("model_down", True)
+    assert "start your server or set DRAGOMAN_MODEL_URL" in sentence
+    await provider.close()
+
+
+async def test_the_script_needs_no_server() -> None:
+    provider, sentence = await choose_provider("scripted:")
+    assert "demonstrations" in sentence
+    assert Stopped("stop") in await said_by(provider)
+    await provider.close()
+
+
+@pytest.mark.parametrize("url", ["ftp://host/v1", "localhost:8080", "http://", "https:///v1", "8080"])
+async def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="it must start with one of http:, https:, embedded:, scripted:"):
+        await choose_provider(url)
+
+
+def test_every_scheme_has_one_row() -> None:
+    schemes = [scheme for kind in PROVIDERS for scheme in kind.schemes]
+    assert sorted(schemes) == ["embedded", "http", "https", "scripted"]
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://h:1", "http://h:1/v1"),
+        ("http://h:1/", "http://h:1/v1"),
+        ("http://h:1/v1/", "http://h:1/v1"),
+        ("https://h/openai/v1/chat/completions", "https://h/openai/v1"),
+        (" http://h/v1 ", "http://h/v1"),
+    ],
+)
+def test_base_urls_are_forgiven_their_endings(url: str, base: str) -> None:
+    assert base_url_of(url) == base
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1/v1", True),
+        ("http://127.8.9.1/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://192.168.1.2/v1", True),
+        ("http://box.local/v1", True),
+        ("https://api.example.com/v1", False),
+        ("https://8.8.8.8/v1", False),
+    ],
+)
+def test_proxies_are_for_remote_hosts(url: str, local: bool) -> None:
+    assert is_local(url) is local

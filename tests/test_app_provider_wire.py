@@ -1,0 +1,131 @@
+"""The history as a request body: what strict chat templates and strict servers need."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.messages import AskedCall, Message
+from app.providers.wire import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
+
+SYSTEM, USER = Message("system", "Be brief."), Message("user", "List the files.")
+NATIVE = AskedCall("c1", "bash", {"command": "ls"}, "native")
+SECOND = AskedCall("c2", "read_file", {"path": "a"}, "native")
+FENCED = AskedCall("c3", "bash", {"command": "ls"}, "fence")
+RESULT = f"Result of bash:\na.txt\n\n{ENOUGH}"
+FENCE = "```bash\nls\n```"
+
+
+def said(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def test_a_call_in_text_stays_text_and_its_result_is_the_users() -> None:
+    history = [SYSTEM, USER, Message("assistant", FENCE, (FENCED,)), Message("tool", "a.txt", call="c3", name="bash")]
+    assert wire_messages(history, native=True) == [
+        said("system", "Be brief."),
+        said("user", "List the files."),
+        said("assistant", FENCE),
+        said("user", RESULT),
+    ]
+
+
+def test_native_calls_are_followed_by_their_results_in_order() -> None:
+    history = [
+        USER,
+        Message("assistant", "", (NATIVE, SECOND)),
+        Message("tool", "hello", call="c2", name="read_file"),
+        Message("user", "Faster, please."),
+        Message("tool", "a.txt", call="c1", name="bash"),
+    ]
+    functions = [
+        {"name": "bash", "arguments": '{"command": "ls"}'},
+        {"name": "read_file", "arguments": '{"path": "a"}'},
+    ]
+    calls = [
+        {"id": id, "type": "function", "function": function}
+        for id, function in zip(("c1", "c2"), functions, strict=True)
+    ]
+    assert wire_messages(history, native=True) == [
+        said("user", "List the files."),
+        said("assistant", "") | {"tool_calls": calls},
+        said("tool", "a.txt") | {"tool_call_id": "c1"},
+        said("tool", "hello") | {"tool_call_id": "c2"},
+        said("user", "Faster, please."),
+    ]
+
+
+def test_a_native_call_without_a_result_gets_one() -> None:
+    sent = wire_messages([USER, Message("assistant", "", (NATIVE,))], native=True)
+    assert sent[-1] == said("tool", INTERRUPTED) | {"tool_call_id": "c1"}
+
+
+def test_a_result_whose_call_was_trimmed_away_is_the_users() -> None:
+    sent = wire_messages([Message("tool", "a.txt", call="c1", name="bash")], native=True)
+    assert sent == [said("user", RESULT)]
+
+
+def test_several_results_in_text_are_told_once_that_they_may_be_enough() -> None:
+    results = [Message("tool", text, call=call, name="bash") for text, call in (("a", "c3"), ("b", "c4"))]
+    (sent,) = wire_messages(results, native=False)
+    assert sent == said("user", f"Result of bash:\na\n\nResult of bash:\nb\n\n{ENOUGH}")
+
+
+def test_native_calls_become_text_for_a_server_without_tools() -> None:
+    history = [USER, Message("assistant", "I look.", (NATIVE,)), Message("tool", "a.txt", call="c1", name="bash")]
+    written = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+    assert wire_messages(history, native=False) == [
+        said("user", "List the files."),
+        said("assistant", f"I look.\n{written}"),
+        said("user", RESULT),
+    ]
+
+
+def test_roles_alternate_and_one_system_message_comes_first() -> None:
+    late = Message("system", "Today is Monday.")
+    history = [SYSTEM, late, USER, USER, late, Message("assistant", ""), Message("assistant", "Yes."), USER]
+    assert wire_messages(history, native=True) == [
+        said("system", "Be brief.\n\nToday is Monday."),
+        said("user", "List the files.\n\nList the files.\n\nToday is Monday."),
+        said("assistant", "Yes."),
+        said("user", "List the files."),
+    ]
+
+
+MESSAGES = st.builds(
+    Message,
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    st.text(max_size=8),
+    st.lists(st.sampled_from([NATIVE, SECOND, FENCED]), max_size=2, unique_by=lambda call: call.id).map(tuple),
+    st.sampled_from([None, "c1", "c2", "c3"]),
+)
+
+
+@given(st.lists(MESSAGES, max_size=12), st.booleans())
+def test_any_history_becomes_one_that_strict_templates_take(history: list[Message], native: bool) -> None:
+    sent = wire_messages(history, native=native)
+    json.loads(encode({"messages": sent}))
+    roles = [message["role"] for message in sent]
+    assert "system" not in roles[1:]
+    for earlier, later in pairwise(sent):
+        joinable = later["role"] != "tool" and "tool_calls" not in later and "tool_calls" not in earlier
+        assert earlier["role"] != later["role"] or not joinable
+    if not native:
+        assert not {"tool"} & set(roles)
+    for at, message in enumerate(sent):
+        calls = message.get("tool_calls", [])
+        answers = [answer.get("tool_call_id") for answer in sent[at + 1 : at + 1 + len(calls)]]
+        assert answers == [call["id"] for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("plain é 😀", "plain é 😀"), ("\ud83d\ude00", "😀"), ("a\ud83d", "a\ufffd"), ("\ude00\ud83d", "\ufffd\ufffd")],
+)
+def test_surrogates_are_paired_or_replaced(text: str, expected: str) -> None:
+    assert encodable(text) == expected
