@@ -149,6 +149,8 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         settings = Settings.model_validate(values)
     except ValidationError as wrong:
         raise SettingsError([*problems, *_told(wrong, given)]) from None
+    if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
+        problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
     if problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in NAMES}

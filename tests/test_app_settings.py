@@ -207,3 +207,11 @@ def test_loading_settings_stays_off_the_slow_libraries() -> None:
     code = "import sys, app.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout
     assert not slow & set(loaded.split())
+
+
+@pytest.mark.parametrize("data_dir", [".", "data", "link"])
+def test_the_data_directory_is_never_in_the_workspace(tmp_path: Path, data_dir: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    flags = {"workspace": str(tmp_path), "data_dir": str(tmp_path / data_dir)}
+    with pytest.raises(SettingsError, match="inside the workspace"):
+        load_settings(flags, {"HOME": "/home/someone"})

@@ -27,6 +27,15 @@ from tests.serving import Served, serving
 pytestmark = pytest.mark.anyio
 
 
+# A shell that ignores TERM, a child and a grandchild; `up` when both have become `sleep`.
+TREE = """trap '' TERM
+SLEEPER &
+(SLEEPER & wait) &
+until [ "$(grep -l sleep /proc/[0-9]*/comm | wc -l)" -ge 2 ]; do :; done
+echo up
+wait"""
+
+
 def bash(command: str) -> list[Line]:
     return [Said(f"```bash\n{command}\n```\n"), Stopped("stop")]
 
@@ -102,15 +111,14 @@ async def test_cancel_reaches_the_model_request(tmp_path: Path) -> None:
 
 async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> None:
     sleeper = endless()
-    provider = Scripted([bash(f"trap '' TERM; {sleeper} & ({sleeper} & wait) & echo up; wait"), "Done."])
+    provider = Scripted([bash(TREE.replace("SLEEPER", sleeper)), "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="Hello")) as turn:
             started = await until(turn, "run.started")
             progress = await until(turn, "tool.progress")
             while "up" not in progress["tail"]:
                 progress = await until(turn, "tool.progress")
-            while len(alive(sleeper)) < 2:  # the shell has forked, its children are not yet `sleep`
-                await asyncio.sleep(0)
+            assert len(alive(sleeper)) == 2
             async with asyncio.timeout(1):
                 first, second = await asyncio.gather(
                     *(served.client.post(f"/runs/{started['run']}/cancel") for _ in range(2))
