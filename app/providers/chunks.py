@@ -10,6 +10,7 @@ from app.provider import Piece, Said, Used
 from app.providers.native import index_of, text_of
 from parsing import Thought
 
+DECODER = json.JSONDecoder(strict=False)  # made once: json.loads would make one for each chunk
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -63,7 +64,7 @@ def error_in(data: str) -> Any:
 
 def read_json(text: str) -> Any:
     """JSON; raw control characters in strings are let pass. Raises ValueError and RecursionError."""
-    return json.loads(text, strict=False)
+    return DECODER.decode(text)
 
 
 def is_json(data: str) -> bool:

@@ -35,7 +35,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="what the model is called")
     parser.add_argument("--context", type=int, required=True, help="tokens of one conversation")
     parser.add_argument("--slots", type=int, required=True, help="conversations at once")
-    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True, help="threads that make tokens")
+    parser.add_argument("--prompt-threads", type=int, required=True, help="threads that read prompts")
     parser.add_argument("--parent", type=int, required=True, help="pid of the process to die with")
     return parser.parse_args(arguments)
 
@@ -58,6 +59,7 @@ def started(options: argparse.Namespace, key: str) -> xllamacpp.Server:
     params.n_ctx = options.context * options.slots
     params.n_parallel = options.slots
     params.cpuparams.n_threads = options.threads
+    params.cpuparams_batch.n_threads = options.prompt_threads
     params.cpuparams.poll = 0  # threads that spin while they wait take the cores from the tools
     params.use_jinja = True
     params.warmup = False  # the first request warms it up; start-up is what people wait for
