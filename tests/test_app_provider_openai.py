@@ -5,75 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.http import model_client
+from app.provider import ModelRequest, Said, Stopped, Used
 from app.providers.openai_chat import Defaults, OpenAIChat
-from parsing import Call
+from tests.chatting import (
+    ASKED,
+    BASH,
+    DONE,
+    HELLO,
+    WHOLE,
+    WITH_TOOLS,
+    chat_with,
+    chunk,
+    failure_of,
+    pieces_of,
+    says,
+)
 from tests.upstream import Upstream, answer, hang, hang_up, left, stream, upstream
-from tools.tool import Risk, Tool, answering
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 30
-
-
-async def nothing(arguments: Any, context: Any) -> str:
-    return ""
-
-
-BASH = Tool("bash", "Runs a command.", {"type": "object"}, Risk.EXECUTE, answering(nothing))
-HELLO = Message("user", "Hello")
-ASKED = ModelRequest([HELLO])
-WITH_TOOLS = ModelRequest([HELLO], [BASH])
-REFUSED_TOOLS = '{"error":{"message":"tools are not supported by this model"}}'
-
-
-def chunk(delta: object = None, finish: str | None = None) -> str:
-    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta or {}, 'finish_reason': finish}]})}\n\n"
-
-
-def says(text: str) -> str:
-    return chunk({"content": text})
-
-
-DONE = "data: [DONE]\n\n"
-WHOLE = stream(says("Hi"), chunk(finish="stop"), DONE)
-
-
-@asynccontextmanager
-async def chat_with(
-    server: Upstream, *, inactivity_s: float = LIMIT_S, **options: Any
-) -> AsyncGenerator[OpenAIChat, None]:
-    """A client of this server; the whole test is bounded by it."""
-    options = {"model": "m", "key": None} | options
-    async with asyncio.timeout(LIMIT_S):
-        client = model_client(server.base_url, inactivity_s=inactivity_s)
-        chat = OpenAIChat(client, server.base_url, **options)
-        try:
-            yield chat
-        finally:
-            await chat.close()
-
-
-async def pieces_of(chat: OpenAIChat, request: ModelRequest = ASKED) -> list[Piece]:
-    async with aclosing(chat.stream(request)) as pieces:
-        return [piece async for piece in pieces]
-
-
-async def failure_of(chat: OpenAIChat, request: ModelRequest = ASKED) -> tuple[list[Piece], ProviderFailed]:
-    """What came before the failure, and the failure."""
-    seen: list[Piece] = []
-    with pytest.raises(ProviderFailed) as failed:
-        async with aclosing(chat.stream(request)) as pieces:
-            async for piece in pieces:
-                seen.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
-    return seen, failed.value
 
 
 async def test_the_request_says_all_it_should() -> None:
@@ -251,61 +206,3 @@ async def test_a_page_and_a_plain_answer() -> None:
     async with upstream(*acts) as server, chat_with(server) as chat:
         assert (await failure_of(chat))[1].code == "model_garbled"
         assert await pieces_of(chat) == [Said("Hi"), Used(3, 1), Stopped("stop")]
-
-
-async def test_a_native_call_comes_through() -> None:
-    call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
-    act = stream(chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE)
-    async with upstream(act) as server, chat_with(server) as chat:
-        assert not chat.teach_fences
-        pieces = await pieces_of(chat, WITH_TOOLS)
-    assert Call(0, "bash", {"command": "ls"}, "native") in pieces
-
-
-def offered(server: Upstream) -> Sequence[bool]:
-    """Which of the requests offered tools."""
-    return ["tools" in asked.json for asked in server.asked]
-
-
-@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
-async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(status: int) -> None:
-    acts = [answer(REFUSED_TOOLS, status), WHOLE, WHOLE]
-    async with upstream(*acts) as server, chat_with(server) as chat:
-        assert Said("Hi") in await pieces_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (False, True)
-        await pieces_of(chat, WITH_TOOLS)
-    assert offered(server) == [True, False, False]
-
-
-async def test_a_bad_request_with_and_without_tools_says_nothing_of_tools() -> None:
-    async with upstream(answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
-        _, failure = await failure_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (True, False)
-    assert "still no" in failure.message
-    assert offered(server) == [True, False]
-
-
-async def test_a_prompt_that_is_too_long_is_not_blamed_on_the_tools() -> None:
-    act = answer('{"error":{"code":400,"message":"exceeds the available context size"}}', 400)
-    async with upstream(act) as server, chat_with(server) as chat:
-        _, failure = await failure_of(chat, WITH_TOOLS)
-        assert chat.native_tools
-    assert (failure.code, offered(server)) == ("model_context", [True])
-
-
-async def test_the_first_model_is_asked_for_by_name() -> None:
-    models = answer('{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"qwen"},{"id":"other"}]}')
-    async with upstream(models, WHOLE, WHOLE) as server, chat_with(server, model="auto", key="sk-1") as chat:
-        await pieces_of(chat)
-        await pieces_of(chat)
-        assert chat.model == "qwen"
-    assert [asked.path for asked in server.asked] == ["/v1/models", *["/v1/chat/completions"] * 2]
-    assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer sk-1"}
-    assert server.asked[1].json["model"] == "qwen"
-
-
-@pytest.mark.parametrize("body", ["<html></html>", '{"models":[]}', '{"data":[]}', '{"data":[{"id":7}]}', "[" * 5000])
-async def test_a_server_without_a_list_of_models_is_asked_for_its_default(body: str) -> None:
-    async with upstream(answer(body), WHOLE) as server, chat_with(server, model="auto") as chat:
-        await pieces_of(chat)
-        assert chat.model == "default"

@@ -1,0 +1,81 @@
+"""Native tools, refused tools and unnamed models: what the client learns about a server while it talks to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.provider import Said
+from parsing import Call
+from tests.chatting import (
+    DONE,
+    WHOLE,
+    WITH_TOOLS,
+    chat_with,
+    chunk,
+    failure_of,
+    pieces_of,
+)
+from tests.upstream import Upstream, answer, stream, upstream
+
+pytestmark = pytest.mark.anyio
+REFUSED_TOOLS = '{"error":{"message":"tools are not supported by this model"}}'
+
+
+async def test_a_native_call_comes_through() -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    act = stream(chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE)
+    async with upstream(act) as server, chat_with(server) as chat:
+        assert not chat.teach_fences
+        pieces = await pieces_of(chat, WITH_TOOLS)
+    assert Call(0, "bash", {"command": "ls"}, "native") in pieces
+
+
+def offered(server: Upstream) -> Sequence[bool]:
+    """Which of the requests offered tools."""
+    return ["tools" in asked.json for asked in server.asked]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(status: int) -> None:
+    acts = [answer(REFUSED_TOOLS, status), WHOLE, WHOLE]
+    async with upstream(*acts) as server, chat_with(server) as chat:
+        assert Said("Hi") in await pieces_of(chat, WITH_TOOLS)
+        assert (chat.native_tools, chat.teach_fences) == (False, True)
+        await pieces_of(chat, WITH_TOOLS)
+    assert offered(server) == [True, False, False]
+
+
+async def test_a_bad_request_with_and_without_tools_says_nothing_of_tools() -> None:
+    async with upstream(answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
+        _, failure = await failure_of(chat, WITH_TOOLS)
+        assert (chat.native_tools, chat.teach_fences) == (True, False)
+    assert "still no" in failure.message
+    assert offered(server) == [True, False]
+
+
+async def test_a_prompt_that_is_too_long_is_not_blamed_on_the_tools() -> None:
+    act = answer('{"error":{"code":400,"message":"exceeds the available context size"}}', 400)
+    async with upstream(act) as server, chat_with(server) as chat:
+        _, failure = await failure_of(chat, WITH_TOOLS)
+        assert chat.native_tools
+    assert (failure.code, offered(server)) == ("model_context", [True])
+
+
+async def test_the_first_model_is_asked_for_by_name() -> None:
+    models = answer('{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"qwen"},{"id":"other"}]}')
+    async with upstream(models, WHOLE, WHOLE) as server, chat_with(server, model="auto", key="sk-1") as chat:
+        await pieces_of(chat)
+        await pieces_of(chat)
+        assert chat.model == "qwen"
+    assert [asked.path for asked in server.asked] == ["/v1/models", *["/v1/chat/completions"] * 2]
+    assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer sk-1"}
+    assert server.asked[1].json["model"] == "qwen"
+
+
+@pytest.mark.parametrize("body", ["<html></html>", '{"models":[]}', '{"data":[]}', '{"data":[{"id":7}]}', "[" * 5000])
+async def test_a_server_without_a_list_of_models_is_asked_for_its_default(body: str) -> None:
+    async with upstream(answer(body), WHOLE) as server, chat_with(server, model="auto") as chat:
+        await pieces_of(chat)
+        assert chat.model == "default"
