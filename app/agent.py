@@ -11,6 +11,7 @@ from secrets import token_hex
 from app.conversation import Conversation
 from app.events import (
     AgentEvent,
+    MessageAdded,
     Notice,
     RoundStarted,
     RunFinished,
@@ -21,6 +22,7 @@ from app.events import (
     ToolStarted,
     Usage,
 )
+from app.inbox import Inbox
 from app.messages import AskedCall, Message
 from app.provider import ModelRequest, Provider, Used
 from app.reply import Reply
@@ -75,11 +77,13 @@ class Agent:
     context: Context
     opening: Callable[[], Sequence[Message]]
     max_rounds: int
+    may_go_on: Callable[[], None]  # raises Paused; asked before each model request and each tool
+    inactivity_s: float | None = None
     new_id: Callable[[], str] = new_call_id
     account: Account = field(default_factory=Account)
 
-    async def run(self, run: str, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
-        """All events of a run; the last one is RunFinished. Raises ProviderFailed when the model cannot answer."""
+    async def run(self, run: str, conversation: Conversation, inbox: Inbox) -> AsyncGenerator[AgentEvent, None]:
+        """All events of a run; the last one is RunFinished. Raises ProviderFailed, Paused, StoreFailed."""
         tools = [tool.name for tool in self.toolbox.offered]
         limits = {"max_rounds": self.max_rounds, "tool_time_limit_s": self.context.time_limit_s}
         yield RunStarted(run, conversation.session, self.provider.model, tools, limits)
@@ -90,17 +94,23 @@ class Agent:
             async with aclosing(self._listen(reply, conversation)) as heard:
                 async for event in heard:
                     yield event
-            if not reply.calls:
-                yield self.account.finished("answered")
-                return
             async with aclosing(self._answer(reply, conversation)) as answered:
                 async for event in answered:
                     yield event
+            steered = inbox.take() if reply.calls else inbox.take_or_close()
+            for text in steered:
+                conversation.append(Message("user", text))
+                yield MessageAdded(text)
+            if not reply.calls and not steered:
+                yield self.account.finished("answered")
+                return
         yield self.account.finished("round_limit")
 
     async def _listen(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
         """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
-        request = ModelRequest(conversation.messages, self.toolbox.offered, opening=self.opening)
+        self.may_go_on()
+        tools, limit_s = self.toolbox.offered, self.inactivity_s
+        request = ModelRequest(conversation.messages, tools, opening=self.opening, inactivity_s=limit_s)
         try:
             async with aclosing(self.provider.stream(request)) as pieces:
                 async for piece in pieces:
@@ -132,6 +142,8 @@ class Agent:
                     yield event
 
     async def _run_tool(self, call: AskedCall, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
+        self.may_go_on()
+        await conversation.start(call)
         started = time.monotonic()
         yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
         async with aclosing(self.toolbox.run(call.name, call.arguments, self.context)) as seen:

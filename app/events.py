@@ -41,6 +41,14 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageAdded:
+    """A message that was sent to the run while it was under way is in its history now."""
+
+    type: ClassVar[str] = "message.added"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolDelta:
     """A piece of a call's arguments, as the model writes them; `name` comes with the first piece of a call."""
 
@@ -134,6 +142,7 @@ AgentEvent = (
     | RoundStarted
     | TextDelta
     | ReasoningDelta
+    | MessageAdded
     | ToolDelta
     | ToolStarted
     | ToolProgress

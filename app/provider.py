@@ -60,6 +60,7 @@ class ModelRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     opening: Callable[[], Sequence[Message]] = tuple
+    inactivity_s: float | None = None  # how long the model may be silent, if not as long as the provider allows
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]

@@ -1,31 +1,32 @@
-"""Runs: one task each, watched through its log; a watcher that leaves does not stop it."""
+"""All runs of the server: begun, watched through their logs, steered, stopped; a watcher that leaves stops nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from secrets import token_hex
+from typing import Literal
 
 from app.agent import Agent
-from app.conversation import Conversation
-from app.events import TERMINAL, AgentEvent, RunFailed, RunFinished, encode
-from app.journal import Journal, RunLog
-from app.messages import Message, dump
+from app.conversation import INTERRUPTED
+from app.events import TERMINAL, RunFailed, encode
+from app.inbox import InboxClosed
+from app.journal import Journal
+from app.line import Line
+from app.live import LiveRun, conversation_of
+from app.log_parts import rest_after
+from app.messages import Message
+from app.pause import Switch
 from app.people import Principal
-from app.provider import ProviderFailed
-from app.store import EventRow, MessageRow, RunEnded, RunRow, SessionRow, Store, StoreFailed
-
-logger = logging.getLogger(__name__)
+from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow, Store
 
 PAGE = 256  # events read from the store at a time
 TITLE_LENGTH = 80
-CANCELLED = "This call was stopped before it finished; what it had done by then is unknown."
-INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."
+MAX_LINE = 16  # runs of one session that wait or are under way
+KEY_LIFE_S = 24 * 3600
+TIME_LIMIT_S = 7200.0
 
 
 class NotFound(Exception):
@@ -36,66 +37,106 @@ class SessionBusy(Exception):
     """The session already has a run under way."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"The session is busy with run {run}: wait for it, or cancel it.")
+        super().__init__(f"The session is busy with run {run}: wait for it, cancel it, or send when_busy: queue.")
         self.run = run
 
 
-@dataclass(slots=True)
-class LiveRun:
-    """A run under way. It is stopped at most once: a second cancel must not cut the first one's cleaning up."""
+class RunOver(Exception):
+    """The run has ended; a message for it needs a new one."""
 
-    row: RunRow
-    agent: Agent
-    conversation: Conversation
-    log: RunLog
-    task: asyncio.Task[None] | None = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)  # a task cancelled before its first step runs nothing
-    stopping: str | None = None  # why
 
-    def stop(self, why: str) -> None:
-        if self.task and not self.stopping:
-            self.stopping = why
-            self.task.cancel()
+class KeyReused(Exception):
+    """The Idempotency-Key came before with another request."""
+
+
+class Stopping(Exception):
+    """The server is stopping: it begins nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An Idempotency-Key and the SHA-256 of the request that came with it."""
+
+    value: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a run is begun with. Without a session a new one begins."""
+
+    message: str
+    session: str | None = None
+    when_busy: Literal["refuse", "queue"] = "refuse"
+    key: Key | None = None
+    time_limit_s: float = TIME_LIMIT_S
 
 
 class Runs:
-    """All runs of this server. Use `recover()` before the first start and `close()` at the end."""
+    """Use `recover()` before the first start and `close()` at the end."""
 
-    def __init__(self, store: Store, journal: Journal) -> None:
+    def __init__(self, store: Store, journal: Journal, switch: Switch) -> None:
         self._store = store
         self._journal = journal
+        self._switch = switch
         self._live: dict[str, LiveRun] = {}
-        self._busy: dict[str, str] = {}  # session -> its run under way, from before its task exists
+        self._line = Line()
+        self._keyed = asyncio.Lock()
+        self._stopping = False
 
-    async def start(self, agent: Agent, principal: Principal, message: str, session: str | None) -> RunRow:
-        """Begin a run and return at once. Raises NotFound, SessionBusy, StoreFailed."""
-        if session is not None:
-            await self.session(session, principal)
-        run, known = f"run_{token_hex(10)}", session is not None
-        session = session or f"ses_{token_hex(10)}"
-        if session in self._busy:
-            raise SessionBusy(self._busy[session])
-        self._busy[session] = run
+    async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+        """Begin a run, or find the one that the same key has begun, and return at once.
+
+        Raises NotFound, SessionBusy, KeyReused, Paused, Stopping, StoreFailed.
+        """
+        if turn.key is None:
+            return await self._start(agent, principal, turn)
+        async with self._keyed:  # two requests with one key must not both find it new
+            known = await self._store.key(principal.name, turn.key.value)
+            if known is None or known.created < time.time() - KEY_LIFE_S:
+                return await self._start(agent, principal, turn)
+        if known.body != turn.key.body:
+            raise KeyReused("This Idempotency-Key came before with another request. Use a new key for a new request.")
+        return await self.run(known.run, principal)
+
+    async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+        self._may_begin()
+        if turn.session is not None:
+            await self.session(turn.session, principal)
+        run, session = f"run_{token_hex(10)}", turn.session or f"ses_{token_hex(10)}"
+        others = self._line.of(session)
+        if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
+            raise SessionBusy(others[0])
+        now, state = time.time(), "queued" if others else "running"
+        row = RunRow(run, session, principal.name, agent.provider.model, state, now)
+        self._line.join(session, run)
         try:
-            messages = await self._store.messages(session) if known else []
-            row = RunRow(run, session, principal.name, agent.provider.model, "running", time.time())
-            if not known:
-                self._journal.put(SessionRow(session, principal.name, row.created, message[:TITLE_LENGTH]))
+            if turn.session is None:
+                self._journal.put(SessionRow(session, principal.name, now, turn.message[:TITLE_LENGTH]))
             self._journal.put(row)
-            conversation = Conversation(session, messages, partial(self._keep, session, run))
-            conversation.append(Message("user", message))
+            if turn.key:
+                self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
+            live = LiveRun(row, agent, self._store, self._journal, self._line, turn.time_limit_s)
+            live.inbox.post(turn.message)
             await self._journal.flush()
-            self._begin(row, agent, conversation)
+            self._live[run] = live
+            live.task = asyncio.create_task(self._drive(live), name=run)
         finally:
             if run not in self._live:
-                del self._busy[session]
+                self._line.leave(session, run)
         return row
 
-    def _begin(self, row: RunRow, agent: Agent, conversation: Conversation) -> None:
-        log = RunLog(row.id, self._journal, on_failure=lambda: live.stop("storage_failed"))
-        live = LiveRun(row, agent, conversation, log)
-        self._live[row.id] = live
-        live.task = asyncio.create_task(self._drive(live), name=row.id)
+    async def _drive(self, live: LiveRun) -> None:
+        try:
+            await live.drive()
+        finally:
+            del self._live[live.row.id]
+            self._line.leave(live.row.session, live.row.id)
+
+    def _may_begin(self) -> None:
+        self._switch.check()
+        if self._stopping:
+            raise Stopping("The server is stopping. Try again when it is back.")
 
     async def run(self, run: str, principal: Principal) -> RunRow:
         row = await self._store.run(run)
@@ -116,12 +157,23 @@ class Runs:
             if live and live.log.holds(after):
                 rows = await live.log.after(after)
             else:
-                rows = await self._store.events(run, after, PAGE)
+                rows = [rest_after(row, after) for row in await self._store.events(run, after, PAGE)]
             if rows:
                 after = rows[-1].seq
                 yield rows
             if not rows or rows[-1].type in TERMINAL:
                 return
+
+    async def steer(self, run: str, message: str) -> None:
+        """Put a message in after the current round; it is stored when this returns. Raises RunOver, StoreFailed."""
+        live = self._live.get(run)
+        try:
+            if live is None:
+                raise InboxClosed
+            live.inbox.post(message)
+        except InboxClosed:
+            raise RunOver(f"Run {run} has ended. Send the message to POST /chat with its session.") from None
+        await self._journal.flush()
 
     async def cancel(self, run: str, why: str = "cancelled") -> None:
         """Stop a run: its model request, its tool and that tool's processes. Returns when all are gone."""
@@ -132,6 +184,9 @@ class Runs:
         live.stop(why)
         await asyncio.wait([live.task])
 
+    async def cancel_all(self, why: str) -> None:
+        await asyncio.gather(*(self.cancel(run, why) for run in list(self._live)))
+
     async def delete_session(self, session: str, principal: Principal) -> None:
         await self.session(session, principal)
         for live in [live for live in self._live.values() if live.row.session == session]:
@@ -140,67 +195,25 @@ class Runs:
         await self._store.delete_session(session)
 
     async def recover(self) -> None:
-        """Runs that a stopped server left under way get their terminal event, their open calls an answer."""
+        """Runs that a stopped server left get their terminal event, open calls an answer, messages a place."""
         for row in await self._store.unfinished_runs():
-            keep = partial(self._keep, row.session, row.id)
-            Conversation(row.session, await self._store.messages(row.session), keep).settle(INTERRUPTED)
+            conversation = conversation_of(row, await self._store.messages(row.session), self._journal)
+            conversation.settle(INTERRUPTED, await self._store.started_calls(row.id))
+            for text in await self._store.inbox(row.id):
+                conversation.append(Message("user", text))
             event = RunFailed(
                 "interrupted", "The server stopped during this run. Send the next message.", retryable=True
             )
             seq = await self._store.last_seq(row.id) + 1
+            self._journal.put(InboxTaken(row.id))
             self._journal.put(EventRow(row.id, seq, event.type, encode(event)))
             self._journal.put(RunEnded(row.id, "interrupted", time.time()))
-        await self._journal.flush()
-
-    async def close(self) -> None:
-        """Stop all runs, each with its terminal event."""
-        await asyncio.gather(*(self.cancel(run, "server_stopped") for run in list(self._live)))
-
-    async def _drive(self, live: LiveRun) -> None:
-        """One run from start to its one terminal event, whatever happens."""
-        terminal: AgentEvent | None = None
-        live.begun.set()
-        try:
-            async with aclosing(live.agent.run(live.row.id, live.conversation)) as events:
-                async for event in events:
-                    if event.type in TERMINAL:
-                        terminal = event
-                        break
-                    live.log.add(event)
-                    await self._journal.room()
-        except asyncio.CancelledError:
-            terminal = live.agent.account.finished(live.stopping or "cancelled")
-        except ProviderFailed as failure:
-            terminal = RunFailed(failure.code, failure.message, failure.retryable)
-        except StoreFailed as failure:
-            terminal = RunFailed("storage_failed", str(failure), retryable=True)
-        except Exception:
-            logger.exception("run %s broke", live.row.id)
-        finally:
-            live.stopping = live.stopping or "ended"
-            await self._end(live, terminal or RunFailed("internal", BROKEN, retryable=True))
-
-    async def _end(self, live: LiveRun, terminal: AgentEvent) -> None:
-        try:
-            live.conversation.settle(CANCELLED)
-            live.log.add(terminal)
-            self._journal.put(RunEnded(live.row.id, _state(terminal), time.time()))
             await self._journal.flush()
-        except StoreFailed as failure:
-            logger.error("run %s could not be kept: %s", live.row.id, failure)
-        finally:
-            del self._live[live.row.id]
-            del self._busy[live.row.session]
 
-    def _keep(self, session: str, run: str, position: int, message: Message) -> None:
-        self._journal.put(MessageRow(session, position, run, dump(message)))
-
-
-def _state(terminal: AgentEvent) -> str:
-    match terminal:
-        case RunFailed(code=word) | RunFinished(reason=word):
-            return word
-    raise AssertionError(terminal)
-
-
-BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
+    async def close(self, grace_s: float = 0) -> None:
+        """Begin nothing new, let the runs end for `grace_s`, then stop them, each with its terminal event."""
+        self._stopping = True
+        tasks = [live.task for live in self._live.values() if live.task]
+        if tasks and grace_s:
+            await asyncio.wait(tasks, timeout=grace_s)
+        await self.cancel_all("server_stopped")

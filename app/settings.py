@@ -70,6 +70,18 @@ class Settings(BaseModel):
     max_rounds: int = _whole(20, 1, 200, "rounds of model and tools that one run may take")
     max_message_bytes: int = _whole(1 << 20, 1024, 1 << 28, "longest request body, in bytes")
     tool_time_limit_s: float = _seconds(3600.0, "how long one tool call may take")
+    run_time_limit_s: float = _seconds(7200.0, "how long one run may take")
+    shutdown_grace_s: float = _setting(
+        5.0, "how long runs may go on when the server is told to stop", "seconds, from 0 to 3600", ge=0, le=3600
+    )
+    log_join_after_s: float = _setting(
+        600.0,
+        "a run's log is stored in fewer rows that long after its end",
+        f"seconds, from 0 to {DAY_S}",
+        ge=0,
+        le=DAY_S,
+    )
+    keep_days: int = _whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
     unsafe_no_sandbox: bool = _setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"
     )

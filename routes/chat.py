@@ -5,15 +5,21 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.requests import read_chat
+from app.runs import Turn
+from routes.requests import ChatRequest, idempotency_key, read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
 
 
 async def chat(request: Request) -> Response:
-    """Starts a run and streams its events; leaving does not stop it."""
+    """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
     services, principal = services_of(request), asker(request)
-    wish = await read_chat(request, services.settings.max_message_bytes)
-    agent = services.agent(principal, wish)
-    row = await services.runs.start(agent, principal, wish.text, wish.session)
-    return event_stream(services.runs, row)
+    wish = await read_message(request, ChatRequest, services.settings.max_message_bytes)
+    limit_s = wish.time_limit_s or services.settings.run_time_limit_s
+    turn = Turn(wish.text, wish.session, wish.when_busy, idempotency_key(request, wish), limit_s)
+    row = await services.runs.start(services.agent(principal, wish), principal, turn)
+
+    async def stop(_: object) -> None:
+        await services.runs.cancel(row.id)
+
+    return event_stream(services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)

@@ -9,7 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.runs import NotFound, SessionBusy
+from app.pause import Paused
+from app.runs import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from app.store import StoreFailed
 
 
@@ -47,6 +48,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     NotFound: lambda error: Refused(404, "not_found", str(error)),
     SessionBusy: _busy,
+    RunOver: lambda error: Refused(409, "run_ended", str(error)),
+    KeyReused: lambda error: Refused(422, "key_reused", str(error)),
+    Paused: lambda error: Refused(503, "paused", str(error)),
+    Stopping: lambda error: Refused(503, "stopping", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

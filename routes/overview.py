@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from app.pause import Paused
 from app.store import StoreFailed
 from routes.services import asker, services_of
 
@@ -35,12 +36,13 @@ async def livez(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """503 with the reason while a run could not be kept."""
+    """503 with the reason while no run could begin."""
     services = services_of(request)
     sandbox = services.sandbox.level
     try:
-        await services.store.unfinished_runs()
-    except StoreFailed as failure:
+        services.switch.check()
+        await services.store.probe()
+    except (StoreFailed, Paused) as failure:
         return JSONResponse({"ready": False, "reason": str(failure)}, 503)
     return JSONResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})
 

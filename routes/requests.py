@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from starlette.requests import ClientDisconnect, Request
 
+from app.runs import Key
 from routes.errors import Refused
 
+DAY_S = 86_400
+MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
 
 
@@ -19,16 +23,12 @@ class TextPart(BaseModel):
     text: str
 
 
-class ChatRequest(BaseModel):
-    """The body of POST /chat. `message` is a string or content parts; it is a string once checked."""
+class MessageRequest(BaseModel):
+    """The body of POST /runs/{id}/messages. `message` is a string or content parts; `text` is what they say."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     message: str | list[TextPart]
-    session: str | None = Field(default=None, max_length=64)
-    model: str | None = Field(default=None, max_length=256)
-    tools: list[str] | None = Field(default=None, max_length=1024)
-    max_rounds: int | None = Field(default=None, ge=1, le=200)
 
     @property
     def text(self) -> str:
@@ -46,20 +46,63 @@ class ChatRequest(BaseModel):
         return message
 
 
-async def read_chat(request: Request, max_message_bytes: int) -> ChatRequest:
-    """Raises Refused with 400 (not JSON), 413 (too long) or 422 (not a chat request)."""
-    fields = _object(await _body(request, max_message_bytes + ROOM_AROUND_MESSAGE))
-    try:
-        wish = ChatRequest.model_validate(fields)
-    except ValidationError as wrong:
-        problems = [_told(error) for error in wrong.errors(include_url=False, include_input=False)]
-        raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
+class ChatRequest(MessageRequest):
+    """The body of POST /chat."""
+
+    session: str | None = Field(default=None, max_length=64)
+    model: str | None = Field(default=None, max_length=256)
+    tools: list[str] | None = Field(default=None, max_length=1024)
+    max_rounds: int | None = Field(default=None, ge=1, le=200)
+    time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    when_busy: Literal["refuse", "queue"] = "refuse"
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+
+
+class PauseRequest(BaseModel):
+    """The body of POST /pause, which may be empty: `cancel` also stops what runs."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    cancel: bool = False
+
+
+Body = TypeVar("Body", bound=BaseModel)
+Words = TypeVar("Words", bound=MessageRequest)
+
+
+async def read_message(request: Request, kind: type[Words], max_message_bytes: int) -> Words:
+    """Raises Refused with 400 (not JSON), 413 (too long) or 422 (not such a request)."""
+    wish = checked(kind, _object(await _body(request, max_message_bytes + ROOM_AROUND_MESSAGE)))
     if not wish.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
-    size = len(wish.text.encode())
-    if size > max_message_bytes:
+    if len(wish.text.encode()) > max_message_bytes:
         raise _too_long(max_message_bytes)
     return wish
+
+
+async def read_pause(request: Request) -> PauseRequest:
+    body = await _body(request, ROOM_AROUND_MESSAGE)
+    return checked(PauseRequest, _object(body) if body.strip() else {})
+
+
+def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
+    """Raises Refused with 422, naming each field that is wrong."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as wrong:
+        problems = [_told(error, kind) for error in wrong.errors(include_url=False, include_input=False)]
+        raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
+
+
+def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
+    """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
+    value = request.headers.get("idempotency-key")
+    if value is None:
+        return None
+    if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
+        raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
+    return Key(value, hashlib.sha256(wish.model_dump_json().encode()).hexdigest())
 
 
 def cursor(request: Request) -> int:
@@ -101,10 +144,10 @@ def _object(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _told(error: Any) -> str:
+def _told(error: Any, kind: type[BaseModel]) -> str:
     place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in UNION_STEPS)
     if error["type"] == "extra_forbidden":
-        return f"unknown field {place}; allowed are {', '.join(ChatRequest.model_fields)}"
+        return f"unknown field {place}; allowed are {', '.join(kind.model_fields)}"
     if error["type"] == "missing":
         return f"{place} is missing"
     return f"{place}: {error['msg'].removeprefix('Value error, ')}"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.store import RunRow
-from routes.requests import cursor
+from routes.requests import MessageRequest, cursor, read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
 
@@ -38,3 +38,12 @@ async def cancel_run(request: Request) -> Response:
     await services.runs.cancel(row.id)
     row = await services.runs.run(row.id, asker(request))
     return JSONResponse(run_fields(row))
+
+
+async def steer_run(request: Request) -> Response:
+    """A message for a run under way: 202 once it is stored, 409 if the run has ended."""
+    services = services_of(request)
+    row = await services.runs.run(request.path_params["run"], asker(request))
+    wish = await read_message(request, MessageRequest, services.settings.max_message_bytes)
+    await services.runs.steer(row.id, wish.text)
+    return JSONResponse({"run": row.id, "accepted": True}, 202)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from app.settings import Loaded, Settings
 from app.store import StoreFailed
-from routes import chat, overview, runs, sessions
+from routes import chat, overview, pause, runs, sessions
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.services import Services, open_services
@@ -26,6 +26,9 @@ ROUTES = (
     Route("/runs/{run}", runs.run_state),
     Route("/runs/{run}/events", runs.run_events),
     Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
+    Route("/runs/{run}/messages", runs.steer_run, methods=["POST"]),
+    Route("/pause", pause.pause, methods=["POST"]),
+    Route("/resume", pause.resume, methods=["POST"]),
     Route("/sessions", sessions.list_sessions),
     Route("/sessions/{session}", sessions.show_session),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
@@ -110,6 +113,6 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
-        await self._services.runs.close()
+        await self._services.runs.close(self._services.settings.shutdown_grace_s)
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

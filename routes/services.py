@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -14,7 +15,9 @@ from starlette.requests import Request
 
 from app.agent import Agent
 from app.gate import decide
+from app.housekeeping import Housekeeping
 from app.journal import Journal
+from app.pause import Switch
 from app.people import Principal
 from app.prompt import opening
 from app.provider import Provider
@@ -40,6 +43,7 @@ class Services:
     settings: Settings
     store: Store
     runs: Runs
+    switch: Switch
     provider: Provider
     about_model: str
     sandbox: Sandbox | NoSandbox
@@ -74,6 +78,8 @@ class Services:
                 now=datetime.now().astimezone(),
             ),
             wish.max_rounds or self.settings.max_rounds,
+            self.switch.check,
+            wish.inactivity_s,
         )
 
 
@@ -100,14 +106,23 @@ async def open_services(settings: Settings, choose: Choose = chosen_by) -> Async
         stack.enter_context(only_server(settings.data_dir))
         store = await SQLiteStore.open(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
-        runs = Runs(store, await stack.enter_async_context(Journal(store)))
+        switch = Switch(store)
+        await switch.load()
+        runs = Runs(store, await stack.enter_async_context(Journal(store)), switch)
         await runs.recover()
+        housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days)
+        stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         provider, about_model = await choose(settings)
         stack.push_async_callback(provider.close)
         stack.push_async_callback(runs.close)
         settings.workspace.mkdir(parents=True, exist_ok=True)
         sandbox = find_sandbox(hidden=[settings.data_dir], unsafe=settings.unsafe_no_sandbox)
-        yield Services(settings, store, runs, provider, about_model, sandbox)
+        yield Services(settings, store, runs, switch, provider, about_model, sandbox)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 @contextmanager

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Message
 
 from app.runs import Runs
 from app.store import EventRow, RunRow
 
 PING_S = 15
+# A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
+RETRY = b"retry: 1000\n"
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
 
 
@@ -20,16 +23,21 @@ def frame(row: EventRow) -> str:
 
 async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
     """What is there at once leaves at once, as one piece."""
+    prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:
-            yield "".join(map(frame, rows)).encode()
+            yield prefix + "".join(map(frame, rows)).encode()
+            prefix = b""
 
 
-def event_stream(runs: Runs, row: RunRow, after: int = 0) -> EventSourceResponse:
+def event_stream(
+    runs: Runs, row: RunRow, after: int = 0, on_leave: Callable[[Message], Awaitable[None]] | None = None
+) -> EventSourceResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     return EventSourceResponse(
         frames(runs, row.id, after),
         headers=HEADERS | {"X-Run-Id": row.id, "X-Session-Id": row.session},
         ping=PING_S,
+        client_close_handler_callable=on_leave,
         ping_message_factory=lambda: ServerSentEvent(comment="ping", sep="\n"),
     )

@@ -132,7 +132,7 @@ async def test_a_watcher_far_behind_is_sent_to_the_store(tmp_path: Path) -> None
 async def test_readers_never_see_an_uncommitted_row(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     async with store._transaction():
-        await store._writer.execute("INSERT INTO events VALUES ('r', 1, 'text.delta', '{}')")
+        await store._writer.execute("INSERT INTO events VALUES ('r', 1, 'text.delta', '{}', NULL)")
         assert await store.events("r", 0, 10) == []
     assert await store.events("r", 0, 10) == [EventRow("r", 1, "text.delta", "{}")]
     await store.close()

@@ -14,10 +14,12 @@ import pytest
 from app.agent import Agent
 from app.conversation import Conversation
 from app.events import AgentEvent, RunStarted
+from app.inbox import Inbox
 from app.messages import AskedCall, Message, dump
 from app.people import LOCAL_USER as LOCAL
 from app.provider import Said, Stopped
 from app.providers.scripted import Line, Pause, Scripted
+from app.runs import Turn
 from app.store import EventRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
 from routes.requests import ChatRequest
@@ -137,7 +139,7 @@ async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> Non
 async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello."])) as served:
         agent = served.services.agent(LOCAL, ChatRequest(message="x"))
-        row = await served.services.runs.start(agent, LOCAL, "x", None)
+        row = await served.services.runs.start(agent, LOCAL, Turn("x"))
         await served.services.runs.cancel(row.id)
         events = await served.events(row.id)
     assert [event["type"] for event in events].count("run.finished") == 1
@@ -161,7 +163,7 @@ async def test_a_busy_session_is_refused_with_its_run(tmp_path: Path) -> None:
 class Broken(Agent):
     """An agent with a bug."""
 
-    async def run(self, run: str, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
+    async def run(self, run: str, conversation: Conversation, inbox: Inbox) -> AsyncGenerator[AgentEvent, None]:
         yield RunStarted(run, conversation.session, "broken", [], {})
         raise ZeroDivisionError("planted")
 
@@ -169,8 +171,8 @@ class Broken(Agent):
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         agent = served.services.agent(LOCAL, ChatRequest(message="x"))
-        broken = Broken(agent.provider, agent.toolbox, agent.context, agent.opening, 5)
-        row = await served.services.runs.start(broken, LOCAL, "x", None)
+        broken = Broken(agent.provider, agent.toolbox, agent.context, agent.opening, 5, agent.may_go_on)
+        row = await served.services.runs.start(broken, LOCAL, Turn("x"))
         events = await served.events(row.id)
         assert [event["type"] for event in events] == ["run.started", "run.failed"]
         assert events[-1]["code"] == "internal"

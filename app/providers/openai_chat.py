@@ -90,6 +90,8 @@ class OpenAIChat:
         content = encode(self._body(request, native=native))
         headers = {"content-type": "application/json", "accept": "text/event-stream"} | authorization(self.key)
         asked = self._client.build_request("POST", self.url, content=content, headers=headers)
+        if request.inactivity_s is not None:
+            asked.extensions["timeout"]["read"] = request.inactivity_s
         try:
             response = await self._client.send(asked, stream=True)
             if response.status_code == 200:
@@ -160,7 +162,7 @@ class OpenAIChat:
             case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
                 return failures.refused(self.url, str(error))
             case httpx2.TimeoutException():
-                return failures.silent(self.url, self._client.timeout.read)
+                return failures.silent(self.url, error.request.extensions["timeout"]["read"])
             case _:
                 when = "in the middle" if begun else "before it began"
                 return failures.cut(self.url, f"the connection was lost {when} ({error or type(error).__name__})")

@@ -28,7 +28,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """`state` is `running` or, once it has ended, the reason or error code of its terminal event."""
+    """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event."""
 
     id: str
     session: str
@@ -40,6 +40,13 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunBegan:
+    """A queued run's turn has come."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     id: str
     state: str
@@ -48,12 +55,17 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line."""
+    """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
+
+    `parts`: several deltas joined after the run had ended; the JSON of a list, how many characters of `text` each of
+    them had, the last one's number being `seq`. A reader who has seen some of them gets the rest of the text.
+    """
 
     run: str
     seq: int
     type: str
     data: str
+    parts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,54 @@ class TokenRow:
     created: float
 
 
-Change = SessionRow | RunRow | RunEnded | EventRow | MessageRow | TokenRow
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """A message for a run that is not yet in the history; `position` counts from 0."""
+
+    run: str
+    position: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxTaken:
+    """All messages for a run are in the history now."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """An Idempotency-Key: the run it began, and the SHA-256 of the request it came with."""
+
+    principal: str
+    key: str
+    body: str
+    run: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """A named state of the whole server; a later one replaces it."""
+
+    name: str
+    value: str
+
+
+Change = (
+    SessionRow
+    | RunRow
+    | RunBegan
+    | RunEnded
+    | EventRow
+    | MessageRow
+    | TokenRow
+    | InboxRow
+    | InboxTaken
+    | KeyRow
+    | StateRow
+)
 
 
 class Store(Protocol):
@@ -94,6 +153,38 @@ class Store(Protocol):
         ...
 
     async def last_seq(self, run: str) -> int: ...
+
+    async def started_calls(self, run: str) -> set[str]:
+        """Ids of the calls of a run whose tool had been started."""
+        ...
+
+    async def inbox(self, run: str) -> list[str]:
+        """The messages for a run that are not in the history, in order."""
+        ...
+
+    async def key(self, principal: str, key: str) -> KeyRow | None: ...
+
+    async def state(self, name: str) -> str | None: ...
+
+    async def probe(self) -> None:
+        """Try to write, and take it back."""
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        """Runs that ended before that time and whose deltas have not been joined."""
+        ...
+
+    async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
+        """The log of an ended run, in fewer rows; the run is not bulky any more."""
+
+    async def forget_before(self, sessions: float, keys: float) -> int:
+        """Delete sessions without activity since `sessions` and keys made before `keys`; how many sessions went."""
+        ...
+
+    async def sizes(self) -> dict[str, int]:
+        """Rows of each table, and the bytes of the whole under `bytes`."""
+        ...
+
+    async def vacuum(self) -> None: ...
 
     async def session(self, session: str) -> SessionRow | None: ...
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import astuple
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,29 +14,20 @@ from typing import Any
 import aiosqlite
 
 from app.messages import Message, load
-from app.store import Change, EventRow, MessageRow, RunEnded, RunRow, SessionRow, StoreFailed, TokenRow
-
-SCHEMA = (Path(__file__).parent / "schema.sql").read_text()
+from app.store import Change, EventRow, KeyRow, RunRow, SessionRow, StoreFailed, TokenRow
+from app.store.statements import (
+    EVENT_COLUMNS,
+    FORGET,
+    IDLE_SESSIONS,
+    ONE_SESSION,
+    RUN_COLUMNS,
+    SCHEMA,
+    STATEMENTS,
+    TABLES,
+)
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 5000")
-
-# What each kind of change says to the database, and the values it says it with.
-STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
-    EventRow: ("INSERT INTO events VALUES (?, ?, ?, ?)", lambda row: (row.run, row.seq, row.type, row.data)),
-    MessageRow: ("INSERT INTO messages VALUES (?, ?, ?, ?)", astuple),
-    SessionRow: ("INSERT INTO sessions VALUES (?, ?, ?, ?)", astuple),
-    RunRow: ("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", astuple),
-    RunEnded: ("UPDATE runs SET state = ?, ended = ? WHERE id = ?", lambda row: (row.state, row.ended, row.id)),
-    TokenRow: ("INSERT INTO tokens VALUES (?, ?, ?, ?)", astuple),
-}
-
-FORGET_SESSION = (
-    "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session = ?)",
-    "DELETE FROM runs WHERE session = ?",
-    "DELETE FROM messages WHERE session = ?",
-    "DELETE FROM sessions WHERE id = ?",
-)
 
 
 class SQLiteStore:
@@ -74,7 +65,13 @@ class SQLiteStore:
         for connection in (self._writer, self._reader):
             for pragma in PRAGMAS:
                 await connection.execute(f"PRAGMA {pragma}")
-        await self._writer.executescript(SCHEMA)
+        [(version,)] = await self._writer.execute_fetchall("PRAGMA user_version")
+        if version > len(SCHEMA):
+            raise StoreFailed(
+                f"The database {self._path} was made by a newer dragoman (schema {version}). Upgrade this one."
+            )
+        for number, script in enumerate(SCHEMA[version:], start=version + 1):
+            await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
 
     async def write(self, changes: Sequence[Change]) -> None:
         async with self._transaction():
@@ -83,19 +80,19 @@ class SQLiteStore:
                 await self._writer.executemany(statement, list(map(values, rows)))
 
     async def run(self, run: str) -> RunRow | None:
-        rows = await self._all("SELECT * FROM runs WHERE id = ?", run)
+        rows = await self._all(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", run)
         return RunRow(*rows[0]) if rows else None
 
     async def runs(self, session: str) -> list[RunRow]:
-        return [
-            RunRow(*row) for row in await self._all("SELECT * FROM runs WHERE session = ? ORDER BY created", session)
-        ]
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ? ORDER BY created"
+        return [RunRow(*row) for row in await self._all(query, session)]
 
     async def unfinished_runs(self) -> list[RunRow]:
-        return [RunRow(*row) for row in await self._all("SELECT * FROM runs WHERE state = 'running'")]
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state IN ('queued', 'running') ORDER BY created"
+        return [RunRow(*row) for row in await self._all(query)]
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
-        query = "SELECT * FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        query = f"SELECT {EVENT_COLUMNS} FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
         return [EventRow(*row) for row in await self._all(query, run, after, limit)]
 
     async def last_seq(self, run: str) -> int:
@@ -116,8 +113,65 @@ class SQLiteStore:
 
     async def delete_session(self, session: str) -> None:
         async with self._transaction():
-            for statement in FORGET_SESSION:
-                await self._writer.execute(statement, (session,))
+            await self._forget(ONE_SESSION, session)
+
+    async def forget_before(self, sessions: float, keys: float) -> int:
+        async with self._transaction():
+            await self._writer.execute("DELETE FROM idempotency WHERE created < ?", (keys,))
+            return await self._forget(IDLE_SESSIONS, sessions, sessions)
+
+    async def _forget(self, query: str, *values: object) -> int:
+        gone = 0
+        for statement in FORGET:
+            cursor = await self._writer.execute(
+                statement.replace("SESSIONS", query), values if "SESSIONS" in statement else ()
+            )
+            gone = cursor.rowcount if statement.startswith("DELETE FROM sessions") else gone
+        return gone
+
+    async def started_calls(self, run: str) -> set[str]:
+        rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
+        return {json.loads(row[0])["call"] for row in rows}
+
+    async def inbox(self, run: str) -> list[str]:
+        rows = await self._all("SELECT text FROM inbox WHERE run = ? ORDER BY position", run)
+        return [row[0] for row in rows]
+
+    async def key(self, principal: str, key: str) -> KeyRow | None:
+        query = "SELECT principal, key, body, run, created FROM idempotency WHERE principal = ? AND key = ?"
+        rows = await self._all(query, principal, key)
+        return KeyRow(*rows[0]) if rows else None
+
+    async def state(self, name: str) -> str | None:
+        rows = await self._all("SELECT value FROM state WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    async def probe(self) -> None:
+        async with self._one_writer, self._named_failures():
+            try:
+                await self._writer.execute("INSERT INTO state (name, value) VALUES ('probe', ?)", ("x" * 65_536,))
+            finally:
+                await self._writer.rollback()
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
+        return [row[0] for row in await self._all(query, ended_before, limit)]
+
+    async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
+        insert, values = STATEMENTS[EventRow]
+        async with self._transaction():
+            await self._writer.execute("DELETE FROM events WHERE run = ?", (run,))
+            await self._writer.executemany(insert, list(map(values, rows)))
+            await self._writer.execute("UPDATE runs SET joined = 1 WHERE id = ?", (run,))
+
+    async def sizes(self) -> dict[str, int]:
+        counts = {table: (await self._all(f"SELECT COUNT(*) FROM {table}"))[0][0] for table in TABLES}
+        pages, size = (await self._all("PRAGMA page_count"))[0][0], (await self._all("PRAGMA page_size"))[0][0]
+        return counts | {"bytes": pages * size}
+
+    async def vacuum(self) -> None:
+        async with self._one_writer, self._named_failures():
+            await self._writer.execute("VACUUM")
 
     async def tokens(self) -> list[TokenRow]:
         return [TokenRow(*row) for row in await self._all("SELECT * FROM tokens ORDER BY created")]

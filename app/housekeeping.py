@@ -1,0 +1,43 @@
+"""What keeps the database small: old logs joined, old sessions and keys forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from app.log_parts import joined_rows
+from app.runs import KEY_LIFE_S
+from app.store import Store, StoreFailed
+
+EVERY_S = 60.0
+RUNS_AT_ONCE = 64
+ALL = 1 << 40
+DAY_S = 86_400
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Housekeeping:
+    """`join_after_s`: a log is joined that long after its run has ended. `keep_days`: 0 keeps sessions for ever."""
+
+    store: Store
+    join_after_s: float
+    keep_days: int
+
+    async def for_ever(self) -> None:
+        """Tidy once a minute; a store that fails is tried again."""
+        while True:
+            try:
+                await self.tidy(time.time())
+            except StoreFailed as failure:
+                logger.warning("housekeeping was put off: %s", failure)
+            await asyncio.sleep(EVERY_S)
+
+    async def tidy(self, now: float) -> None:
+        while runs := await self.store.bulky_runs(now - self.join_after_s, RUNS_AT_ONCE):
+            for run in runs:
+                await self.store.replace_events(run, joined_rows(await self.store.events(run, 0, ALL)))
+        sessions = now - self.keep_days * DAY_S if self.keep_days else 0.0
+        await self.store.forget_before(sessions, now - KEY_LIFE_S)

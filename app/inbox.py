@@ -1,0 +1,43 @@
+"""Messages for a run under way: put in after its current round, so that history stays valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class InboxClosed(Exception):
+    """The run has ended, or is about to: it will answer nothing more."""
+
+
+class Inbox:
+    """Texts in the order they came. `keep(text)` makes each durable, `forget()` says that all are in the history."""
+
+    def __init__(self, keep: Callable[[int, str], None], forget: Callable[[], None]) -> None:
+        self._keep = keep
+        self._forget = forget
+        self._waiting: list[str] = []
+        self._posted = 0
+        self._closed = False
+
+    def post(self, text: str) -> None:
+        """Raises InboxClosed."""
+        if self._closed:
+            raise InboxClosed
+        self._keep(self._posted, text)
+        self._posted += 1
+        self._waiting.append(text)
+
+    def take(self) -> list[str]:
+        taken, self._waiting = self._waiting, []
+        if taken:
+            self._forget()
+        return taken
+
+    def take_or_close(self) -> list[str]:
+        """What waits; if nothing does, nothing will: a message can never come between the last look and the end."""
+        self._closed = not self._waiting
+        return self.take()
+
+    def close(self) -> list[str]:
+        self._closed = True
+        return self.take()

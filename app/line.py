@@ -1,0 +1,31 @@
+"""One run at a time in each session; the others wait in line."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Line:
+    """The runs of each session in the order they came; only the first is under way."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[str]] = {}
+        self._moved = asyncio.Event()
+
+    def of(self, session: str) -> list[str]:
+        return self._runs.get(session, [])
+
+    def join(self, session: str, run: str) -> None:
+        self._runs.setdefault(session, []).append(run)
+
+    async def reach(self, session: str, run: str) -> None:
+        """Wait until `run` is the first."""
+        while self._runs[session][0] != run:
+            await self._moved.wait()
+
+    def leave(self, session: str, run: str) -> None:
+        self._runs[session].remove(run)
+        if not self._runs[session]:
+            del self._runs[session]
+        self._moved.set()
+        self._moved = asyncio.Event()

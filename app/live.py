@@ -1,0 +1,140 @@
+"""One run under way: a task from its turn in the session to its one terminal event, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+
+from app.agent import Agent
+from app.conversation import STOPPED, Conversation
+from app.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished
+from app.inbox import Inbox
+from app.journal import Journal, RunLog
+from app.line import Line
+from app.messages import Message, dump
+from app.pause import Paused
+from app.provider import ProviderFailed
+from app.store import InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow, Store, StoreFailed
+
+logger = logging.getLogger(__name__)
+BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
+
+
+def conversation_of(row: RunRow, messages: list[Message], journal: Journal) -> Conversation:
+    """The history of a run's session, each new message kept under that run."""
+
+    def keep(position: int, message: Message) -> None:
+        journal.put(MessageRow(row.session, position, row.id, dump(message)))
+
+    return Conversation(row.session, messages, keep, journal.flush)
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """A run that has not ended. It is stopped at most once: a second cancel must not cut the first one's cleaning up.
+
+    queued ---> running ---> ended        (`row.state` in the store; the terminal event says how it ended)
+      |            ^
+      +-- its turn-+     stop() from any of them leads to the end
+    """
+
+    row: RunRow
+    agent: Agent
+    store: Store
+    journal: Journal
+    line: Line
+    time_limit_s: float
+    log: RunLog = field(init=False)
+    inbox: Inbox = field(init=False)
+    task: asyncio.Task[None] | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)  # a task cancelled before its first step runs nothing
+    stopping: str | None = None  # why
+    conversation: Conversation | None = None
+
+    def __post_init__(self) -> None:
+        self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
+        self.inbox = Inbox(
+            keep=lambda position, text: self.journal.put(InboxRow(self.row.id, position, text)),
+            forget=lambda: self.journal.put(InboxTaken(self.row.id)),
+        )
+
+    def stop(self, why: str) -> None:
+        """End it: the terminal event will be RunFinished with `why` as its reason."""
+        if self.task and not self.stopping:
+            self.stopping = why
+            self.task.cancel()
+
+    async def drive(self) -> None:
+        """The task's body. Never raises."""
+        terminal: AgentEvent | None = None
+        self.begun.set()
+        timer = None
+        try:
+            self.conversation = await self._turn()
+            timer = asyncio.get_running_loop().call_later(self.time_limit_s, self.stop, "deadline")
+            terminal = await self._iterate(self.conversation)
+        except asyncio.CancelledError:
+            terminal = self.agent.account.finished(self.stopping or "cancelled")
+        except Paused:
+            terminal = self.agent.account.finished("paused")
+        except ProviderFailed as failure:
+            terminal = RunFailed(failure.code, failure.message, failure.retryable)
+        except StoreFailed as failure:
+            terminal = RunFailed("storage_failed", str(failure), retryable=True)
+        except Exception:
+            logger.exception("run %s broke", self.row.id)
+        finally:
+            self.stopping = self.stopping or "ended"
+            if timer:
+                timer.cancel()
+            await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
+
+    async def _turn(self) -> Conversation:
+        """Wait for the runs before it in the session; then the history is complete."""
+        if self.row.state == "queued":
+            before = self.line.of(self.row.session)[0]
+            self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
+            await self.line.reach(self.row.session, self.row.id)
+            self.journal.put(RunBegan(self.row.id))
+        conversation = conversation_of(self.row, await self.store.messages(self.row.session), self.journal)
+        for text in self.inbox.take():
+            conversation.append(Message("user", text))
+        return conversation
+
+    async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
+        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox)) as events:
+            async for event in events:
+                if event.type in TERMINAL:
+                    return event
+                self.log.add(event)
+                await self.journal.room()
+        return None
+
+    async def _end(self, terminal: AgentEvent) -> None:
+        try:
+            self._settle()
+            self.log.add(terminal)
+            self.journal.put(RunEnded(self.row.id, state_of(terminal), time.time()))
+            await self.journal.flush()
+        except StoreFailed as failure:
+            logger.error("run %s could not be kept: %s", self.row.id, failure)
+
+    def _settle(self) -> None:
+        """The history as the session's next run needs it: no open call, no message lost."""
+        left = self.inbox.close()
+        if self.conversation is None:
+            return  # its turn never came: what it was told is not part of the conversation
+        self.conversation.settle(STOPPED)
+        for text in left:
+            self.conversation.append(Message("user", text))
+
+
+def state_of(terminal: AgentEvent) -> str:
+    match terminal:
+        case RunFailed(code=word) | RunFinished(reason=word):
+            return word
+    raise AssertionError(terminal)

@@ -1,0 +1,45 @@
+"""The kill switch: while it is off, no model is asked and no tool is started, whoever wants it."""
+
+from __future__ import annotations
+
+import logging
+
+from app.store import StateRow, Store, StoreFailed
+
+NAME = "paused"
+PAUSED, RUNNING = "yes", "no"
+logger = logging.getLogger(__name__)
+
+
+class Paused(Exception):
+    """The server is paused. The message says how to go on."""
+
+    def __init__(self) -> None:
+        super().__init__("The server is paused. An admin can go on with POST /resume.")
+
+
+class Switch:
+    """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.paused = True
+
+    async def load(self) -> None:
+        try:
+            value = await self._store.state(NAME)
+        except StoreFailed as failure:
+            logger.error("the kill switch cannot be read, so the server is paused: %s", failure)
+            return
+        self.paused = value not in (None, RUNNING)
+
+    async def set(self, *, paused: bool) -> None:
+        """Pausing holds at once, even if it cannot be stored; going on only once it is. Raises StoreFailed."""
+        self.paused = self.paused or paused
+        await self._store.write([StateRow(NAME, PAUSED if paused else RUNNING)])
+        self.paused = paused
+
+    def check(self) -> None:
+        """Raises Paused. Asked before each model request and each tool."""
+        if self.paused:
+            raise Paused
