@@ -112,6 +112,10 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect("pangu_unused", "json_sentinel", "openPangu", rf"\[unused11\]{S}{JSON}", body.json_calls),
     Dialect("lfm2_json", "json_sentinel", "LFM2, openPangu-V2", rf"<\|tool_call_start\|>{S}{JSON}", body.json_calls),
+    Dialect(
+        "gigachat3", "json_sentinel", "GigaChat 3",
+        rf"<\|message_sep\|>{S}function call<\|role_sep\|>{S}{JSON}", body.json_calls,
+    ),
     Dialect("gigachat31", "json_sentinel", "GigaChat 3.1", rf"<\|function_call\|>{S}{JSON}", body.json_calls),
     Dialect("qwen25coder_tools", "json_sentinel", "Qwen2.5-Coder", rf"<tools>{S}{JSON}", body.json_calls, _NEXT_OBJECT),
     Dialect(
@@ -163,7 +167,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "step_audio2", "header_json", "Step-Audio 2",
-        rf"<tool_call>{S}function[ \t]{{0,20}}\n{S}{LOOSE_NAME}[ \t]{{0,20}}\n{S}{OBJECT}", body.named_json,
+        rf"<tool_call>{S}function[ \t]{{0,20}}\r?\n{S}{LOOSE_NAME}[ \t]{{0,20}}\r?\n{S}{OBJECT}", body.named_json,
     ),
     Dialect(
         "llama31_function", "header_json", "Llama 3.1 custom format, Functionary v3.1, Groq",
@@ -271,7 +275,7 @@ MARKED: tuple[Dialect, ...] = (
     Dialect("langchain_xml", "adhoc_tag", "LangChain XML agent",
         rf"<tool>{S}{LOOSE_NAME}{S}</tool>{S}<tool_input>{S}{OBJECT}", body.named_json),
     Dialect("hyperclova14b", "json_sentinel", "HyperCLOVA X SEED 14B Think",
-        rf"<\|im_start\|>assistant\s?-> tool/function_call{S}{JSON}", body.json_calls),
+        rf"(?:<\|im_end\|>{S})?<\|im_start\|>assistant\s?-> tool/function_call{S}{JSON}", body.json_calls),
     Dialect("harmony", "channel", "gpt-oss, GPT-5",
         rf"{_START}(?: to=(?P<name>[\w.:-]{{1,128}}))?<\|channel\|>\w{{1,20}}(?: to=(?P<name>[\w.:-]{{1,128}}))?"
         rf"{_TYPE}<\|message\|>{S}{OBJECT}", body.recipient_json),
@@ -310,22 +314,22 @@ REST: tuple[Dialect, ...] = (
 # Marked by a word, so only at the beginning of a line.
 LINES: tuple[Dialect, ...] = (
     Dialect("functools", "json_sentinel", "FireFunction v2, Phi-4-mini, Phi-3.5", rf"functools{S}{JSON}", body.json_calls),
-    Dialect("gigachat3", "json_sentinel", "GigaChat 3", rf"function call<\|role_sep\|>{S}{JSON}", body.json_calls),
+    Dialect("gigachat3_bare", "json_sentinel", "GigaChat 3", rf"function call<\|role_sep\|>{S}{JSON}", body.json_calls),
     Dialect("hyperclova14b_direct", "json_sentinel", "HyperCLOVA X SEED 14B Think", rf" ?-> tool/function_call{S}{JSON}", body.json_calls),
-    Dialect("functionary_v32", "header_json", "Functionary v3.2", rf">>>[ ]?{OFFERED}[ \t]{{0,5}}\n{S}{OBJECT}", body.named_json),
+    Dialect("functionary_v32", "header_json", "Functionary v3.2", rf">>>[ ]?{OFFERED}[ \t]{{0,5}}\r?\n{S}{OBJECT}", body.named_json),
     Dialect("functionary_code", "header_json", "Functionary v3.2", r">>>(?P<offered>python)[ \t]{0,5}\n(?=[^\s{])",
         body.text_until(r"(?=\n>>>)", "\n", whole_at_end=True)),
-    Dialect("react", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}\n{{1,2}}Action Input:{S}(?:```(?:json)?{S})?{OBJECT}",
+    Dialect("react", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}(?:\r?\n){{1,2}}Action Input:{S}(?:```(?:json)?{S})?{OBJECT}",
         body.named_json, shuts=rf"{S}```"),
-    Dialect("react_text", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}\n{{1,2}}Action Input:[ \t]{{0,20}}(?=[^\s{{`])",
+    Dialect("react_text", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}(?:\r?\n){{1,2}}Action Input:[ \t]{{0,20}}(?=[^\s{{`])",
         body.text_until(r"(?=\n\s{0,20}(?:Observation|Thought|Action|Final Answer):)", "\n", whole_at_end=True)),
     Dialect("rwkv_tool_call", "fenced", "RWKV-7 G1", rf"\*\*Tool Call:\*\*{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=rf"{S}```"),
     Dialect("cohere_r_action", "fenced", "Command R, R+", rf"Action:{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=rf"{S}```"),
     Dialect("fence_tool_call", "fenced", "CortexPrism, Gemma 3, LangChain",
-        rf"(?:`{{3,20}}|~{{3,20}})(?:tool_calls?|tool-calls?|tool|function_call)[ \t]{{0,20}}\n{S}{JSON}", body.json_calls, _NEXT_OBJECT, shuts=rf"{S}(?:`{{3,20}}|~{{3,20}})"),
+        rf"(?:`{{3,20}}|~{{3,20}})(?:tool_calls?|tool-calls?|tool|function_call)[ \t]{{0,20}}\r?\n{S}{JSON}", body.json_calls, _NEXT_OBJECT, shuts=rf"{S}(?:`{{3,20}}|~{{3,20}})"),
     Dialect("gemini_tool_code", "pythonic", "Gemini text mode, Gemma 3", rf"(?=```tool_code{S}(?:print\s?\(|(?:default_api\.)?[^\W\d][\w.:-]{{0,127}}\())", body.python_calls),
     Dialect("continue_codeblock", "fenced", "Continue.dev",
-        rf"(?:(?:`{{3,20}}|~{{3,20}})tool[ \t]{{0,20}}\n)TOOL_NAME:[ \t]{{0,20}}{LOOSE_NAME}[ \t]{{0,20}}\n", body.tagged(ARG_LINES)),
+        rf"(?:(?:`{{3,20}}|~{{3,20}})tool[ \t]{{0,20}}\n)TOOL_NAME:[ \t]{{0,20}}{LOOSE_NAME}[ \t]{{0,20}}\r?\n", body.tagged(ARG_LINES)),
     Dialect("continue_bare", "fenced", "Continue.dev", rf"TOOL_NAME:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}\n(?=BEGIN_ARG)", body.arg_lines(ARG_LINES)),
     Dialect("bracket_name", "adhoc_tag", "LM Studio, openclaw",
         rf"\[(?:tool:{S})?{OFFERED}\]{S}{OBJECT}", body.named_json, shuts=rf"{S}\[/[^\]\n]{{1,128}}\]"),
@@ -342,8 +346,8 @@ WHOLE: tuple[Dialect, ...] = (
     Dialect("llama4_pythonic", "pythonic", "Llama 4, Llama 3.2 1B/3B, ToolACE", rf"(?=\[{S}(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python),
     Dialect("granite_pythonic", "pythonic", "Granite 3.3/4 prompts, small models", rf"(?=(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python),
     Dialect("nexusraven", "pythonic", "NexusRaven", rf"Call:{S}(?=(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python, shuts=r"\s{0,20}<bot_end>"),
-    Dialect("glm4_name_json", "header_json", "GLM-4-9B, GLM-Z1, CodeGeeX4", rf"(?P<offered>[\w.:-]{{1,128}})[ \t]{{0,5}}\n{S}{OBJECT}", body.named_json),
-    Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\n{S}{JSON}", body.bare_json, shuts=rf"{S}```"),
+    Dialect("glm4_name_json", "header_json", "GLM-4-9B, GLM-Z1, CodeGeeX4", rf"(?P<offered>[\w.:-]{{1,128}})[ \t]{{0,5}}\r?\n{S}{OBJECT}", body.named_json),
+    Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\r?\n{S}{JSON}", body.bare_json, shuts=rf"{S}```"),
 )  # fmt: skip
 
 DIALECTS = (*MARKED, *REST, *LINES, *WHOLE)

@@ -35,6 +35,7 @@ class Nesting:
         self.watch = watch
         self.depth = 0
         self.hit = ""
+        self.foreign = False  # `hit` stands in front of the position, not behind it
         self.word = ""
         self.at_key = False
         self.unsettled = ""  # the quote that may have closed a string: what follows it decides
@@ -44,6 +45,7 @@ class Nesting:
         self._open = {"{": 0, "[": 0, "(": 0}
         self._quote = ""
         self._escaped = False
+        self._filled = False  # a value has just ended
 
     @property
     def quiet(self) -> Callable[[str], bool]:
@@ -54,6 +56,7 @@ class Nesting:
 
     def advance(self, buf: str, pos: int) -> int:
         self.hit = ""
+        self.foreign = False
         size = len(buf)
         while pos < size and not self.hit:
             if self._quote:
@@ -117,6 +120,7 @@ class Nesting:
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
         elif char in _ODD:
+            self.foreign = True
             self.hit = char
         else:
             self.settle(closed=False)
@@ -128,9 +132,16 @@ class Nesting:
         end = match.end() if match else pos
         if shallow and end > pos:
             self._keep(buf, pos, end)
+        if run := buf[pos:end].rstrip():
+            self._filled = run[-1] not in ",:"
         if end == len(buf):
             return end
         char = buf[end]
+        if (char == "[" and self._filled) or (char in _PAIRS and not self._open[_PAIRS[char]]):
+            self.foreign = True  # no value goes on like this: a closer, perhaps
+            self.hit = char
+            return end
+        self._filled = char in _PAIRS or char in self._quotes
         if char in self._quotes:
             self._quote, self.word = char, ""
         elif char in self._open:
@@ -141,9 +152,12 @@ class Nesting:
             self.at_key = char == "," and self._stack[-1:] == ["{"]
             self.hit = char if shallow else ""
             self.word = "" if char == "," else self.word
-        elif char in "\"'" or not self._strings:
-            self.hit = "" if char in "\"'" else char
-            return end + (char in "\"'")
+        elif char in "\"'":
+            return end + 1
+        elif not self._strings:
+            self.foreign = True
+            self.hit = char
+            return end
         else:
             return self._string_token(buf, end)
         return end + 1
@@ -156,6 +170,7 @@ class Nesting:
             if token.startswith(buf[pos:]):
                 self.hit = MORE
                 return pos
+        self.foreign = True
         self.hit = buf[pos]
         return pos
 
@@ -169,8 +184,6 @@ class Nesting:
 
     def _pop(self, char: str) -> None:
         opener = _PAIRS[char]
-        if not self._open[opener]:
-            return
         while True:  # closers that were forgotten in between are proven by this one
             popped = self._stack.pop()
             self._open[popped] -= 1

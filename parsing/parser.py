@@ -477,6 +477,7 @@ class Parser:
             self._voice = Text
             self._hold(buf[pos : match.end()])
         self._sink.dialect = row.name
+        self._sink.closer = _closer(row.shuts)
         self._start(row, row.body(self._sink, match.groupdict()))
         return True
 
@@ -557,6 +558,10 @@ class Parser:
 
 _FIRST_WORDS = ("Here", "Thought", "analysis", "Call")
 _LINE = frozenset("\n").isdisjoint
+
+
+def _closer(shuts: str) -> regex.Pattern[str]:
+    return compiled(rf"(?:{shuts})|(?:{CLOSER.pattern})") if shuts else CLOSER
 
 
 def _after(shuts: str) -> regex.Pattern[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent
+from parsing.lexis import CLOSER
 
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
@@ -30,7 +31,7 @@ def offered_name(written: str, tools: Tools) -> str:
 class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
-    __slots__ = ("dialect", "events", "index", "is_open", "tools")
+    __slots__ = ("closer", "dialect", "events", "index", "is_open", "tools")
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
@@ -38,6 +39,7 @@ class Sink:
         self.index = 0
         self.is_open = False
         self.dialect = ""
+        self.closer = CLOSER  # what may end the block that is read now
 
     def offers(self, written: str) -> bool:
         return offered_name(written, self.tools) in self.tools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parsing.lexis import CLOSER, WAIT, look
+from parsing.lexis import WAIT, look
 from parsing.literals import Unreadable, loads
 from parsing.nesting import MORE, Nesting
 from parsing.shapes import Misfit, Named, Shape
@@ -23,6 +23,7 @@ class JsonCalls:
         self.refused = False
         self.quiet: Callable[[str], bool] = never
         self._sink = sink
+        self._closer = sink.closer
         self._shape = shape
         self._name = shape.name if isinstance(shape, Named) else ""
         self._offered_only = offered_only
@@ -43,7 +44,7 @@ class JsonCalls:
             hit = nesting.hit
             if not hit or (hit == MORE and not last):
                 break
-            if nesting.unsettled or hit not in '{}[],:"()':
+            if nesting.foreign:
                 step = self._foreign(buf, pos, last)
                 if step == WAIT:
                     break
@@ -70,7 +71,7 @@ class JsonCalls:
 
     def _foreign(self, buf: str, pos: int, last: bool) -> int:
         """What to do about text that no JSON has: how many characters to pass, or WAIT."""
-        end, _ = look(CLOSER, buf, pos, last)
+        end, _ = look(self._closer, buf, pos, last)
         if end == WAIT:
             return WAIT
         unsettled = bool(self._nesting.unsettled)
@@ -79,7 +80,7 @@ class JsonCalls:
             self._take(buf, pos)
             self._finish(ended=True)
             self.done = True
-        elif self._offered_only and not unsettled:
+        elif self._offered_only and not unsettled and buf[pos] not in "}])":
             self._refuse()
         return 0 if self.done or unsettled else 1
 

@@ -30,11 +30,11 @@ class LiteralCall:
         nesting = self._nesting
         while pos < len(buf):
             after = nesting.advance(buf, pos)
-            if nesting.hit and nesting.hit in "})" and nesting.depth == 0:
+            if nesting.depth == 0:
                 self._take(buf[pos : after - 1])
                 self._finish()
                 return after
-            if nesting.hit and nesting.hit != MORE:
+            if nesting.foreign:
                 after += 0 if nesting.unsettled else 1
                 nesting.settle(closed=False)
             self._take(buf[pos:after])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from parsing.events import Arguments
 from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Literals, Unreadable
-from parsing.nesting import MORE, Nesting
+from parsing.nesting import Nesting
 from parsing.sink import CUT, Sink, never
 
 _BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
@@ -115,11 +115,11 @@ class PythonCalls:
             self._take(buf[pos : after - 1])
             self._call()
             return after
-        if nesting.hit and nesting.hit != MORE and nesting.unsettled:
+        if nesting.foreign and nesting.unsettled:
             nesting.settle(closed=False)
             self._take(buf[pos:after])
             return after
-        if nesting.hit and nesting.hit != MORE:  # a character that no literal has: it is read, and refused, at the end
+        if nesting.foreign:  # a character that no literal has: it is read, and refused, at the end
             self._take(buf[pos : after + 1])
             return after + 1
         self._take(buf[pos:after])
