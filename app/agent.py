@@ -122,7 +122,9 @@ class Agent:
             self.account.text = reply.shown
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
-        yield self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
+            # Here, because a request that is cut off has cost tokens too.
+            usage = self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
+        yield usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")
 

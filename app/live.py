@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import aclosing
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from app.agent import Agent
-from app.conversation import STOPPED, Conversation
+from app.conversation import INTERRUPTED, STOPPED, Conversation
 from app.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished
 from app.inbox import Inbox
 from app.journal import Journal, RunLog
@@ -18,17 +19,19 @@ from app.line import Line
 from app.messages import Message, dump
 from app.pause import Paused
 from app.provider import ProviderFailed
-from app.store import InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow, Store, StoreFailed
+from app.store import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow, Store, StoreFailed
 
 logger = logging.getLogger(__name__)
 BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
 
 
-def conversation_of(row: RunRow, messages: list[Message], journal: Journal) -> Conversation:
-    """The history of a run's session, each new message kept under that run."""
+def conversation_of(
+    row: RunRow, messages: list[Message], put: Callable[[Change], None], journal: Journal
+) -> Conversation:
+    """The history of a run's session, each new message kept (`put`) under that run."""
 
     def keep(position: int, message: Message) -> None:
-        journal.put(MessageRow(row.session, position, row.id, dump(message)))
+        put(MessageRow(row.session, position, row.id, dump(message)))
 
     return Conversation(row.session, messages, keep, journal.flush)
 
@@ -58,8 +61,8 @@ class LiveRun:
     def __post_init__(self) -> None:
         self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
         self.inbox = Inbox(
-            keep=lambda position, text: self.journal.put(InboxRow(self.row.id, position, text)),
-            forget=lambda: self.journal.put(InboxTaken(self.row.id)),
+            keep=lambda position, text: self.log.put(InboxRow(self.row.id, position, text)),
+            forget=lambda: self.log.put(InboxTaken(self.row.id)),
         )
 
     def stop(self, why: str) -> None:
@@ -99,8 +102,10 @@ class LiveRun:
             before = self.line.of(self.row.session)[0]
             self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
             await self.line.reach(self.row.session, self.row.id)
-            self.journal.put(RunBegan(self.row.id))
-        conversation = conversation_of(self.row, await self.store.messages(self.row.session), self.journal)
+            self.log.put(RunBegan(self.row.id))
+        messages = await self.store.messages(self.row.session)
+        conversation = conversation_of(self.row, messages, self.log.put, self.journal)
+        conversation.settle(INTERRUPTED)  # a store that refused may have lost results
         for text in self.inbox.take():
             conversation.append(Message("user", text))
         return conversation
@@ -115,13 +120,11 @@ class LiveRun:
         return None
 
     async def _end(self, terminal: AgentEvent) -> None:
-        try:
-            self._settle()
-            self.log.add(terminal)
-            self.journal.put(RunEnded(self.row.id, state_of(terminal), time.time()))
+        self._settle()
+        self.log.add(terminal)
+        self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
+        with suppress(StoreFailed):  # then the log has failed, which `Runs` sees
             await self.journal.flush()
-        except StoreFailed as failure:
-            logger.error("run %s could not be kept: %s", self.row.id, failure)
 
     def _settle(self) -> None:
         """The history as the session's next run needs it: no open call, no message lost."""

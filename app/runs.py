@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from app.agent import Agent
 from app.conversation import INTERRUPTED
@@ -20,7 +22,9 @@ from app.log_parts import rest_after
 from app.messages import Message
 from app.pause import Switch
 from app.people import Principal
-from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow, Store
+from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow, Store, StoreFailed
+
+logger = logging.getLogger(__name__)
 
 PAGE = 256  # events read from the store at a time
 TITLE_LENGTH = 80
@@ -82,6 +86,9 @@ class Runs:
         self._live: dict[str, LiveRun] = {}
         self._line = Line()
         self._keyed = asyncio.Lock()
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
+        self._lost: dict[str, tuple[EventRow, RunEnded]] = {}  # ends that the store refused, until it takes them
+        self._keeping = asyncio.Lock()
         self._stopping = False
 
     async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
@@ -101,16 +108,15 @@ class Runs:
 
     async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
         self._may_begin()
-        if turn.session is not None:
-            await self.session(turn.session, principal)
-        run, session = f"run_{token_hex(10)}", turn.session or f"ses_{token_hex(10)}"
-        others = self._line.of(session)
-        if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
-            raise SessionBusy(others[0])
-        now, state = time.time(), "queued" if others else "running"
-        row = RunRow(run, session, principal.name, agent.provider.model, state, now)
-        self._line.join(session, run)
-        try:
+        session = turn.session or f"ses_{token_hex(10)}"
+        async with self._alone.setdefault(session, asyncio.Lock()):
+            if turn.session is not None:
+                await self.session(session, principal)
+            others = self._line.of(session)
+            if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
+                raise SessionBusy(others[0])
+            now, run, state = time.time(), f"run_{token_hex(10)}", "queued" if others else "running"
+            row = RunRow(run, session, principal.name, agent.provider.model, state, now)
             if turn.session is None:
                 self._journal.put(SessionRow(session, principal.name, now, turn.message[:TITLE_LENGTH]))
             self._journal.put(row)
@@ -120,18 +126,33 @@ class Runs:
             live.inbox.post(turn.message)
             await self._journal.flush()
             self._live[run] = live
+            self._line.join(session, run)
             live.task = asyncio.create_task(self._drive(live), name=run)
-        finally:
-            if run not in self._live:
-                self._line.leave(session, run)
         return row
 
     async def _drive(self, live: LiveRun) -> None:
+        run = live.row.id
         try:
+            if self._stopping:  # it was being started when the others were stopped
+                live.stop("server_stopped")
             await live.drive()
+            if live.log.failure:
+                self._lost[run] = live.log.failure, RunEnded(run, "storage_failed", time.time())
+                await self._keep_end(run)
+        except StoreFailed as failure:
+            logger.error("run %s could not be kept: %s", run, failure)
         finally:
-            del self._live[live.row.id]
-            self._line.leave(live.row.session, live.row.id)
+            del self._live[run]
+            self._line.leave(live.row.session, run)
+
+    async def _keep_end(self, run: str) -> None:
+        """Store the end that the store refused before, if there is one. Raises StoreFailed."""
+        if run not in self._lost:
+            return
+        async with self._keeping:
+            if run in self._lost:
+                await self._store.write(self._lost[run])
+                del self._lost[run]
 
     def _may_begin(self) -> None:
         self._switch.check()
@@ -139,6 +160,7 @@ class Runs:
             raise Stopping("The server is stopping. Try again when it is back.")
 
     async def run(self, run: str, principal: Principal) -> RunRow:
+        await self._keep_end(run)
         row = await self._store.run(run)
         if row is None or row.principal != principal.name:
             raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
@@ -154,10 +176,11 @@ class Runs:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         while True:
             live = self._live.get(run)
-            if live and live.log.holds(after):
-                rows = await live.log.after(after)
-            else:
+            rows = await live.log.after(after) if live else None
+            if rows is None:
                 rows = [rest_after(row, after) for row in await self._store.events(run, after, PAGE)]
+            if not rows and run in self._lost:
+                rows = [row for row in self._lost[run][:1] if row.seq > after]
             if rows:
                 after = rows[-1].seq
                 yield rows
@@ -188,16 +211,18 @@ class Runs:
         await asyncio.gather(*(self.cancel(run, why) for run in list(self._live)))
 
     async def delete_session(self, session: str, principal: Principal) -> None:
-        await self.session(session, principal)
-        for live in [live for live in self._live.values() if live.row.session == session]:
-            await self.cancel(live.row.id)
-        await self._journal.flush()
-        await self._store.delete_session(session)
+        async with self._alone.setdefault(session, asyncio.Lock()):
+            await self.session(session, principal)
+            for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
+                await self.cancel(run)
+            await self._store.delete_session(session)
 
     async def recover(self) -> None:
         """Runs that a stopped server left get their terminal event, open calls an answer, messages a place."""
         for row in await self._store.unfinished_runs():
-            conversation = conversation_of(row, await self._store.messages(row.session), self._journal)
+            conversation = conversation_of(
+                row, await self._store.messages(row.session), self._journal.put, self._journal
+            )
             conversation.settle(INTERRUPTED, await self._store.started_calls(row.id))
             for text in await self._store.inbox(row.id):
                 conversation.append(Message("user", text))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.people import Role
-from routes.errors import Refused
+from routes.errors import ASCIIResponse, Refused
 from routes.requests import read_pause
 from routes.services import asker, services_of
 
@@ -20,13 +20,13 @@ async def pause(request: Request) -> Response:
     finally:  # what cannot be stored holds all the same
         if wish.cancel:
             await services.runs.cancel_all("paused")
-    return JSONResponse({"paused": True})
+    return ASCIIResponse({"paused": True})
 
 
 async def resume(request: Request) -> Response:
     _admins_only(request)
     await services_of(request).switch.set(paused=False)
-    return JSONResponse({"paused": False})
+    return ASCIIResponse({"paused": False})
 
 
 def _admins_only(request: Request) -> None:

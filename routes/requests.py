@@ -15,6 +15,7 @@ from routes.errors import Refused
 DAY_S = 86_400
 MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
+MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 
 
 class TextPart(BaseModel):
@@ -73,7 +74,7 @@ Words = TypeVar("Words", bound=MessageRequest)
 
 async def read_message(request: Request, kind: type[Words], max_message_bytes: int) -> Words:
     """Raises Refused with 400 (not JSON), 413 (too long) or 422 (not such a request)."""
-    wish = checked(kind, _object(await _body(request, max_message_bytes + ROOM_AROUND_MESSAGE)))
+    wish = checked(kind, _object(await _body(request, max_message_bytes)))
     if not wish.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
     if len(wish.text.encode()) > max_message_bytes:
@@ -82,7 +83,7 @@ async def read_message(request: Request, kind: type[Words], max_message_bytes: i
 
 
 async def read_pause(request: Request) -> PauseRequest:
-    body = await _body(request, ROOM_AROUND_MESSAGE)
+    body = await _body(request, 0)
     return checked(PauseRequest, _object(body) if body.strip() else {})
 
 
@@ -114,13 +115,14 @@ def cursor(request: Request) -> int:
     return int(given)
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(request: Request, max_message_bytes: int) -> bytes:
     body = bytearray()
+    limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > limit:
-                raise _too_long(limit)
+                raise _too_long(max_message_bytes)
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
     return bytes(body)

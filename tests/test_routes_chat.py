@@ -214,6 +214,11 @@ async def test_a_bad_body_gets_a_clear_error(tmp_path: Path, name: str) -> None:
         assert (await served.chat())[-1]["reason"] == "answered"  # and the next request works
 
 
+async def test_the_limit_counts_the_message_and_not_how_json_escapes_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([DONE]), max_message_bytes="200000") as served:
+        assert (await served.chat("\u0001" * 199_999))[-1]["reason"] == "answered"
+
+
 async def test_content_parts_are_joined(tmp_path: Path) -> None:
     provider = Scripted([DONE])
     async with serving(tmp_path, provider) as served:
@@ -239,6 +244,7 @@ async def test_every_error_has_one_shape(tmp_path: Path, method: str, path: str,
     assert response.status_code == status
     assert set(response.json()) == {"error"}
     assert {"code", "message"} <= set(response.json()["error"])
+    assert status != 405 or "POST" in response.headers["allow"]
 
 
 async def test_tools_can_be_narrowed_for_one_run(tmp_path: Path) -> None:

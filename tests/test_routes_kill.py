@@ -60,6 +60,7 @@ def test_what_was_seen_survives_a_kill(tmp_path: Path, events: int) -> None:
         session = httpx2.get(f"{url}/runs/{run}").json()["session"]
         again = httpx2.post(f"{url}/chat", json={"message": "And?", "session": session}, timeout=30).text
     assert stored[: len(seen)] == seen
+    stored = [frame.removeprefix("retry: 1000\n") for frame in stored]
     assert [frame.split("\n")[0] for frame in stored] == [f"id: {number}" for number in range(1, len(stored) + 1)]
     types = [frame.split("\n")[1].removeprefix("event: ") for frame in stored]
     assert [kind for kind in types if kind in TERMINAL] == [types[-1]]

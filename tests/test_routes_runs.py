@@ -51,7 +51,7 @@ async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[s
 
 async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    provider = Scripted([[Said("One. "), Pause(go_on), Said("Two."), Stopped("stop")]])
+    provider = Scripted([[Said("Here is one. "), Pause(go_on), Said("Two."), Stopped("stop")]])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="Hello")) as turn:
             started = await until(turn, "run.started")
@@ -61,7 +61,7 @@ async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
         whole = await served.events(started["run"])
     assert [event["seq"] for event in whole] == list(range(1, len(whole) + 1))
     assert rest == whole[last_seen:]
-    assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "One. Two.")
+    assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "Here is one. Two.")
 
 
 async def test_resume_at_every_event_gives_exactly_the_rest(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_what_a_killed_server_left_is_settled_at_the_next_start(tmp_path: 
             RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
             MessageRow("ses_1", 0, "run_1", dump(Message("user", "Remove x"))),
             MessageRow("ses_1", 1, "run_1", dump(asked)),
-            EventRow("run_1", 1, "tool.started", '{"type": "tool.started"}'),
+            EventRow("run_1", 1, "tool.started", '{"type": "tool.started", "call": "c1"}'),
         ]
     )
     await store.close()

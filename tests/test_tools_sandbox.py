@@ -77,6 +77,34 @@ def test_the_system_is_read_only(context: Context, path: str) -> None:
 
 
 @needs_box
+def test_the_kernels_settings_are_read_only(context: Context) -> None:
+    # Where the server runs as root they would be writable, and core_pattern is a way out of every box.
+    assert "Read-only file system" in told(context, "echo x > /proc/self/comm").text
+    assert told(context, "find /proc -maxdepth 4 -type f -writable -not -path '/proc/[0-9s]*'").text == "(no output)"
+    assert told(context, "find /proc/sys -type f -writable | head").text == "(no output)"
+    assert told(context, "echo seen > /dev/stderr; cat <(echo piped)").text == "seen\npiped"
+
+
+@needs_box
+def test_no_box_is_opened_in_the_box(context: Context) -> None:
+    assert isinstance(context.sandbox, Bubblewrap)
+    if not context.sandbox.locks:
+        pytest.skip("this bubblewrap cannot forbid user namespaces")
+    assert "unshare failed" in told(context, "unshare --user true").text
+
+
+@needs_box
+def test_a_bubblewrap_without_the_newest_locks_will_do(context: Context) -> None:
+    assert isinstance(context.sandbox, Bubblewrap)
+    older = context.workspace / "bwrap"
+    older.write_text(f'#!/bin/sh\ncase "$*" in *disable-userns*) exit 1;; esac\nexec {context.sandbox.bwrap} "$@"\n')
+    older.chmod(0o755)
+    found = find_sandbox(candidates=[older])
+    assert isinstance(found, Bubblewrap) and found.locks == ()
+    assert told(Context(context.workspace, 60, found), "echo works").text == "works"
+
+
+@needs_box
 def test_the_workspace_is_at_its_own_path_and_writable(context: Context) -> None:
     assert told(context, "pwd; echo made > made; touch /tmp/also").text == str(context.workspace)
     assert (context.workspace / "made").read_text() == "made\n"

@@ -44,7 +44,8 @@ async def stream(
 ) -> AsyncGenerator[Progress | Finished, None]:
     """Run `command` and tell how it goes: at most 5 times a second on change, at least every 2 s, then `Finished`.
 
-    However this generator ends (read to its end, closed, cancelled), no process of the command is left.
+    However this generator ends (read to its end, closed, cancelled), no process of the command is left; outside a
+    sandbox, none but those that left both their parent and their environment behind.
     Raises ToolFailed when the command cannot be started.
     """
     loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -22,10 +22,15 @@ _ETC = (
     *("alternatives", "fonts", "group", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
     *("passwd", "pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
 )
+# /proc is read-only because a server that runs as root shares its uid with the box: that uid alone may write
+# /proc/sys, where kernel.core_pattern names a program that the machine runs as root.
 _ISOLATION = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
-    *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp"),
+    *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp"),
 )
+# In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
+# Older than 0.8, or setuid, bubblewrap cannot do this.
+_NO_NESTING = ("--unshare-user", "--disable-userns")
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 _TRY_S = 10.0
 
@@ -74,13 +79,15 @@ class Unboxed:
 class Bubblewrap:
     """Sees the system read-only, the workspace read-write at its own path, and nothing else; no network.
 
-    `hidden` are directories that stay empty inside even where they lie in something that is shown.
+    `hidden` are directories that stay empty inside even where they lie in something that is shown. `locks` are options
+    that not every bubblewrap knows.
     """
 
     level: ClassVar[str] = "bubblewrap"
     bwrap: Path
     python: Path
     hidden: tuple[Path, ...] = ()
+    locks: tuple[str, ...] = ()
 
     def command(self, program: Program, script: int, workspace: Path) -> Command:
         """Run the open file `script` in the box."""
@@ -96,7 +103,7 @@ class Bubblewrap:
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""
-        return (str(self.bwrap), *_system_mounts(), *_ISOLATION, *_python_mounts(self.python))
+        return (str(self.bwrap), *self.locks, *_system_mounts(), *_ISOLATION, *_python_mounts(self.python))
 
     def _mounts(self, workspace: Path) -> list[str]:
         mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
@@ -127,8 +134,10 @@ def find_sandbox(
     complaints = []
     for bwrap in _installed() if candidates is None else candidates:
         box = Bubblewrap(bwrap, python, tuple(path.resolve() for path in hidden))
-        complaint = _trial(box)
-        if complaint is None:
+        locked = replace(box, locks=_NO_NESTING)
+        if _trial(locked) is None:
+            return locked
+        if (complaint := _trial(box)) is None:
             return box
         complaints.append(f"{bwrap}: {complaint}")
     why = " ".join(complaints) or "bubblewrap is not installed."
