@@ -60,6 +60,13 @@ async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any],
         yield fields | {"seq": int(message.id)}
 
 
+async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[str, Any]:
+    async for event in turn:  # the caller closes the generator
+        if event["type"] == kind:
+            return event
+    raise AssertionError(f"no {kind} came")
+
+
 @asynccontextmanager
 async def serving(
     folder: Path, provider: Provider, headers: Mapping[str, str] | None = None, **flags: object

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from app.store import EventRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
 from routes.requests import ChatRequest
 from tests.processes import alive, endless
-from tests.serving import Served, serving
+from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -40,13 +39,6 @@ wait"""
 
 def bash(command: str) -> list[Line]:
     return [Said(f"```bash\n{command}\n```\n"), Stopped("stop")]
-
-
-async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[str, Any]:
-    async for event in turn:  # the caller closes the generator
-        if event["type"] == kind:
-            return event
-    raise AssertionError(f"no {kind} came")
 
 
 async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
