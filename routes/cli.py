@@ -157,6 +157,24 @@ def _token(args: argparse.Namespace, environ: Environ) -> int:
     return create_token(loaded, args.name) if args.action == "create" else list_tokens(loaded)
 
 
+def _db_flags(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
+    vacuum = actions.add_parser("vacuum", help="give the room of deleted rows back", allow_abbrev=False)
+    export = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
+    export.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
+    for child in (sizes, vacuum, export):
+        _settings_flags(child)
+
+
+def _db(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes import db
+
+    actions = {"sizes": db.show_sizes, "vacuum": db.vacuum, "export": lambda loaded: db.export(loaded, args.session)}
+    return actions[args.action](loaded)
+
+
 def _parse_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tools", type=Path, metavar="FILE", help="JSON: tool names, each with the schema it takes")
     parser.add_argument("--no-fences", action="store_true", help="fences tagged with a tool's name are not calls")
@@ -185,6 +203,7 @@ COMMANDS = (
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
     Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
     Command("token", "make and list the tokens that clients sign in with", _token_flags, _token),
+    Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
 )

@@ -31,7 +31,7 @@ def create_token(loaded: Loaded, name: str) -> int:
         print(MADE.format(token=token, name=name))
         return 0
 
-    return _with_store(loaded, create)
+    return with_store(loaded, create)
 
 
 def list_tokens(loaded: Loaded) -> int:
@@ -40,10 +40,12 @@ def list_tokens(loaded: Loaded) -> int:
             print(f"{row.name}  {row.role}  {datetime.fromtimestamp(row.created, UTC):%Y-%m-%d}")
         return 0
 
-    return _with_store(loaded, show)
+    return with_store(loaded, show)
 
 
-def _with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+    """Do something with the database, whether a server uses it or not; exit code 1 when it cannot be used."""
+
     async def main() -> int:
         store = await SQLiteStore.open(loaded.settings.data_dir / DATABASE)
         try:

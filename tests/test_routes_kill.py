@@ -1,67 +1,100 @@
-"""Durable before visible: what a client has seen survives `kill -9` of the server, and each run still ends once."""
+"""Durable before visible: what a client has seen survives `kill -9` of the server, and each run still ends once.
+
+DRAGOMAN_KILLS sets how often the server is killed: 20 by default, 200 and more at night (`make nightly`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import re
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from tests.chatting import DONE, chunk, says
+from tests.processes import all_gone, endless
+from tests.upstream import stream, upstream
+
+pytestmark = pytest.mark.anyio
+
 ROOT = Path(__file__).parent.parent
+KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
 TERMINAL = ("run.finished", "run.failed")
+MOST_EVENTS = 30
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A whole server with the scripted model on the data in `folder`; its URL and its process."""
+@asynccontextmanager
+async def server(folder: Path, model_url: str) -> AsyncGenerator[tuple[httpx2.AsyncClient, Process], None]:
+    """A whole server on the data in `folder`: a client of it, and its process."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    flags = ("--port", "0", "--model-url", "scripted:", "--workspace", str(folder / "work"))
-    command = [sys.executable, "-m", "routes", "serve", *flags]
-    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            found = re.search(r"http://localhost:\d+", process.stdout.readline())
-            assert found
-            yield found[0], process
-        finally:
+    flags = ("--port", "0", "--model-url", model_url, "--model", "m", "--tool-calls", "fenced", "--workspace")
+    command = (sys.executable, "-m", "routes", "serve", *flags, str(folder / "work"))
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environ, stdout=PIPE)
+    try:
+        assert process.stdout
+        found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
+        assert found
+        async with httpx2.AsyncClient(base_url=found[0].decode(), timeout=60, trust_env=False) as client:
+            yield client, process
+    finally:
+        with suppress(ProcessLookupError):
             process.kill()
+        await process.communicate()
 
 
-def read_until_killed(url: str, process: subprocess.Popen[str], events: int) -> tuple[str, list[str]]:
-    """Start a turn, kill the server once `events` events have been seen; the run and the frames seen whole."""
-    seen = b""
-    with httpx2.stream("POST", f"{url}/chat", json={"message": "Hello"}, timeout=30) as response:
-        run = response.headers["x-run-id"]
-        try:
-            for block in response.iter_bytes():
+async def killed_turn(client: httpx2.AsyncClient, process: Process, events: int) -> tuple[str, list[str]]:
+    """Start a turn, kill the server once `events` events have been seen; the run, and the frames seen whole."""
+    seen, run = b"", ""
+    with suppress(httpx2.TransportError):  # the connection dies with the server
+        async with client.stream("POST", "/chat", json={"message": "Go", "max_rounds": 2}) as response:
+            run = response.headers["x-run-id"]
+            async for block in response.aiter_bytes():
                 seen += block
-                if seen.count(b"\n\n") >= events:
-                    process.send_signal(signal.SIGKILL)
-        except httpx2.TransportError:
-            pass  # the connection dies with the server
-    frames = seen.decode().split("\n\n")
-    return run, frames[:-1]  # what follows the last blank line is half an event
+                if seen.count(b"\n\n") >= events and process.returncode is None:
+                    process.kill()
+    with suppress(ProcessLookupError):
+        process.kill()  # the run was shorter than that
+    await process.wait()
+    return run, seen.decode().split("\n\n")[:-1]  # what follows the last blank line is half an event
 
 
-@pytest.mark.parametrize("events", [1, 3, 6, 9])
-def test_what_was_seen_survives_a_kill(tmp_path: Path, events: int) -> None:
-    with server(tmp_path) as (url, process):
-        run, seen = read_until_killed(url, process, events)
-    assert len(seen) >= events
-    with server(tmp_path) as (url, _):
-        stored = httpx2.get(f"{url}/runs/{run}/events", timeout=30).text.split("\n\n")[:-1]
-        session = httpx2.get(f"{url}/runs/{run}").json()["session"]
-        again = httpx2.post(f"{url}/chat", json={"message": "And?", "session": session}, timeout=30).text
+async def check(client: httpx2.AsyncClient, run: str, seen: list[str]) -> None:
+    """After the restart: nothing seen is missing, one terminal event, a history that the next message can use."""
+    stored = (await client.get(f"/runs/{run}/events")).text.split("\n\n")[:-1]
     assert stored[: len(seen)] == seen
-    stored = [frame.removeprefix("retry: 1000\n") for frame in stored]
-    assert [frame.split("\n")[0] for frame in stored] == [f"id: {number}" for number in range(1, len(stored) + 1)]
-    types = [frame.split("\n")[1].removeprefix("event: ") for frame in stored]
+    fields = [frame.removeprefix("retry: 1000\n").split("\n") for frame in stored]
+    assert [lines[0] for lines in fields] == [f"id: {number}" for number in range(1, len(stored) + 1)]
+    types = [lines[1].removeprefix("event: ") for lines in fields]
     assert [kind for kind in types if kind in TERMINAL] == [types[-1]]
-    assert "event: run.finished" in again
+    session = (await client.get(f"/runs/{run}")).json()["session"]
+    messages: list[dict[str, Any]] = (await client.get(f"/sessions/{session}")).json()["messages"]
+    called = [call["id"] for message in messages for call in message.get("calls", [])]
+    assert [message["call"] for message in messages if message["role"] == "tool"] == called
+    again = await client.post("/chat", json={"message": "And?", "session": session, "max_rounds": 1, "tools": []})
+    assert again.text.count("event: run.finished") == 1
+
+
+@pytest.mark.timeout(30 + KILLS * 10)
+async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
+    sleeper, chance = endless(), random.Random(1)
+    words = f"I run it.\n```bash\n{sleeper} &\nfor i in 1 2 3; do echo $i; sleep 0.05; done\nkill $!\n```\n"
+    said = [says(word + " ") for word in words.split(" ")]
+    (tmp_path / "work").mkdir()
+    async with upstream(stream(*said, chunk(finish="stop"), DONE), repeat=True) as model:
+        run, seen = "", list[str]()
+        for _ in range(KILLS):
+            async with asyncio.timeout(60), server(tmp_path, model.base_url) as (client, process):
+                if run:
+                    await check(client, run, seen)
+                run, seen = await killed_turn(client, process, chance.randrange(1, MOST_EVENTS))
+            assert all_gone(sleeper)
+        async with server(tmp_path, model.base_url) as (client, _):
+            await check(client, run, seen)

@@ -1,0 +1,60 @@
+"""`dragoman db`: how large the database is, make it smaller, take a session out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from app.messages import as_json
+from app.settings import Loaded
+from app.store import Store
+from routes.runs import run_fields
+from routes.tokens import with_store
+
+ALL = 1 << 40
+
+
+def show_sizes(loaded: Loaded) -> int:
+    """Rows of each table, and the bytes of the whole."""
+
+    async def show(store: Store) -> int:
+        for name, count in (await store.sizes()).items():
+            print(f"{name:12}{count:>16,}")
+        return 0
+
+    return with_store(loaded, show)
+
+
+def vacuum(loaded: Loaded) -> int:
+    """Give the room of deleted rows back to the disk."""
+
+    async def shrink(store: Store) -> int:
+        before = (await store.sizes())["bytes"]
+        await store.vacuum()
+        print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
+        return 0
+
+    return with_store(loaded, shrink)
+
+
+def export(loaded: Loaded, session: str) -> int:
+    """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
+    return with_store(loaded, exporting(session))
+
+
+def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
+    async def write(store: Store) -> int:
+        row = await store.session(session)
+        if row is None:
+            print(f"There is no session {session!r}.")
+            return 1
+        runs = [
+            run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
+            for run in await store.runs(session)
+        ]
+        messages = [as_json(message) for message in await store.messages(session)]
+        whole = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
+        print(json.dumps(whole | {"messages": messages, "runs": runs}, indent=1))
+        return 0
+
+    return write
