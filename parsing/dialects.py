@@ -350,4 +350,10 @@ WHOLE: tuple[Dialect, ...] = (
     Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\r?\n{S}{JSON}", body.bare_json, shuts=rf"{S}```"),
 )  # fmt: skip
 
-DIALECTS = (*MARKED, *REST, *LINES, *WHOLE)
+# Their tags are the tools' own names.
+TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)
+FENCED = Dialect(
+    "fence_tool_tag", "fenced", "any model that is taught it: our own prompt teaches it", "", body.tool_element
+)
+
+DIALECTS = (*MARKED, *REST, TOOL_ELEMENT, *LINES, FENCED, *WHOLE)

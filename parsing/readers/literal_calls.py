@@ -18,12 +18,15 @@ class LiteralCall:
     def __init__(self, sink: Sink, name: str, opener: str) -> None:
         self.done = False
         self.refused = False
+        self.streams = False
         self.quiet: Callable[[str], bool] = never
         self._sink = sink
         self._name = name
         self._nesting = Nesting(watch=0, quotes='"', strings=STRINGS)
         self._nesting.advance(opener, 0)
         self._parts: list[str] = []
+        self.take = self._parts.append
+        self.streams = True
         sink.open(name)
 
     def read(self, buf: str, pos: int, last: bool) -> int:
@@ -44,16 +47,13 @@ class LiteralCall:
         self.quiet = nesting.quiet
         return pos
 
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        self._sink.delta(piece)
-
     def cut(self) -> None:
         self._sink.bad("".join(self._parts), CUT)
 
     def _take(self, text: str) -> None:
         if text:
-            self.passed(text)
+            self._parts.append(text)
+            self._sink.delta(text)
 
     def _finish(self) -> None:
         self.done = True

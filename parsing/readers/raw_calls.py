@@ -25,6 +25,7 @@ class RawCall:
     ) -> None:
         self.done = False
         self.refused = False
+        self.streams = False
         self._silence = frozenset(first).isdisjoint
         self.quiet: Callable[[str], bool] = self._silence
         self._sink = sink
@@ -33,7 +34,8 @@ class RawCall:
         self._reading = reading
         self._whole_at_end = whole_at_end
         self._parts: list[str] = []
-        self._named = bool(name)
+        self.take = self._parts.append
+        self.streams = bool(name)
         if name:
             sink.open(name)
 
@@ -58,11 +60,6 @@ class RawCall:
         self._take(buf[start:pos])
         return pos
 
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        if self._named:
-            self._sink.delta(piece)
-
     def cut(self) -> None:
         if self._whole_at_end:
             self._finish()
@@ -71,7 +68,9 @@ class RawCall:
 
     def _take(self, text: str) -> None:
         if text:
-            self.passed(text)
+            self._parts.append(text)
+            if self.streams:
+                self._sink.delta(text)
 
     def _finish(self) -> None:
         self.done = True
