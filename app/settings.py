@@ -138,7 +138,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     Relative paths count from `folder` (default: the current one), those in the file from the file's folder.
     Raises SettingsError with every problem found, not only the first.
     """
-    folder = folder or Path.cwd()
+    folder = folder or _here()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
     given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)
@@ -155,6 +155,13 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in NAMES}
     return Loaded(settings, MappingProxyType(origins), file)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise SettingsError(["The current folder is gone. Change to one that exists."]) from None
 
 
 def _told(wrong: ValidationError, given: Mapping[str, Given]) -> list[str]:
