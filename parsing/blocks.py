@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import regex
@@ -91,14 +92,18 @@ class Blocks:
             self._draft.raw.append(buf[pos:step])
             self._release(self._draft)
         elif reader.done:
-            self._reader = None
-            self._after = _after(self._row.shuts if self._row else "")
-            self._bol = True
+            self._ended()
         elif full:
             self._refuse(buf[pos:step])
         elif step == pos:
             return WAIT
         return step
+
+    def _ended(self) -> None:
+        """The call has ended: what follows may still belong to it."""
+        self._reader = None
+        self._after = _after(self._row.shuts if self._row else "")
+        self._bol = True
 
     def _refuse(self, piece: str) -> None:
         """What is read is longer than anything may be: a draft is said, a call refused and its rest not read."""
@@ -187,10 +192,12 @@ class Blocks:
         return events
 
 
+@lru_cache(maxsize=256)
 def _closer(shuts: str) -> regex.Pattern[str]:
     return compiled(rf"(?:{shuts})|(?:{CLOSER.pattern})") if shuts else CLOSER
 
 
+@lru_cache(maxsize=256)
 def _after(shuts: str) -> regex.Pattern[str]:
     """What is dropped after a call: closers, and brackets too many."""
     common = rf"(?:{CLOSER.pattern})|\}}{{1,4}}\]?"

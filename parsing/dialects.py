@@ -294,7 +294,7 @@ MARKED: tuple[Dialect, ...] = (
 REST: tuple[Dialect, ...] = (
     Dialect("llama_code", "json_sentinel", "Llama 3.1 code interpreter", rf"<\|python_tag\|>(?={S}[^\s\[{{])", body.interpreter),
     Dialect("cwm_raw", "adhoc_tag", "Meta CWM", rf"<tool: [\w-]{{1,40}}>{S}{NAME}[ \t]{{0,20}}\n?(?=[^\s{{])",
-        body.text_until(r"\s{0,20}</tool>", "\n<")),
+        body.text_until(r"</tool>", "<")),
     Dialect("langchain_text", "adhoc_tag", "LangChain XML agent",
         rf"<tool>{S}{LOOSE_NAME}{S}</tool>{S}<tool_input>(?={S}[^\s{{])", body.text_until(r"</tool_input>", "<")),
     Dialect("harmony_code", "channel", "gpt-oss",

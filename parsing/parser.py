@@ -11,11 +11,10 @@ from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Text, T
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
 from parsing.lexis import WAIT
 from parsing.prose import GATES, Prose
-from parsing.sink import never
+from parsing.sink import Reader
 
 LIMIT = 1 << 20
 _PROSE = frozenset(GATES).isdisjoint
-_LINE = frozenset("\n").isdisjoint
 # Tokens come again and again: a piece of prose is looked at, and its event made, once for all replies.
 _KNOWN: dict[type[Text] | type[Thought], dict[str, Text | Thought]] = {Text: {}, Thought: {}}
 _KNOWN_PIECES = 8192
@@ -42,9 +41,10 @@ class Parser(Prose):
         super().__init__(tools, limit, fences=fences)
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
-        # How the next piece is looked at: prose that is known, or a test that says that nothing in it can matter.
+        # How the next piece is looked at: as prose that may be known, or for the one
+        # character that can matter.
         self._known: dict[str, Text | Thought] | None = None
-        self._quiet: Callable[[str], bool] = never
+        self._stop = ""  # it is in every piece
         self._pass: Callable[[str], list[ParseEvent]] = self._say_piece
         self._take: Callable[[str], None] = self._hold
         self._index = 0
@@ -64,7 +64,7 @@ class Parser(Prose):
                 return [event]
             if _PROSE(text):
                 return self._learn(text, known)
-        elif self._quiet(text):
+        elif text and self._stop not in text and text[-1] != "\\":
             return self._pass(text)
         return self._scan(text, last=False)
 
@@ -88,30 +88,29 @@ class Parser(Prose):
         return [event]
 
     def _say_piece(self, text: str) -> list[ParseEvent]:
-        return [self._voice(text)] if text else []
+        return [self._voice(text)]
 
     def _stream_piece(self, text: str) -> list[ParseEvent]:
         size = self._size + len(text)
-        if size > self._limit or not text:
+        if size > self._limit:
             return self._scan(text, last=False)
         self._size = size
         self._take(text)
         return [CallDelta(self._index, text)]
 
     def _keep_piece(self, text: str) -> list[ParseEvent]:
-        draft = self._draft
-        if draft is None or draft.size + len(text) > self._limit:
+        size = self._size + len(text)
+        if size > self._limit // 2:
             return self._scan(text, last=False)
-        self._size += len(text)
+        self._size = size
         self._take(text)
-        draft.raw.append(text)
-        draft.size += len(text)
+        self._hold(text)
         return []
 
     def _settle(self) -> None:
         """Choose how the next piece is looked at."""
         self._known = None
-        self._quiet = never
+        self._stop = ""
         if self._held or self._over:
             return
         if self._reader is not None:
@@ -119,7 +118,7 @@ class Parser(Prose):
         elif self._draft is not None or self._after is not None or self._bol or self._ticks:
             return
         elif self._fence:
-            self._quiet = _LINE if self._closer is None else never
+            self._stop = "\n" if self._closer is None else ""
             self._pass = self._say_piece
         elif (self._shown or self._voice is Thought) and set(self._closer_first) <= set(GATES):
             self._known = _KNOWN[self._voice]
@@ -131,18 +130,38 @@ class Parser(Prose):
         self._take = reader.take
         self._index = self._sink.index
         if draft is None:
-            self._quiet = reader.quiet if reader.streams else never
-            self._pass = self._stream_piece
-        elif draft.row is not None and draft.size < self._limit // 2:
-            self._quiet = reader.quiet
+            self._stop = reader.stop
+            self._pass = self._stream_piece if reader.streams else self._keep_piece
+        elif draft.row is not None:
+            self._stop = reader.stop
             self._pass = self._keep_piece
 
     # --- the scan ---
 
     def _scan(self, text: str, *, last: bool) -> list[ParseEvent]:
+        if self._reader is not None and not self._held and not last and self._draft is None:
+            return self._read_on(self._reader, text)
         buf = self._held + text if self._held else text
         self._held = ""
-        pos = 0
+        return self._scan_from(buf, 0, last)
+
+    def _read_on(self, reader: Reader, text: str) -> list[ParseEvent]:
+        """The usual case of a piece inside a call: all of it is the reader's."""
+        size = self._size + len(text)
+        if size < self._limit:
+            step = reader.read(text, 0, last=False)
+            if step == len(text) and not reader.done:
+                self._size = size
+                self._stop, self._index, self._take = reader.stop, self._sink.index, reader.take
+                self._pass = self._stream_piece if reader.streams else self._keep_piece
+                return self._sink.taken()
+            self._size += step
+            if reader.done:
+                self._ended()
+            return self._scan_from(text, step, last=False)
+        return self._scan_from(text, 0, last=False)
+
+    def _scan_from(self, buf: str, pos: int, last: bool) -> list[ParseEvent]:
         while pos < len(buf):
             draft = self._draft
             step = self._step(buf, pos, last)

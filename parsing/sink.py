@@ -86,24 +86,20 @@ class Reader(Protocol):
 
     `read` takes what it can of `buf` from `pos` and says where it stopped: at the end, or at text that it must see
     together with what comes next. It is fed again from there. `done`: the block ends where `read` stopped.
-    `quiet(piece)` says that no character of the piece can matter: then `take(piece)` takes it whole, and it is shown as
-    it comes if the reader `streams`. `cut`: the message ended inside the block.
+    `stop` is the one character that can matter at present: a piece without it, and without a backslash at its end,
+    may be given to `take` whole, and is shown as it comes if the reader `streams`. An empty `stop` is in every piece.
+    `cut`: the message ended inside the block.
     """
 
     done: bool
     refused: bool
     streams: bool
-    quiet: Callable[[str], bool]
+    stop: str
     take: Callable[[str], None]
 
     def read(self, buf: str, pos: int, last: bool) -> int: ...
 
     def cut(self) -> None: ...
-
-
-def never(piece: str) -> bool:
-    """The `quiet` of a reader that must look at every character."""
-    return False
 
 
 CUT = "The message ended inside this call, so it was not run. Send the whole call again, shorter if need be."

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from parsing.events import Text
 from parsing.fences import fill, fitting_object, how_to_fill
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.literals import Unreadable, loads
 from parsing.shapes import ENVELOPE, Misfit
-from parsing.sink import Sink, never
+from parsing.sink import Sink
 
 _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
-_QUIET = frozenset("\n").isdisjoint
 
 
 class FenceCall:
@@ -24,7 +22,7 @@ class FenceCall:
         self.done = False
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self._sink = sink
         self._name = name
         self._opening = opening
@@ -50,7 +48,7 @@ class FenceCall:
             self._bol = newline >= 0
             pos = newline + 1 if newline >= 0 else len(buf)
         self._take(buf[start:pos])
-        self.quiet = never if self._bol else _QUIET
+        self.stop = "" if self._bol else "\n"
         return pos
 
     def _take(self, piece: str) -> None:

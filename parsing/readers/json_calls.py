@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.lexis import WAIT, look
 from parsing.literals import Unreadable, loads
 from parsing.nesting import MORE, Nesting
 from parsing.shapes import Misfit, Named, Shape
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 
 class JsonCalls:
@@ -22,7 +20,7 @@ class JsonCalls:
         self.done = False
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self._sink = sink
         self._closer = sink.closer
         self._shape = shape
@@ -53,7 +51,7 @@ class JsonCalls:
             else:
                 self._heed(hit, buf, pos)
         self._take(buf, pos)
-        self.quiet = never if self.done else nesting.quiet
+        self.stop = "" if self.done else nesting.stop
         return pos
 
     def cut(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.arguments import fit_text
 from parsing.literals import Bare, Literals, Unreadable
 from parsing.nesting import MORE, Nesting
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 STRINGS = ('<|"|>', "<escape>")
 
@@ -19,7 +17,7 @@ class LiteralCall:
         self.done = False
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self._sink = sink
         self._name = name
         self._nesting = Nesting(watch=0, quotes='"', strings=STRINGS)
@@ -44,7 +42,7 @@ class LiteralCall:
             pos = after
             if nesting.hit == MORE:
                 break
-        self.quiet = nesting.quiet
+        self.stop = nesting.stop
         return pos
 
     def cut(self) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.events import Arguments
 from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Literals, Unreadable
 from parsing.nesting import Nesting
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 _BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
 _NAME = r"(?:default_api\.)?(?P<name>[^\W\d][\w.:-]{0,127}?)(?:\.call)?\s{0,20}\("
@@ -27,7 +25,7 @@ class PythonCalls:
         self.done = False
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self._sink = sink
         self._offered_only = offered_only
         self._nesting: Nesting | None = None
@@ -45,7 +43,7 @@ class PythonCalls:
             if step < 0:
                 break
             pos = step
-        self.quiet = self._nesting.quiet if self._nesting and not self.done else never
+        self.stop = self._nesting.stop if self._nesting and not self.done else ""
         return pos
 
     def cut(self) -> None:

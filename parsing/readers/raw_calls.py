@@ -9,13 +9,13 @@ from parsing.events import Arguments
 from parsing.fences import fill
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.shapes import Misfit
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 Reading = Callable[[str, Sink], list[tuple[str, Arguments]]]
 
 
 class RawCall:
-    """The text up to `end`, which begins with one of `first`. `whole_at_end`: nothing marks the end of the last one.
+    """The text up to `end`, which begins with the character `first`; to the end of the message if `whole_at_end`.
 
     `reading` makes the calls of the text; it raises Misfit.
     """
@@ -26,11 +26,10 @@ class RawCall:
         self.done = False
         self.refused = False
         self.streams = False
-        self._silence = frozenset(first).isdisjoint
-        self.quiet: Callable[[str], bool] = self._silence
+        self.stop = first
         self._sink = sink
         self._end = compiled(end)
-        self._first = compiled(f"[{first}]")
+        self._start = first
         self._reading = reading
         self._whole_at_end = whole_at_end
         self._parts: list[str] = []
@@ -41,16 +40,16 @@ class RawCall:
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         start = pos
-        self.quiet = self._silence
+        self.stop = self._start
         while pos < len(buf):
-            match = self._first.search(buf, pos)
-            if not match:
+            found = buf.find(self._start, pos)
+            if found < 0:
                 pos = len(buf)
                 break
-            pos = match.start()
+            pos = found
             end, _ = look(self._end, buf, pos, last)
             if end == WAIT:
-                self.quiet = never
+                self.stop = ""
                 break
             if end != NONE:
                 self._take(buf[start:pos])

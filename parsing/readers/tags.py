@@ -14,7 +14,7 @@ from parsing.events import Arguments
 from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit, arguments_object
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 PACKED = ("arguments", "input", "parameters", "args")
 
@@ -24,7 +24,8 @@ class Markup:
     """The tags of one grammar, as patterns.
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
-    follow a whole call, and proves that an end inside a value is one.
+    follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
+    directly after `lead`.
     """
 
     opens: str
@@ -32,6 +33,7 @@ class Markup:
     ends: str
     after: str
     first: str = "<"
+    lead: str = ""
 
     @cached_property
     def between(self) -> regex.Pattern[str]:
@@ -62,13 +64,11 @@ class TaggedCall:
         self.done = False
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self._sink = sink
         self._markup = markup
         self._name = name
         self._schema = sink.schema(name)
-        self._seek = re.compile(f"[{re.escape(markup.first)}]")
-        self._silence = frozenset(markup.first).isdisjoint
         self._key: str | None = None
         self._kind: str | None = None
         self._loose: list[str] = []
@@ -88,7 +88,7 @@ class TaggedCall:
                 break
             pos = step
         self._keep(buf, pos)
-        self.quiet = self._silence if self._key is not None and not self.done else never
+        self.stop = self._markup.first if self._key is not None and not self.done else ""
         return pos
 
     def _keep(self, buf: str, pos: int) -> None:
@@ -126,16 +126,17 @@ class TaggedCall:
         """Words between the tags: a JSON body, or nothing that matters."""
         if state == WAIT:
             return WAIT
-        match = self._seek.search(buf, pos + 1)
-        end = match.start() if match else len(buf)
+        found = buf.find(self._markup.first, pos + 1)
+        end = found if found >= 0 else len(buf)
         self._loose.append(buf[pos:end])
         return end
 
     def _within(self, buf: str, pos: int, last: bool) -> int:
-        match = self._seek.search(buf, pos)
-        if not match:
+        at = buf.find(self._markup.first, pos)
+        if at < 0:
             return len(buf)
-        at = match.start()
+        if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
+            return at + 1
         pattern = self._markup.final if last else self._markup.closing
         end, found = look(pattern, buf, at, last)
         if end == WAIT:
@@ -143,7 +144,7 @@ class TaggedCall:
         if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
             return at + 1
         self._keep(buf, at)
-        self._close(found.groupdict().get("frame") or "")
+        self._close()
         return end
 
     def _follows(self, match: regex.Match[str]) -> bool:
@@ -151,9 +152,9 @@ class TaggedCall:
         key = (match.groupdict().get("key") or "").strip().strip("\"'")
         return key in properties_of(self._schema) and key != self._key and key not in self._arguments
 
-    def _close(self, rest: str) -> None:
+    def _close(self) -> None:
         key, self._key = self._key or "", None
-        self._arguments[key] = self._fitted(unframed("".join(self._raw[self._start :]) + rest), key)
+        self._arguments[key] = self._fitted(unframed("".join(self._raw[self._start :])), key)
 
     def _fitted(self, text: str, key: str) -> object:
         if self._kind == "json":
@@ -209,7 +210,7 @@ class VoidCall:
         self.done = True
         self.refused = False
         self.streams = False
-        self.quiet: Callable[[str], bool] = never
+        self.stop = ""
         self.take: Callable[[str], None] = list[str]().append
         sink.call(name, {})
 
