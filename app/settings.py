@@ -60,8 +60,8 @@ class Settings(BaseModel):
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
     model_inactivity_s: float = _seconds(300.0, "how long a model may stay silent before its request is given up")
-    tool_calls: Literal["auto", "native", "fenced"] = _setting(
-        "auto", "how the model is taught to call tools", "auto, native or fenced"
+    tool_calls: Literal["auto", "fenced"] = _setting(
+        "auto", "auto: native calls where the model's server takes them; fenced: taught in the prompt", "auto or fenced"
     )
     data_dir: Path = _path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
     workspace: Path = _path(Path("workspace"), "folder that the tools work in")
