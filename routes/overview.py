@@ -40,7 +40,7 @@ async def readyz(request: Request) -> Response:
     services = services_of(request)
     sandbox = services.sandbox.level
     try:
-        await services.store.unfinished_runs()
+        await services.store.check()
     except StoreFailed as failure:
         return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
     return ASCIIResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})

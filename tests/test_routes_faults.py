@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 from app.events import TERMINAL
 from app.messages import unanswered
 from app.people import LOCAL_USER as LOCAL
-from app.provider import Piece, Said, Stopped
-from app.providers.scripted import Line, Pause, Scripted
+from app.provider import Piece, ProviderFailed, Said, Stopped
+from app.providers.scripted import Line, Pause, Raise, Scripted
 from app.runs import NotFound, SessionBusy, Stopping
 from app.store.sqlite import SQLiteStore
 from parsing import Call, CallOpened, Thought
@@ -61,6 +62,28 @@ async def test_a_full_disk_ends_the_run_once_and_the_session_goes_on(tmp_path: P
     assert not list(unanswered(asked))
     calls = {call.id for message in asked for call in message.calls}
     assert {message.call for message in asked if message.role == "tool"} <= calls
+
+
+async def test_a_locked_database_is_not_ready(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([])) as served:
+        store = served.services.store
+        assert isinstance(store, SQLiteStore)
+        await store._writer.execute("PRAGMA busy_timeout = 0")
+        other = sqlite3.connect(tmp_path / "data" / "dragoman.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        locked = await served.client.get("/readyz")
+        other.close()
+        again = await served.client.get("/readyz")
+    assert (locked.status_code, again.status_code) == (503, 200)
+    assert "Another process holds it" in locked.json()["reason"]
+
+
+async def test_what_a_model_said_before_it_failed_is_shown_to_the_last_character(tmp_path: Path) -> None:
+    down = ProviderFailed("model_down", "It is gone. Start it.", retryable=True)
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([[Said("1 <"), Raise(down)]])) as served:
+        events = await served.chat()
+    assert "".join(event["text"] for event in events if event["type"] == "text.delta") == "1 <"
+    assert ends(events) == ["run.failed"]
 
 
 async def test_more_events_at_once_than_are_kept_in_memory(tmp_path: Path) -> None:
