@@ -37,7 +37,9 @@ REMEDIES: dict[int, Remedy] = {
     504: Remedy("model_silent", True, "The gateway gave up waiting for the model: try again."),
 }
 MOVED = Remedy(
-    "model_not_found", False, "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?)."
+    "model_not_found",
+    False,
+    "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?).",
 )
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
 CONTEXT_WORDS = (
