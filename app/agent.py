@@ -24,7 +24,7 @@ from app.events import (
 )
 from app.inbox import Inbox
 from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Provider, Used
+from app.provider import ModelRequest, Provider, ProviderFailed, Used
 from app.reply import Reply
 from tools.tool import Context, Progress, Result
 from tools.toolbox import Toolbox
@@ -116,6 +116,11 @@ class Agent:
                 async for piece in pieces:
                     for event in reply.add(piece):
                         yield event
+        except ProviderFailed:
+            for event in reply.end():  # what it had said is still shown
+                yield event
+            raise
+        else:
             for event in reply.end():
                 yield event
         finally:

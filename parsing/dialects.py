@@ -294,7 +294,7 @@ MARKED: tuple[Dialect, ...] = (
 REST: tuple[Dialect, ...] = (
     Dialect("llama_code", "json_sentinel", "Llama 3.1 code interpreter", rf"<\|python_tag\|>(?={S}[^\s\[{{])", body.interpreter),
     Dialect("cwm_raw", "adhoc_tag", "Meta CWM", rf"<tool: [\w-]{{1,40}}>{S}{NAME}[ \t]{{0,20}}\n?(?=[^\s{{])",
-        body.text_until(r"\s{0,20}</tool>", "\n<")),
+        body.text_until(r"</tool>", "<")),
     Dialect("langchain_text", "adhoc_tag", "LangChain XML agent",
         rf"<tool>{S}{LOOSE_NAME}{S}</tool>{S}<tool_input>(?={S}[^\s{{])", body.text_until(r"</tool_input>", "<")),
     Dialect("harmony_code", "channel", "gpt-oss",
@@ -350,4 +350,10 @@ WHOLE: tuple[Dialect, ...] = (
     Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\r?\n{S}{JSON}", body.bare_json, shuts=rf"{S}```"),
 )  # fmt: skip
 
-DIALECTS = (*MARKED, *REST, *LINES, *WHOLE)
+# Their tags are the tools' own names.
+TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)
+FENCED = Dialect(
+    "fence_tool_tag", "fenced", "any model that is taught it: our own prompt teaches it", "", body.tool_element
+)
+
+DIALECTS = (*MARKED, *REST, TOOL_ELEMENT, *LINES, FENCED, *WHOLE)

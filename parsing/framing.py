@@ -87,3 +87,10 @@ ECHO_LINES: tuple[str, ...] = (r"Observation:", r"```tool_outputs?[ \t]{0,20}\n"
 ANSWERS: tuple[Reasoning, ...] = (
     Reasoning("muse", rf"{_START} ?to=user<\|message\|>", r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)"),
 )
+
+ANY_CLOSER = "|".join(each.shuts for each in REASONING if "(?=" not in each.shuts)
+# A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
+THINKING_PROMPT = r"<(?:seed:|mm:|longcat_|ifm\|)?think[\w:-]*>$|\[THINK\]$|◁think▷$"
+PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)$"
+# Words at the beginning of a message that may begin something: the others are said at once.
+FIRST_WORDS = ("Here", "Thought", "analysis", "Call")

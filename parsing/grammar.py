@@ -93,10 +93,11 @@ BEAM_TAGS = Markup(
 )
 ARG_LINES = Markup(
     opens=r"BEGIN_ARG:[ \t]{0,20}(?P<key>[^\n]{1,200})(?=\n)",
-    shuts=r"(?P<frame>\n)END_ARG[ \t]{0,20}",
+    shuts=r"END_ARG[ \t]{0,20}",
     ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
     after=r"```|~~~",
-    first="\n",
+    first="E",
+    lead="\n",
 )
 CORTEX_TAGS = Markup(
     opens=rf"{PAIR_TAGS.opens}|{FUNCTION_TAGS.opens}|{PARAMETER}",

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-
-from parsing.sink import never
 
 _PAIRS = {"}": "{", "]": "[", ")": "("}
 _SPACE = re.compile(r"\s*")
 _STOPS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
-_QUIET: dict[str, Callable[[str], bool]] = {
-    '"': frozenset('"\\').isdisjoint,
-    "'": frozenset("'\\").isdisjoint,
-}
 _SHALLOW = re.compile(r"[^\"'{}\[\](),:;<`✿]*")
 _DEEP = re.compile(r"[^\"'{}\[\]();<`✿]*")
 _ODD = "<`✿;["  # what may begin a closer: never right after a string
@@ -48,11 +41,9 @@ class Nesting:
         self._filled = False  # a value has just ended
 
     @property
-    def quiet(self) -> Callable[[str], bool]:
-        """Whether a piece holds nothing that can matter here."""
-        if not self._quote or self._escaped or self._captures():
-            return never
-        return _QUIET.get(self._quote) or frozenset(self._quote[0]).isdisjoint
+    def stop(self) -> str:
+        """The one character that can matter here, but for a backslash at the end of a piece. Empty: all can."""
+        return "" if not self._quote or self._escaped or self._captures() else self._quote[0]
 
     def advance(self, buf: str, pos: int) -> int:
         self.hit = ""
@@ -77,26 +68,31 @@ class Nesting:
         return self.depth <= self.watch and len(self.word) < _WORD_LIMIT
 
     def _keep(self, buf: str, start: int, end: int) -> None:
-        if self._captures():
+        if self.depth <= self.watch and len(self.word) < _WORD_LIMIT:
             self.word += buf[start : min(end, start + _WORD_LIMIT)]
 
     def _inside(self, buf: str, pos: int) -> int:
+        start = pos
         if self._escaped:
             self._escaped = False
-            self._keep(buf, pos, pos + 1)
-            return pos + 1
-        if self._quote not in _STOPS:
+            pos += 1
+        stops = _STOPS.get(self._quote)
+        if stops is None:
             return self._delimited(buf, pos)
-        match = _STOPS[self._quote].search(buf, pos)
-        if not match:
-            self._keep(buf, pos, len(buf))
-            return len(buf)
-        self._keep(buf, pos, match.start())
-        if match.group() == "\\":
-            self._escaped = True
-        else:
-            self.unsettled, self._quote = self._quote, ""
-        return match.end()
+        size = len(buf)
+        while match := stops.search(buf, pos):
+            pos = match.end()
+            if buf[pos - 1] != "\\":
+                self._keep(buf, start, pos - 1)
+                self.unsettled, self._quote = self._quote, ""
+                return pos
+            if pos == size:
+                self._keep(buf, start, pos - 1)
+                self._escaped = True
+                return pos
+            pos += 1
+        self._keep(buf, start, size)
+        return size
 
     def _delimited(self, buf: str, pos: int) -> int:
         end = buf.find(self._quote, pos)

@@ -31,7 +31,7 @@ def offered_name(written: str, tools: Tools) -> str:
 class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
-    __slots__ = ("closer", "dialect", "events", "index", "is_open", "tools")
+    __slots__ = ("closer", "dialect", "events", "index", "is_open", "spoilt", "tools", "whole")
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
@@ -39,6 +39,8 @@ class Sink:
         self.index = 0
         self.is_open = False
         self.dialect = ""
+        self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
+        self.spoilt = False  # and something else has been seen
         self.closer = CLOSER  # what may end the block that is read now
 
     def offers(self, written: str) -> bool:
@@ -55,16 +57,18 @@ class Sink:
 
     def delta(self, text: str) -> None:
         """A further piece of the open call's arguments."""
-        if text:
+        if text and not self.whole:
             self.events.append(CallDelta(self.index, text))
 
     def call(self, written: str, arguments: Arguments) -> None:
         self.open(written)
+        self.spoilt = self.spoilt or (self.whole and not self.offers(written))
         self.events.append(Call(self.index, offered_name(written, self.tools), arguments, self.dialect))
         self._next()
 
     def bad(self, raw: str, reason: str) -> None:
         self.events.append(BadCall(self.index, raw[:RAW_LIMIT], reason))
+        self.spoilt = self.whole
         self._next()
 
     def _next(self) -> None:
@@ -82,24 +86,20 @@ class Reader(Protocol):
 
     `read` takes what it can of `buf` from `pos` and says where it stopped: at the end, or at text that it must see
     together with what comes next. It is fed again from there. `done`: the block ends where `read` stopped.
-    `quiet(piece)` says that no character of the piece can matter, then `passed(piece)` takes it whole.
+    `stop` is the one character that can matter at present: a piece without it, and without a backslash at its end,
+    may be given to `take` whole, and is shown as it comes if the reader `streams`. An empty `stop` is in every piece.
     `cut`: the message ended inside the block.
     """
 
     done: bool
     refused: bool
-    quiet: Callable[[str], bool]
+    streams: bool
+    stop: str
+    take: Callable[[str], None]
 
     def read(self, buf: str, pos: int, last: bool) -> int: ...
 
-    def passed(self, piece: str) -> None: ...
-
     def cut(self) -> None: ...
-
-
-def never(piece: str) -> bool:
-    """The `quiet` of a reader that must look at every character."""
-    return False
 
 
 CUT = "The message ended inside this call, so it was not run. Send the whole call again, shorter if need be."

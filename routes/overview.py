@@ -42,7 +42,7 @@ async def readyz(request: Request) -> Response:
     sandbox = services.sandbox.level
     try:
         services.switch.check()
-        await services.store.probe()
+        await services.store.check()
     except (StoreFailed, Paused) as failure:
         return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
     return ASCIIResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})

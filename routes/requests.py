@@ -152,7 +152,8 @@ def _told(error: Any, kind: type[BaseModel]) -> str:
         return f"unknown field {place}; allowed are {', '.join(kind.model_fields)}"
     if error["type"] == "missing":
         return f"{place} is missing"
-    return f"{place}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{place or NAMELESS}: {error['msg'].removeprefix('Value error, ')}"
 
 
+NAMELESS = "the name of a field"  # one that is not Unicode text
 UNION_STEPS = frozenset({"str", "list[TextPart]"})  # pydantic's names for the two forms of `message`

@@ -139,7 +139,7 @@ class View:
                 return self._block(head, *_indented(_argument_lines(arguments)))
             case ToolProgress(call, elapsed_s, tail, lines, size):
                 before = self._active.get(call, Activity("a call", now))
-                status = f"{lines} lines, {_bytes(size)}" if size else "no output yet"
+                status = f"{_count(lines, 'line')}, {_bytes(size)}" if size else "no output yet"
                 shown = tuple(printable(line.rstrip("\r\n").rsplit("\r", 1)[-1]) for line in tail[-TAIL_LINES:])
                 self._active[call] = replace(before, since=now - elapsed_s, status=status, tail=shown)
                 return []

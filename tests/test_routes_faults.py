@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 from app.events import TERMINAL
 from app.messages import unanswered
 from app.people import LOCAL_USER as LOCAL
-from app.provider import Piece, Said, Stopped
-from app.providers.scripted import Line, Pause, Scripted
+from app.provider import Piece, ProviderFailed, Said, Stopped
+from app.providers.scripted import Line, Pause, Raise, Scripted
 from app.runs import NotFound, SessionBusy, Stopping, Turn
 from app.store.sqlite import SQLiteStore
 from parsing import Call, CallOpened, Thought
@@ -63,6 +64,28 @@ async def test_a_full_disk_ends_the_run_once_and_the_session_goes_on(tmp_path: P
     assert {message.call for message in asked if message.role == "tool"} <= calls
 
 
+async def test_a_locked_database_is_not_ready(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([])) as served:
+        store = served.services.store
+        assert isinstance(store, SQLiteStore)
+        await store._writer.execute("PRAGMA busy_timeout = 0")
+        other = sqlite3.connect(tmp_path / "data" / "dragoman.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        locked = await served.client.get("/readyz")
+        other.close()
+        again = await served.client.get("/readyz")
+    assert (locked.status_code, again.status_code) == (503, 200)
+    assert "Another process holds it" in locked.json()["reason"]
+
+
+async def test_what_a_model_said_before_it_failed_is_shown_to_the_last_character(tmp_path: Path) -> None:
+    down = ProviderFailed("model_down", "It is gone. Start it.", retryable=True)
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([[Said("1 <"), Raise(down)]])) as served:
+        events = await served.chat()
+    assert "".join(event["text"] for event in events if event["type"] == "text.delta") == "1 <"
+    assert ends(events) == ["run.failed"]
+
+
 async def test_more_events_at_once_than_are_kept_in_memory(tmp_path: Path) -> None:
     pieces: list[Line] = [piece for n in range(900) for piece in (Said(f"w{n} "), Thought(f"t{n} "))]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([pieces])) as served:
@@ -92,13 +115,6 @@ async def test_arguments_that_cannot_be_written_down_are_rejected(tmp_path: Path
     assert told in rejected["reason"]
     assert events[-1]["text"] == "Sorry."
     assert [message["role"] for message in session.json()["messages"]] == ["user", "assistant", "tool", "assistant"]
-
-
-async def test_a_session_with_hostile_words_can_be_shown(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path, Scripted(["\ud800 \u2028"])) as served:
-        events = await served.chat()
-        session = await served.client.get(f"/sessions/{events[0]['session']}")
-    assert session.json()["messages"][-1]["shown"] == "\ud800 \u2028"
 
 
 async def test_of_many_messages_at_once_a_session_takes_one(tmp_path: Path) -> None:

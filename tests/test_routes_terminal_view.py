@@ -111,6 +111,8 @@ def test_the_live_region_follows_a_running_command() -> None:
     shown = drawn(view, 7.5)
     assert "bash · 5.5 s · 40 lines, 2.0 KB" in shown, "time goes on between the server's reports"
     assert "│ line 0" in shown and "│ line 11" in shown
+    view.apply(ToolProgress("c1", 5.0, ["line"], 1, 4), 7.0)
+    assert "1 line, 4 B" in drawn(view, 7.0)
     view.apply(FINISHED, 8.0)
     assert not view.busy
 

@@ -166,9 +166,6 @@ class Store(Protocol):
 
     async def state(self, name: str) -> str | None: ...
 
-    async def probe(self) -> None:
-        """Try to write, and take it back."""
-
     async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
         """Runs that ended before that time and whose deltas have not been joined."""
         ...
@@ -199,6 +196,9 @@ class Store(Protocol):
     async def messages(self, session: str) -> list[Message]: ...
 
     async def delete_session(self, session: str) -> None: ...
+
+    async def check(self) -> None:
+        """Prove that a change could be kept now."""
 
     async def tokens(self) -> list[TokenRow]: ...
 

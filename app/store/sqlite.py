@@ -146,13 +146,6 @@ class SQLiteStore:
         rows = await self._all("SELECT value FROM state WHERE name = ?", name)
         return rows[0][0] if rows else None
 
-    async def probe(self) -> None:
-        async with self._one_writer, self._named_failures():
-            try:
-                await self._writer.execute("INSERT INTO state (name, value) VALUES ('probe', ?)", ("x" * 65_536,))
-            finally:
-                await self._writer.rollback()
-
     async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
         query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
         return [row[0] for row in await self._all(query, ended_before, limit)]
@@ -172,6 +165,11 @@ class SQLiteStore:
     async def vacuum(self) -> None:
         async with self._one_writer, self._named_failures():
             await self._writer.execute("VACUUM")
+
+    async def check(self) -> None:
+        async with self._transaction():
+            await self._writer.execute("BEGIN IMMEDIATE")
+            await self._writer.execute("PRAGMA user_version = 0")  # writes a page, and changes nothing
 
     async def tokens(self) -> list[TokenRow]:
         return [TokenRow(*row) for row in await self._all("SELECT * FROM tokens ORDER BY created")]

@@ -101,7 +101,7 @@ def nested_calls(name: str) -> Reading:
 
     def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
         schema = sink.schema(name)
-        return [(name, {key: _typed(node, schema, key) for key, node in _tree(text).items()})]
+        return [(name, {key: _typed(node, schema, key) for key, node in _tree(text.removesuffix("]")).items()})]
 
     return read
 

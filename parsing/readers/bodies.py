@@ -82,7 +82,7 @@ def named_children(sink: Sink, groups: Groups) -> Reader:
 
 def nested_tags(sink: Sink, groups: Groups) -> Reader:
     name = name_in(groups)
-    return RawCall(sink, r"\]<\]minimax\[>\[\s{0,100}</invoke>", "]", nested_calls(name), name)
+    return RawCall(sink, r"<\]minimax\[>\[\s{0,100}</invoke>", "<", nested_calls(name), name)
 
 
 def literal(sink: Sink, groups: Groups) -> Reader:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from parsing.events import Text
 from parsing.fences import fill, fitting_object, how_to_fill
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.literals import Unreadable, loads
 from parsing.shapes import ENVELOPE, Misfit
-from parsing.sink import Sink, never
+from parsing.sink import Sink
 
 _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
-_QUIET = frozenset("\n").isdisjoint
 
 
 class FenceCall:
@@ -23,7 +21,8 @@ class FenceCall:
     def __init__(self, sink: Sink, name: str, opening: str, run: str, *, alone: bool) -> None:
         self.done = False
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
         self._sink = sink
         self._name = name
         self._opening = opening
@@ -31,8 +30,8 @@ class FenceCall:
         self._shut = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")
         self._last = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}\r?\Z")
         self._parts: list[str] = []
+        self.take = self._parts.append
         self._bol = True
-        self._opens = False
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         start = pos
@@ -49,37 +48,30 @@ class FenceCall:
             self._bol = newline >= 0
             pos = newline + 1 if newline >= 0 else len(buf)
         self._take(buf[start:pos])
-        self.quiet = never if self._bol else _QUIET
+        self.stop = "" if self._bol else "\n"
         return pos
 
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        if self._opens:
-            self._sink.delta(piece)
-        elif piece.strip():
-            self._begin()
+    def _take(self, piece: str) -> None:
+        if piece:
+            self._parts.append(piece)
+            if self.streams:
+                self._sink.delta(piece)
+            elif piece.strip():
+                self._begin()
 
     def _begin(self) -> None:
         """Show the call as it grows, unless its body may be JSON or markup that makes it another call."""
         body = "".join(self._parts)
         if body.lstrip()[0] not in "{[<":
-            self._opens = True
+            self.streams = True
             self._sink.open(self._name)
             self._sink.delta(body)
 
     def cut(self) -> None:
         """An unclosed fence is ordinary text: shown, not run, and the model is told."""
         body = "".join(self._parts)
-        if not self._opens:
-            self._sink.events.append(Text(self._opening + body))
-            self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")
-            return
         self._sink.events.append(Text(self._opening + body))
         self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")
-
-    def _take(self, text: str) -> None:
-        if text:
-            self.passed(text)
 
     def _finish(self) -> None:
         self.done = True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.lexis import WAIT, look
 from parsing.literals import Unreadable, loads
 from parsing.nesting import MORE, Nesting
 from parsing.shapes import Misfit, Named, Shape
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 
 class JsonCalls:
@@ -21,7 +19,8 @@ class JsonCalls:
     def __init__(self, sink: Sink, shape: Shape, *, offered_only: bool = False) -> None:
         self.done = False
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
         self._sink = sink
         self._closer = sink.closer
         self._shape = shape
@@ -32,8 +31,8 @@ class JsonCalls:
         self._level = 1  # the depth of the keys that name and fill it
         self._role = ""
         self._parts: list[str] = []
+        self.take = self._parts.append
         self._inside = False  # a call's object is open
-        self._streams = False
         self._mark = 0
 
     def read(self, buf: str, pos: int, last: bool) -> int:
@@ -52,13 +51,8 @@ class JsonCalls:
             else:
                 self._heed(hit, buf, pos)
         self._take(buf, pos)
-        self.quiet = never if self.done else nesting.quiet
+        self.stop = "" if self.done else nesting.stop
         return pos
-
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        if self._streams:
-            self._sink.delta(piece)
 
     def cut(self) -> None:
         if self._inside:
@@ -66,8 +60,11 @@ class JsonCalls:
 
     def _take(self, buf: str, pos: int) -> None:
         if pos > self._mark:
-            self.passed(buf[self._mark : pos])
+            piece = buf[self._mark : pos]
             self._mark = pos
+            self._parts.append(piece)
+            if self.streams:
+                self._sink.delta(piece)
 
     def _foreign(self, buf: str, pos: int, last: bool) -> int:
         """What to do about text that no JSON has: how many characters to pass, or WAIT."""
@@ -118,12 +115,12 @@ class JsonCalls:
     def _stream(self, buf: str, pos: int) -> None:
         self._take(buf, pos)
         self._sink.open(self._name)
-        self._streams = True
+        self.streams = True
 
     def _closed(self, depth: int, buf: str, pos: int) -> None:
-        if self._streams and depth <= self._level and not isinstance(self._shape, Named):
+        if self.streams and depth <= self._level and not isinstance(self._shape, Named):
             self._take(buf, pos)
-            self._streams = False
+            self.streams = False
         if depth < self._home:
             self._take(buf, pos - 1 if depth == 0 and self._home == 2 else pos)
             self._finish(ended=depth == 0 and self._home == 2)
@@ -153,7 +150,7 @@ class JsonCalls:
         if not self._inside or self.refused:
             return
         raw = "".join(self._parts)
-        self._inside = self._streams = False
+        self._inside = self.streams = False
         self._parts.clear()
         self._level = self._home
         self._nesting.watch = 0 if isinstance(self._shape, Named) else self._home

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.arguments import fit_text
 from parsing.literals import Bare, Literals, Unreadable
 from parsing.nesting import MORE, Nesting
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 STRINGS = ('<|"|>', "<escape>")
 
@@ -18,12 +16,15 @@ class LiteralCall:
     def __init__(self, sink: Sink, name: str, opener: str) -> None:
         self.done = False
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
         self._sink = sink
         self._name = name
         self._nesting = Nesting(watch=0, quotes='"', strings=STRINGS)
         self._nesting.advance(opener, 0)
         self._parts: list[str] = []
+        self.take = self._parts.append
+        self.streams = True
         sink.open(name)
 
     def read(self, buf: str, pos: int, last: bool) -> int:
@@ -41,19 +42,16 @@ class LiteralCall:
             pos = after
             if nesting.hit == MORE:
                 break
-        self.quiet = nesting.quiet
+        self.stop = nesting.stop
         return pos
-
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        self._sink.delta(piece)
 
     def cut(self) -> None:
         self._sink.bad("".join(self._parts), CUT)
 
     def _take(self, text: str) -> None:
         if text:
-            self.passed(text)
+            self._parts.append(text)
+            self._sink.delta(text)
 
     def _finish(self) -> None:
         self.done = True

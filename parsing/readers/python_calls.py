@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parsing.events import Arguments
 from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Literals, Unreadable
 from parsing.nesting import Nesting
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 _BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
 _NAME = r"(?:default_api\.)?(?P<name>[^\W\d][\w.:-]{0,127}?)(?:\.call)?\s{0,20}\("
@@ -26,12 +24,14 @@ class PythonCalls:
     def __init__(self, sink: Sink, *, offered_only: bool = False) -> None:
         self.done = False
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
         self._sink = sink
         self._offered_only = offered_only
         self._nesting: Nesting | None = None
         self._name = ""
         self._parts: list[str] = []
+        self.take = self._parts.append
         self._in_list = False
         self._in_print = False
         self._in_fence = False
@@ -43,13 +43,8 @@ class PythonCalls:
             if step < 0:
                 break
             pos = step
-        self.quiet = self._nesting.quiet if self._nesting and not self.done else never
+        self.stop = self._nesting.stop if self._nesting and not self.done else ""
         return pos
-
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        if not self._offered_only:
-            self._sink.delta(piece)
 
     def cut(self) -> None:
         if self._nesting is not None:
@@ -95,7 +90,8 @@ class PythonCalls:
         self._in_print = groups.get("print") is not None
         self._name = name
         self._any = True
-        self._parts = []
+        self._parts.clear()
+        self.streams = True
         self._nesting = Nesting(watch=0)
         self._nesting.advance("(", 0)
         if not self._offered_only:
@@ -127,7 +123,8 @@ class PythonCalls:
 
     def _take(self, text: str) -> None:
         if text:
-            self.passed(text)
+            self._parts.append(text)
+            self._sink.delta(text)
 
     def _call(self) -> None:
         raw = "".join(self._parts)

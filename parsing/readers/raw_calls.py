@@ -9,13 +9,13 @@ from parsing.events import Arguments
 from parsing.fences import fill
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.shapes import Misfit
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 Reading = Callable[[str, Sink], list[tuple[str, Arguments]]]
 
 
 class RawCall:
-    """The text up to `end`, which begins with one of `first`. `whole_at_end`: nothing marks the end of the last one.
+    """The text up to `end`, which begins with the character `first`; to the end of the message if `whole_at_end`.
 
     `reading` makes the calls of the text; it raises Misfit.
     """
@@ -25,30 +25,31 @@ class RawCall:
     ) -> None:
         self.done = False
         self.refused = False
-        self._silence = frozenset(first).isdisjoint
-        self.quiet: Callable[[str], bool] = self._silence
+        self.streams = False
+        self.stop = first
         self._sink = sink
         self._end = compiled(end)
-        self._first = compiled(f"[{first}]")
+        self._start = first
         self._reading = reading
         self._whole_at_end = whole_at_end
         self._parts: list[str] = []
-        self._named = bool(name)
+        self.take = self._parts.append
+        self.streams = bool(name)
         if name:
             sink.open(name)
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         start = pos
-        self.quiet = self._silence
+        self.stop = self._start
         while pos < len(buf):
-            match = self._first.search(buf, pos)
-            if not match:
+            found = buf.find(self._start, pos)
+            if found < 0:
                 pos = len(buf)
                 break
-            pos = match.start()
+            pos = found
             end, _ = look(self._end, buf, pos, last)
             if end == WAIT:
-                self.quiet = never
+                self.stop = ""
                 break
             if end != NONE:
                 self._take(buf[start:pos])
@@ -58,11 +59,6 @@ class RawCall:
         self._take(buf[start:pos])
         return pos
 
-    def passed(self, piece: str) -> None:
-        self._parts.append(piece)
-        if self._named:
-            self._sink.delta(piece)
-
     def cut(self) -> None:
         if self._whole_at_end:
             self._finish()
@@ -71,7 +67,9 @@ class RawCall:
 
     def _take(self, text: str) -> None:
         if text:
-            self.passed(text)
+            self._parts.append(text)
+            if self.streams:
+                self._sink.delta(text)
 
     def _finish(self) -> None:
         self.done = True

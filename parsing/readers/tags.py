@@ -11,10 +11,10 @@ import regex
 
 from parsing.arguments import fit_text, properties_of
 from parsing.events import Arguments
-from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit, arguments_object
-from parsing.sink import CUT, Sink, never
+from parsing.sink import CUT, Sink
 
 PACKED = ("arguments", "input", "parameters", "args")
 
@@ -24,7 +24,8 @@ class Markup:
     """The tags of one grammar, as patterns.
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
-    follow a whole call, and proves that an end inside a value is one.
+    follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
+    directly after `lead`.
     """
 
     opens: str
@@ -32,6 +33,7 @@ class Markup:
     ends: str
     after: str
     first: str = "<"
+    lead: str = ""
 
     @cached_property
     def between(self) -> regex.Pattern[str]:
@@ -61,36 +63,40 @@ class TaggedCall:
         self._whole_at_end = whole_at_end
         self.done = False
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
         self._sink = sink
         self._markup = markup
         self._name = name
         self._schema = sink.schema(name)
-        self._seek = re.compile(f"[{re.escape(markup.first)}]")
-        self._silence = frozenset(markup.first).isdisjoint
         self._key: str | None = None
         self._kind: str | None = None
-        self._value: list[str] = []
         self._loose: list[str] = []
         self._arguments: Arguments = {}
         self._raw: list[str] = []
+        self._start = 0  # where in `_raw` the open value begins
+        self._mark = 0
+        self.take = self._raw.append
+        self.streams = True
         sink.open(name)
 
     def read(self, buf: str, pos: int, last: bool) -> int:
-        start = pos
+        self._mark = pos
         while pos < len(buf) and not self.done:
             step = self._between(buf, pos, last) if self._key is None else self._within(buf, pos, last)
             if step < 0:
                 break
             pos = step
-        if pos > start:
-            self._keep(buf[start:pos])
-        self.quiet = self._silence if self._key is not None and not self.done else never
+        self._keep(buf, pos)
+        self.stop = self._markup.first if self._key is not None and not self.done else ""
         return pos
 
-    def passed(self, piece: str) -> None:
-        self._value.append(piece)
-        self._keep(piece)
+    def _keep(self, buf: str, pos: int) -> None:
+        if pos > self._mark:
+            piece = buf[self._mark : pos]
+            self._mark = pos
+            self._raw.append(piece)
+            self._sink.delta(piece)
 
     def cut(self) -> None:
         if self._whole_at_end and self._key is None:
@@ -98,48 +104,46 @@ class TaggedCall:
         else:
             self._sink.bad("".join(self._raw), CUT)
 
-    def _keep(self, text: str) -> None:
-        self._raw.append(text)
-        self._sink.delta(text)
-
     def _between(self, buf: str, pos: int, last: bool) -> int:
         end, match = look(self._markup.between, buf, pos, last)
         if match is None:
             return self._stray(buf, pos, end)
         groups = match.groupdict()
         if groups.get("end") is not None or groups.get("next") is not None:
+            end = match.start("next") if groups.get("end") is None else end
+            self._keep(buf, end)
             self._finish()
-            return match.start("next") if groups.get("end") is None else end
+            return end
         self._key = (groups.get("key") or "").strip().strip("\"'")
         self._kind = groups.get("kind")
         if groups.get("string") is not None:
             self._kind = "string" if groups["string"].lower() == "true" else "json"
+        self._keep(buf, end)
+        self._start = len(self._raw)
         return end
 
     def _stray(self, buf: str, pos: int, state: int) -> int:
         """Words between the tags: a JSON body, or nothing that matters."""
         if state == WAIT:
             return WAIT
-        match = self._seek.search(buf, pos + 1)
-        end = match.start() if match else len(buf)
+        found = buf.find(self._markup.first, pos + 1)
+        end = found if found >= 0 else len(buf)
         self._loose.append(buf[pos:end])
         return end
 
     def _within(self, buf: str, pos: int, last: bool) -> int:
-        match = self._seek.search(buf, pos)
-        if not match:
-            self._value.append(buf[pos:])
+        at = buf.find(self._markup.first, pos)
+        if at < 0:
             return len(buf)
-        at = match.start()
+        if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
+            return at + 1
         pattern = self._markup.final if last else self._markup.closing
         end, found = look(pattern, buf, at, last)
         if end == WAIT:
-            self._value.append(buf[pos:at])
             return at if at > pos else WAIT
-        if end == NONE or found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
-            self._value.append(buf[pos : at + 1])
+        if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
             return at + 1
-        self._value.append(buf[pos:at] + (found.groupdict().get("frame") or ""))
+        self._keep(buf, at)
         self._close()
         return end
 
@@ -149,9 +153,8 @@ class TaggedCall:
         return key in properties_of(self._schema) and key != self._key and key not in self._arguments
 
     def _close(self) -> None:
-        key, self._key = self._key, None
-        self._arguments[key or ""] = self._fitted(unframed("".join(self._value)), key or "")
-        self._value.clear()
+        key, self._key = self._key or "", None
+        self._arguments[key] = self._fitted(unframed("".join(self._raw[self._start :])), key)
 
     def _fitted(self, text: str, key: str) -> object:
         if self._kind == "json":
@@ -206,14 +209,13 @@ class VoidCall:
     def __init__(self, sink: Sink, name: str) -> None:
         self.done = True
         self.refused = False
-        self.quiet: Callable[[str], bool] = never
+        self.streams = False
+        self.stop = ""
+        self.take: Callable[[str], None] = list[str]().append
         sink.call(name, {})
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         return pos
-
-    def passed(self, piece: str) -> None:
-        """Nothing can follow."""
 
     def cut(self) -> None:
         """Nothing can be missing."""
