@@ -163,6 +163,10 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         raise SettingsError([*problems, *_told(wrong, given)]) from None
     if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
         problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
+    if file and "model_key" in from_file and file.resolve().is_relative_to(settings.workspace.resolve()):
+        problems.append(
+            f"model_key stands in {file}, inside the workspace, where tools could read it. Move one of them."
+        )
     if problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in NAMES}

@@ -11,9 +11,10 @@ import regex
 
 from parsing.dialects import Dialect
 from parsing.events import Call, ParseEvent, Text, Thought
-from parsing.lexis import CLOSER, WAIT, compiled, look
+from parsing.lexis import CLOSER, WAIT, compiled, group_in, look
 from parsing.sink import TOO_LONG, Reader, Sink
 
+OPENING = ("name", "offered", "void", "bracket")  # the groups of an opener that its body may ask for
 CALL_LIMIT = 16  # a call may be so many times as long as what is undecided
 
 Voice = type[Text] | type[Thought]
@@ -58,7 +59,7 @@ class Blocks:
 
     def _offers(self, match: regex.Match[str]) -> bool:
         """Whether the name that an opener asks for is a tool's, if it asks for one."""
-        offered = match.groupdict().get("offered")
+        offered = group_in(match, "offered")
         return offered is None or self._sink.offers(offered)
 
     def _begins(self, row: Dialect, match: regex.Match[str], buf: str, pos: int) -> bool:
@@ -73,7 +74,7 @@ class Blocks:
             self._hold(buf[pos : match.end()])
         self._sink.dialect = row.name
         self._sink.closer = _closer(row.shuts)
-        self._start(row, row.body(self._sink, match.groupdict()))
+        self._start(row, row.body(self._sink, {group: group_in(match, group) for group in OPENING}))
         return True
 
     def _start(self, row: Dialect, reader: Reader) -> None:
@@ -126,7 +127,7 @@ class Blocks:
             waits = end == WAIT
         end, match = look(after, buf, pos, last)
         if match:
-            if match.groupdict().get("shut") is not None:
+            if group_in(match, "shut") is not None:
                 self._after = _after("")
             return end
         if waits or end == WAIT:
@@ -200,5 +201,5 @@ def _closer(shuts: str) -> regex.Pattern[str]:
 @lru_cache(maxsize=256)
 def _after(shuts: str) -> regex.Pattern[str]:
     """What is dropped after a call: closers, and brackets too many."""
-    common = rf"(?:{CLOSER.pattern})|\}}{{1,4}}\]?"
+    common = rf"(?:{CLOSER.pattern})|\}}"
     return compiled(rf"(?P<shut>{shuts})|{common}" if shuts else common)

@@ -21,6 +21,7 @@ from parsing.grammar import (
     CALL,
     CALL_TAG,
     CORTEX_TAGS,
+    FENCE_END,
     FUNCTION_TAGS,
     INVOKE,
     INVOKE_OFFERED,
@@ -137,11 +138,11 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "deepseek_v3", "header_json", "DeepSeek V3, R1",
-        rf"{_ITEM}function{_SEP}{LOOSE_NAME}{S}{_FENCE}{OBJECT}", body.named_json, shuts=rf"{S}```",
+        rf"{_ITEM}function{_SEP}{LOOSE_NAME}{S}{_FENCE}{OBJECT}", body.named_json, shuts=FENCE_END,
     ),
     Dialect(
         "deepseek_v31", "header_json", "DeepSeek V3.1, Cogito v2",
-        rf"{_ITEM}{LOOSE_NAME}{_SEP}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=rf"{S}```",
+        rf"{_ITEM}{LOOSE_NAME}{_SEP}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=FENCE_END,
     ),
     Dialect(
         "kimi_k2", "header_json", "Kimi K2, K2 Thinking, K2.5",
@@ -320,13 +321,13 @@ LINES: tuple[Dialect, ...] = (
     Dialect("functionary_code", "header_json", "Functionary v3.2", r">>>(?P<offered>python)[ \t]{0,5}\n(?=[^\s{])",
         body.text_until(r"(?=\n>>>)", "\n", whole_at_end=True)),
     Dialect("react", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}(?:\r?\n){{1,2}}Action Input:{S}(?:```(?:json)?{S})?{OBJECT}",
-        body.named_json, shuts=rf"{S}```"),
+        body.named_json, shuts=FENCE_END),
     Dialect("react_text", "adhoc_tag", "ReAct prompts", rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}(?:\r?\n){{1,2}}Action Input:[ \t]{{0,20}}(?=[^\s{{`])",
         body.text_until(r"(?=\n\s{0,20}(?:Observation|Thought|Action|Final Answer):)", "\n", whole_at_end=True)),
-    Dialect("rwkv_tool_call", "fenced", "RWKV-7 G1", rf"\*\*Tool Call:\*\*{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=rf"{S}```"),
-    Dialect("cohere_r_action", "fenced", "Command R, R+", rf"Action:{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=rf"{S}```"),
+    Dialect("rwkv_tool_call", "fenced", "RWKV-7 G1", rf"\*\*Tool Call:\*\*{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=FENCE_END),
+    Dialect("cohere_r_action", "fenced", "Command R, R+", rf"Action:{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=FENCE_END),
     Dialect("fence_tool_call", "fenced", "CortexPrism, Gemma 3, LangChain",
-        rf"(?:`{{3,20}}|~{{3,20}})(?:tool_calls?|tool-calls?|tool|function_call)[ \t]{{0,20}}\r?\n{S}{JSON}", body.json_calls, _NEXT_OBJECT, shuts=rf"{S}(?:`{{3,20}}|~{{3,20}})"),
+        rf"(?:`{{3,20}}|~{{3,20}})(?:tool_calls?|tool-calls?|tool|function_call)[ \t]{{0,20}}\r?\n{S}{JSON}", body.json_calls, _NEXT_OBJECT, shuts=FENCE_END),
     Dialect("gemini_tool_code", "pythonic", "Gemini text mode, Gemma 3", rf"(?=```tool_code{S}(?:print\s?\(|(?:default_api\.)?[^\W\d][\w.:-]{{0,127}}\())", body.python_calls),
     Dialect("continue_codeblock", "fenced", "Continue.dev",
         rf"(?:(?:`{{3,20}}|~{{3,20}})tool[ \t]{{0,20}}\n)TOOL_NAME:[ \t]{{0,20}}{LOOSE_NAME}[ \t]{{0,20}}\r?\n", body.tagged(ARG_LINES)),
@@ -347,7 +348,7 @@ WHOLE: tuple[Dialect, ...] = (
     Dialect("granite_pythonic", "pythonic", "Granite 3.3/4 prompts, small models", rf"(?=(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python),
     Dialect("nexusraven", "pythonic", "NexusRaven", rf"Call:{S}(?=(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python, shuts=r"\s{0,20}<bot_end>"),
     Dialect("glm4_name_json", "header_json", "GLM-4-9B, GLM-Z1, CodeGeeX4", rf"(?P<offered>[\w.:-]{{1,128}})[ \t]{{0,5}}\r?\n{S}{OBJECT}", body.named_json),
-    Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\r?\n{S}{JSON}", body.bare_json, shuts=rf"{S}```"),
+    Dialect("fence_json", "fenced", "Qwen2.5-Coder, Hammer 2, xLAM", rf"```(?:json)?[ \t]{{0,20}}\r?\n{S}{JSON}", body.bare_json, shuts=FENCE_END),
 )  # fmt: skip
 
 # Their tags are the tools' own names.

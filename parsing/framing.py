@@ -25,7 +25,7 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("longcat", r"<longcat_think>", r"</longcat_think>"),
     Reasoning("k2_horizon", r"<ifm\|think(?:_fast|_faster)?>", r"</ifm\|think(?:_fast|_faster)?>"),
     Reasoning("magistral", r"\[THINK\]", r"\[/THINK\]", "["),
-    Reasoning("gemma4", r"<\|channel>thought\n?", r"<channel\|>"),
+    Reasoning("gemma4", r"<\|channel>thought", r"<channel\|>"),
     Reasoning(
         "harmony",
         rf"{_START}<\|channel\|>analysis{_WORD}<\|message\|>(?=[^{{])|{_START}<\|channel\|>analysis<\|message\|>",
@@ -43,7 +43,7 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("plamo3", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
     Reasoning("minicpm", r"<\|thought_start\|>", r"<\|thought_end\|>"),
     Reasoning("pangu", r"\[unused16\]", r"\[unused17\]", "["),
-    Reasoning("hyperclova", r"<\|im_start\|>assistant/think\n?", r"<\|im_end\|>|(?=<\|im_start\|>)"),
+    Reasoning("hyperclova", r"<\|im_start\|>assistant/think", r"<\|im_end\|>|(?=<\|im_start\|>)"),
 )
 # Only at the beginning of the message.
 FIRST_REASONING: tuple[Reasoning, ...] = (
@@ -65,14 +65,14 @@ TOKENS: tuple[str, ...] = (
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
     rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
     r"</s>|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",
-    r"</?(?:answer|response)>\n?",
+    r"</?(?:answer|response)>",
     r"<co>|</co(?::[^<>]{0,80})?>",
     r"<\|(?:open|close)\|>(?:response|message|tools)[^<]{0,80}<\|sep\|>",
     r"<\|tool_calls?_section_(?:begin|end)\|>",
     rf"{_START}<\|channel\|>(?:final|commentary){_WORD}<\|message\|>|<\|start\|>assistant",
-    r"<\|im_start\|>assistant\n?",
+    r"<\|im_start\|>assistant",
     r"(?:<\|from\|>assistant\s{0,3})?<\|recipient\|>all\s{0,3}<\|content\|>",
-    r"<\|begin\|>(?:assistant)?",
+    r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
     r"<tool_calls?>\s{0,100}</tool_calls?>",
 )
 # What a model invents of a result, after a call: the message ends there.

@@ -23,6 +23,10 @@ WRAP = rf"<(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\w-]{{
 BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 
 
+# The fence that closes what a row's opener opened.
+FENCE_END = rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))"
+
+
 def quoted(group: str) -> str:
     """An attribute's value, in either quote or in none."""
     return rf"(?:\"(?P<{group}>[^\"]{{0,200}})\"|'(?P<{group}>[^']{{0,200}})'|(?P<{group}>[^\s\"'>/]{{1,200}}))"
@@ -64,7 +68,7 @@ K3_TAGS = Markup(
     opens=rf"<\|open\|>argument(?:{ATTRIBUTE}){{0,3}}?\s{{1,20}}key={quoted('key')}(?:{ATTRIBUTE}){{0,3}}\s?<\|sep\|>",
     shuts=r"<\|close\|>argument<\|sep\|>",
     ends=r"<\|close\|>call<\|sep\|>",
-    after=r"<\|(?:open|close)\|>(?:tools|call)",
+    after=r"<\|open\|>call|<\|(?:open|close)\|>tools",
 )
 SPACE = r"(?:\s|\\n){0,100}"
 TAG = r"(?:longcat_|ifm\|)?"

@@ -1,7 +1,7 @@
 """Patterns that may be cut by the end of a piece: matched, ruled out, or to be seen with what comes next.
 
-A pattern must not end in something that can match less at the end of a piece than it would with more text (`\\b`,
-a negative look-ahead, an open repetition): what ends it must be there.
+A pattern must end in something that is there: an optional or repeated end, `\\b`, `\\Z` or a negative look-ahead would
+match less at the end of a piece than with more text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,25 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def look(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
-    """Where the match at `pos` ends, and the match; or WAIT if more text may make one; or NONE."""
-    match = pattern.match(buf, pos)
-    if match:
-        return match.end(), match
-    if last or len(buf) - pos > HOLD or not pattern.match(buf, pos, partial=True):
+    """Where the match at `pos` ends, and the match; or WAIT if more text may make one, or another; or NONE.
+
+    The end of the message counts as the end of a line.
+    """
+    match = pattern.match(buf, pos, partial=True)
+    if match is None:
         return NONE, None
-    return WAIT, None
+    if not match.partial:
+        return match.end(), match
+    if not last and len(buf) - pos <= HOLD:
+        return WAIT, None
+    match = pattern.match(buf + "\n", pos)
+    return (min(match.end(), len(buf)), match) if match else (NONE, None)
+
+
+def group_in(match: regex.Match[str], name: str) -> str | None:
+    """A group's text; None also when the pattern has no such group."""
+    text: str | None = match[name] if name in match.re.groupindex else None
+    return text
 
 
 # What ends a call or its wrapper, whichever dialect it is: dropped directly after a call, and the proof of its end.

@@ -23,17 +23,20 @@ class Table:
 
     pattern: regex.Pattern[str]
     kinds: tuple[Kind, ...]
+    ends: tuple[int, ...]  # the empty group at the end of each alternative
 
     def kind(self, match: regex.Match[str]) -> Kind:
-        # Each alternative ends in an empty group of its own; names that alternatives share make `lastgroup` useless.
-        number = next(name for name, text in match.groupdict().items() if text == "" and name.startswith("row_"))
-        return self.kinds[int(number[4:])]
+        """What the alternative that matched means."""
+        found = match.group(0, *self.ends)
+        return self.kinds[found.index("", 1) - 1]
 
 
 def _table(rows: Iterable[tuple[str, Kind]]) -> Table:
     numbered = list(rows)
     pattern = "|".join(rf"(?:{opens})(?P<row_{number}>)" for number, (opens, _) in enumerate(numbered))
-    return Table(regex.compile(pattern), tuple(kind for _, kind in numbered))
+    compiled = regex.compile(pattern)
+    ends = tuple(compiled.groupindex[f"row_{number}"] for number in range(len(numbered)))
+    return Table(compiled, tuple(kind for _, kind in numbered), ends)
 
 
 def _rows(dialects: Iterable[Dialect]) -> list[tuple[str, Kind]]:

@@ -233,6 +233,8 @@ class Prose(Blocks):
         if isinstance(kind, Dialect):
             return match.end() if self._begins(kind, match, buf, pos) else NONE
         if isinstance(kind, Reasoning):
+            if self._closer is not None:  # reasoning that is open already is ended by its own mark only
+                return NONE
             self._think(kind.shuts, kind.first, answer=kind in ANSWERS)
         return match.end()
 

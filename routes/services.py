@@ -153,7 +153,7 @@ class Unusable(StoreFailed):
 def made(folder: Path, setting: str) -> None:
     """Make the folder if it is not there. Raises Unusable."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what a command leaves there is not for all
     except OSError as error:
         raise Unusable(folder, setting, error) from error
 

@@ -28,7 +28,6 @@ class FenceCall:
         self._opening = opening
         self._alone = alone
         self._shut = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")
-        self._last = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}\r?\Z")
         self._parts: list[str] = []
         self.take = self._parts.append
         self._bol = True
@@ -37,7 +36,7 @@ class FenceCall:
         start = pos
         while pos < len(buf):
             if self._bol:
-                end, _ = look(self._last if last and "\n" not in buf[pos:] else self._shut, buf, pos, last)
+                end, _ = look(self._shut, buf, pos, last)
                 if end == WAIT:
                     break
                 if end != NONE:

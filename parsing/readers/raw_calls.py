@@ -102,6 +102,8 @@ def code_for(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
     code = match["code"] if match else text.strip("\r\n")
     if not code.strip():
         return []
+    if any(tool.startswith(code.strip()) for tool in sink.tools):
+        raise Misfit(CUT)
     name = next((each for each in CODE_TOOLS if sink.offers(each)), None)
     if name is None:
         raise Misfit("Code was sent, but no tool runs code here. Call one of the tools instead.")
