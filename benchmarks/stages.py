@@ -87,7 +87,7 @@ def main() -> None:
     for chunks_per_block in (1, 64):
         data = blocks(chunks_per_block)
         events = decode(data)
-        stages = {
+        stages: dict[str, Callable[[], object]] = {
             "split into SSE events": partial(split, data),
             "... and JSON, pieces": partial(pieces, data),
             "... and parser, reply": partial(decode, data),

@@ -84,6 +84,7 @@ class Services:
 
 
 Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
+OpenStore = Callable[[Path], Awaitable[Store]]
 
 
 async def chosen_by(settings: Settings) -> tuple[Provider, str]:
@@ -100,11 +101,13 @@ async def chosen_by(settings: Settings) -> tuple[Provider, str]:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, choose: Choose = chosen_by) -> AsyncGenerator[Services, None]:
+async def open_services(
+    settings: Settings, choose: Choose = chosen_by, open_store: OpenStore = SQLiteStore.open
+) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used."""
     async with AsyncExitStack() as stack:
         stack.enter_context(only_server(settings.data_dir))
-        store = await SQLiteStore.open(settings.data_dir / DATABASE)
+        store = await open_store(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         switch = Switch(store)
         await switch.load()

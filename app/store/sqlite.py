@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiosqlite
 
@@ -43,7 +43,7 @@ class SQLiteStore:
         self._one_writer = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: Path) -> SQLiteStore:
+    async def open(cls, path: Path) -> Self:
         """Open or make the database. Raises StoreFailed when the file is not a database or cannot be written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class SQLiteStore:
     async def check(self) -> None:
         async with self._transaction():
             await self._writer.execute("BEGIN IMMEDIATE")
-            await self._writer.execute("PRAGMA user_version = 0")  # writes a page, and changes nothing
+            await self._writer.execute(f"PRAGMA user_version = {len(SCHEMA)}")  # writes a page, changes nothing
 
     async def tokens(self) -> list[TokenRow]:
         return [TokenRow(*row) for row in await self._all("SELECT * FROM tokens ORDER BY created")]

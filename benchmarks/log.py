@@ -1,0 +1,127 @@
+"""What the durable log costs: per event in the writer, per watcher in memory, per token in a whole server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import tempfile
+import time
+import tracemalloc
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+
+from app.events import RunFinished, TextDelta, ToolStarted
+from app.journal import Journal, RunLog
+from app.pause import Switch
+from app.runs import Runs
+from app.store import EventRow
+from app.store.sqlite import PRAGMAS, SQLiteStore
+from benchmarks.processes import child, dragoman
+from benchmarks.relay import Load, measure
+
+EVENTS = 20_000
+BATCH = 50
+WATCHERS = 1000
+PACED = Load("paced", 300, 90, 30)
+
+
+def bare_us(folder: Path) -> float:
+    """The floor: executemany and commit, in batches, nothing else."""
+    db = sqlite3.connect(folder / "bare.db")
+    for pragma in PRAGMAS:
+        db.execute(f"PRAGMA {pragma}")
+    db.execute("CREATE TABLE events (run TEXT, seq INTEGER, type TEXT, data TEXT, PRIMARY KEY (run, seq))")
+    rows = [("run", number, "tool.started", json.dumps({"n": number, "text": "x" * 60})) for number in range(EVENTS)]
+    started = time.process_time()
+    for at in range(0, EVENTS, BATCH):
+        db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows[at : at + BATCH])
+        db.commit()
+    spent = time.process_time() - started
+    db.close()
+    return spent / EVENTS * 1e6
+
+
+async def journal_us(folder: Path, runs: int) -> float:
+    """Our writer: events that do not join, from `runs` runs at once."""
+    store = await SQLiteStore.open(folder / f"journal-{runs}.db")
+    async with Journal(store) as journal:
+        logs = [RunLog(f"run-{number}", journal, lambda: None) for number in range(runs)]
+        started = time.process_time()
+        for number in range(EVENTS):
+            logs[number % runs].add(ToolStarted("c", "bash", {"n": number, "text": "x" * 40}, "native"))
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+            await journal.room()
+        await journal.flush()
+        spent = time.process_time() - started
+    await store.close()
+    return spent / EVENTS * 1e6
+
+
+async def replay_rate(folder: Path) -> float:
+    """Events a second that one reader gets of an ended run."""
+    store = await SQLiteStore.open(folder / "replay.db")
+    await store.write([EventRow("run", seq, "text.delta", "{}") for seq in range(1, EVENTS)])
+    await store.write([EventRow("run", EVENTS, RunFinished.type, "{}")])
+    async with Journal(store) as journal:
+        started, seen = time.perf_counter(), 0
+        async with aclosing(Runs(store, journal, Switch(store)).watch("run", 0)) as pages:
+            async for rows in pages:
+                seen += len(rows)
+        spent = time.perf_counter() - started
+    await store.close()
+    assert seen == EVENTS
+    return EVENTS / spent
+
+
+async def watcher_bytes(folder: Path) -> float:
+    """Memory of one watcher that waits on the cursor of a live log."""
+    store = await SQLiteStore.open(folder / "watch.db")
+    async with Journal(store) as journal:
+        log = RunLog("run", journal, lambda: None)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        waiting = [asyncio.create_task(log.after(0)) for _ in range(WATCHERS)]
+        await asyncio.sleep(0)
+        size = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        log.add(TextDelta("x"))
+        await asyncio.gather(*waiting)
+    await store.close()
+    return size / WATCHERS
+
+
+def whole_server() -> None:
+    """Latency and CPU per token with the log and without it, at 300 paced streams."""
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", str(PACED.tokens), str(PACED.rate)))
+        url = f"http://127.0.0.1:{upstream}/v1"
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        servers = {
+            "without": stack.enter_context(child("-m", "benchmarks.unlogged", url, folder)),
+            "with": stack.enter_context(dragoman("--model-url", url, "--model", "bench")),
+        }
+        got = {name: measure(port, process, PACED) for name, (port, process) in servers.items()}
+    print(f"\n{PACED.streams} streams at {PACED.rate}/s{'CPU us/token':>18}{'p50 ms':>9}{'p99 ms':>9}{'delivered':>11}")
+    for name, one in got.items():
+        print(f"{name + ' the log':24}{one.cpu_us:17.1f}{one.p50_ms:9.2f}{one.p99_ms:9.2f}{one.delivered:11.1%}")
+    ratio, added = got["with"].cpu_us / got["without"].cpu_us, got["with"].p50_ms - got["without"].p50_ms
+    print(f"CPU ratio {ratio:.2f} (target 1.3), p50 added {added:.2f} ms (target 1)")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        floor = bare_us(folder)
+        print(f"bare executemany, batches of {BATCH}: {floor:.1f} us/event")
+        for runs in (1, 10, 100):
+            cost = asyncio.run(journal_us(folder, runs))
+            print(f"journal, {runs:3} runs: {cost:5.1f} us/event, {cost / floor:.1f} times the floor")
+        print(f"replay: {asyncio.run(replay_rate(folder)):,.0f} events/s")
+        print(f"a waiting watcher: {asyncio.run(watcher_bytes(folder)):,.0f} bytes")
+    whole_server()
+
+
+if __name__ == "__main__":
+    main()
