@@ -18,6 +18,7 @@ from rich.text import Text
 
 from app.events import (
     AgentEvent,
+    MessageAdded,
     Notice,
     ReasoningDelta,
     RunFailed,
@@ -105,6 +106,8 @@ class View:
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 return self._block(Text(f"✗ {printable(name or 'call')} refused: {printable(reason)}", "yellow"))
+            case MessageAdded(message):
+                return self._block(Text(f"> {printable(message)}", "bold"))
             case Notice(_, message):
                 return self._block(Text(f"! {printable(message)}", "yellow"))
             case RunFinished() | RunFailed():
