@@ -29,6 +29,7 @@ from app.reply import Reply
 from tools.tool import Context, Progress, Result
 from tools.toolbox import Toolbox
 
+MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 CHARACTERS_PER_TOKEN = 4  # a rough estimate, for servers that report no usage
 
 
@@ -65,7 +66,7 @@ class Account:
             "completion_tokens": self.completion_tokens,
             "measured": self.measured,
         }
-        return RunFinished(reason, self.text, self.rounds, self.calls, usage)
+        return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
 
 
 @dataclass(slots=True)

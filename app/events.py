@@ -178,14 +178,21 @@ class Encoded:
     data: str
 
 
+MAX_JOINED = 65_536  # characters: clients bound the size of one event
+
+
 def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:
-    """The same events, each row of neighbouring deltas as one delta."""
+    """The same events, each row of neighbouring deltas as one delta of at most MAX_JOINED characters (or as it was)."""
     out: list[Delta | Encoded] = []
     row: list[str] = []
+    size = 0
     for event in events:
-        if out and _continues(out[-1], event):
-            row.append(event.text)  # type: ignore[union-attr]
-            continue
+        if isinstance(event, Delta):
+            size += len(event.text)
+            if out and size <= MAX_JOINED and _continues(out[-1], event):
+                row.append(event.text)
+                continue
+            size = len(event.text)
         _close_row(out, row)
         out.append(event)
     _close_row(out, row)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.events import ReasoningDelta, TextDelta, ToolDelta, ToolProgress
+from app.events import MAX_JOINED, ReasoningDelta, TextDelta, ToolDelta, ToolProgress
 from app.store import EventRow
 
 DELTAS = frozenset({TextDelta.type, ReasoningDelta.type, ToolDelta.type})
@@ -22,11 +22,14 @@ def joined_rows(rows: Sequence[EventRow]) -> list[EventRow]:
     """The same log in fewer rows; linear."""
     out: list[EventRow] = []
     group: list[tuple[EventRow, dict[str, Any]]] = []
+    size = 0
     for row in _without_old_progress(rows):
         fields = json.loads(row.data) if row.type in DELTAS and row.parts is None else None
-        if group and not (fields and _continues(group, row, fields)):
+        size += len(fields["text"]) if fields else 0
+        if group and not (fields and size <= MAX_JOINED and _continues(group, row, fields)):
             out.append(_joined(group))
             group = []
+            size = len(fields["text"]) if fields else 0
         if fields is None:
             out.append(row)
         else:

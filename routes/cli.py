@@ -179,8 +179,12 @@ def _db(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
     from routes import db
 
-    actions = {"sizes": db.show_sizes, "vacuum": db.vacuum, "export": lambda loaded: db.export(loaded, args.session)}
-    return actions[args.action](loaded)
+    match args.action:
+        case "sizes":
+            return db.show_sizes(loaded)
+        case "vacuum":
+            return db.vacuum(loaded)
+    return db.export(loaded, args.session)
 
 
 def _parse_flags(parser: argparse.ArgumentParser) -> None:

@@ -26,10 +26,13 @@ async def run_state(request: Request) -> Response:
 
 
 async def run_events(request: Request) -> Response:
-    """The events behind `Last-Event-ID` (or `?after=`), and those still to come."""
+    """The events behind `Last-Event-ID` (or `?after=`), and those still to come; 204 if nothing is left."""
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], asker(request))
-    return event_stream(services.runs, row, cursor(request))
+    after = cursor(request)
+    if row.ended is not None and after >= await services.store.last_seq(row.id):
+        return Response(status_code=204)  # a browser's EventSource would come back for ever
+    return event_stream(services.runs, row, after)
 
 
 async def cancel_run(request: Request) -> Response:

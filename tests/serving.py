@@ -47,6 +47,8 @@ class Served:
 
     async def events(self, run: str, after: int = 0) -> list[dict[str, Any]]:
         async with self.client.stream("GET", f"/runs/{run}/events", headers={"Last-Event-ID": str(after)}) as response:
+            if response.status_code == 204:
+                return []
             assert response.status_code == 200
             async with aclosing(events_of(response)) as events:
                 return [event async for event in events]

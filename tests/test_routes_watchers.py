@@ -1,0 +1,74 @@
+"""Many watchers of one run: the same bytes for all, wherever they come in; those that stall disturb nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Line, Pause, Scripted
+from tests.serving import Served, serving, until
+
+pytestmark = pytest.mark.anyio
+
+WATCHERS = 100
+
+
+async def body(served: Served, run: str, after: int = 0) -> bytes:
+    """The stream without its `retry:` line, which each connection begins with."""
+    content = (await served.client.get(f"/runs/{run}/events?after={after}")).content
+    return content.removeprefix(b"retry: 1000\n")
+
+
+async def test_a_run_of_several_hundred_events_resumes_at_every_boundary(tmp_path: Path) -> None:
+    rounds: list[list[Line]] = [[f"Step {number}.\n```bash\necho {number}\n```\n"] for number in range(40)]
+    provider = Scripted([*rounds, ["The end."]])
+    async with asyncio.timeout(110), serving(tmp_path, provider) as served:
+        events = await served.chat(max_rounds=50)
+        run = events[0]["run"]
+        whole = await body(served, run)
+        frames = [frame + b"\n\n" for frame in whole.split(b"\n\n")[:-1]]
+        assert len(frames) == len(events) > 200
+        for seen in range(len(frames)):
+            assert await body(served, run, seen) == b"".join(frames[seen:])
+
+
+async def test_a_hundred_watchers_of_a_live_run_see_the_same_bytes(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["Sure! ", Pause(go_on), *(f"{number} " for number in range(800))]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run = (await until(turn, "run.started"))["run"]
+        watchers = [asyncio.create_task(body(served, run)) for _ in range(WATCHERS)]
+        await until(turn, "text.delta")
+        go_on.set()
+        seen = await asyncio.gather(*watchers)
+        seen.append(await body(served, run))
+    assert len(set(seen)) == 1
+    assert seen[0].count(b"event: run.finished") == 1
+
+
+async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["Sure! ", Pause(go_on), *("x" * 9_000 for _ in range(500))]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run = (await until(turn, "run.started"))["run"]
+        url = served.client.base_url
+        stalled = [await asyncio.open_connection(url.host, url.port, limit=1024) for _ in range(50)]
+        for _, writer in stalled:
+            writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        go_on.set()
+        assert (await until(turn, "run.finished"))["reason"] == "answered"
+        for _, writer in stalled:
+            writer.close()
+        assert len(await body(served, run)) > 4_500_000
+
+
+async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        events = await served.chat()
+        run, last = events[0]["run"], events[-1]["seq"]
+        for after in (last, last + 1):
+            response = await served.client.get(f"/runs/{run}/events?after={after}")
+            assert (response.status_code, response.content) == (204, b"")
