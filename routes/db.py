@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable
 
 from app.messages import as_json
@@ -46,7 +47,7 @@ def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
     async def write(store: Store) -> int:
         row = await store.session(session)
         if row is None:
-            print(f"There is no session {session!r}.")
+            print(f"dragoman: there is no session {session!r}", file=sys.stderr)
             return 1
         runs = [
             run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}

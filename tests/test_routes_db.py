@@ -1,0 +1,71 @@
+"""`dragoman db`, and what the database looks like after everything that can be asked of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Scripted
+from app.store import StoreFailed
+from app.store.sqlite import SQLiteStore
+from app.store.statements import SCHEMA
+from tests.serving import serving
+from tests.test_routes_access import dragoman
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["```bash\necho hi\n```\n", "Done."])) as served:
+        events = await served.chat("Say hi")
+        session = events[0]["session"]
+    sizes = dragoman(tmp_path, "db", "sizes").stdout
+    assert {line.split()[0]: line.split()[1] for line in sizes.splitlines()}["messages"] == "4"
+    exported = json.loads(dragoman(tmp_path, "db", "export", session).stdout)
+    assert [message["role"] for message in exported["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert exported["runs"][0]["events"] == [{k: v for k, v in event.items() if k != "seq"} for event in events]
+    assert "bytes before" in dragoman(tmp_path, "db", "vacuum").stdout
+    ended = dragoman(tmp_path, "db", "export", "ses_none")
+    assert (ended.returncode, "ses_none" in ended.stderr) == (1, True)
+
+
+async def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with sqlite3.connect(tmp_path / "data" / "dragoman.db") as db:
+        db.executescript(SCHEMA[0])
+        db.execute("INSERT INTO sessions VALUES ('ses_1', 'local', 1.0, 'old')")
+        db.execute("INSERT INTO runs VALUES ('run_1', 'ses_1', 'local', 'm', 'answered', 1.0, 2.0)")
+        db.execute("""INSERT INTO events VALUES ('run_1', 1, 'run.finished', '{"type": "run.finished"}')""")
+    db.close()
+    async with serving(tmp_path, Scripted(["And on."])) as served:
+        assert [event["type"] for event in await served.events("run_1")] == ["run.finished"]
+        assert (await served.chat("Go on", session="ses_1"))[-1]["text"] == "And on."
+        assert (await served.client.get("/readyz")).status_code == 200
+    async with serving(tmp_path, Scripted([])) as served:  # and stays so, also after the health check's write
+        assert (await served.client.get("/readyz")).status_code == 200
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "test.db"
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreFailed, match="newer dragoman"):
+        await SQLiteStore.open(path)
+
+
+async def test_nothing_is_left_of_a_deleted_session(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi.", "Ho."])) as served:
+        headers = {"Idempotency-Key": "k"}
+        response = await served.client.post("/chat", json={"message": "x"}, headers=headers)
+        await served.client.delete(f"/sessions/{response.headers['x-session-id']}")
+        sizes = await served.services.store.sizes()
+        assert {name: count for name, count in sizes.items() if count and name not in ("bytes", "state")} == {}
+        again = await served.client.post("/chat", json={"message": "x"}, headers=headers)
+        assert again.headers["x-run-id"] != response.headers["x-run-id"]
+    with sqlite3.connect(tmp_path / "data" / "dragoman.db") as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
