@@ -14,7 +14,7 @@ from parsing.events import Call, ParseEvent, Text, Thought
 from parsing.lexis import CLOSER, WAIT, compiled, group_in, look
 from parsing.sink import TOO_LONG, Reader, Sink
 
-OPENING = ("name", "offered", "void", "bracket")  # the groups of an opener that its body may ask for
+OPENING = ("name", "offered", "void", "bracket", "attributes")  # the groups of an opener that its body may ask for
 CALL_LIMIT = 16  # a call may be so many times as long as what is undecided
 
 Voice = type[Text] | type[Thought]
@@ -132,6 +132,8 @@ class Blocks:
             return end
         if waits or end == WAIT:
             return WAIT
+        if last and not buf[pos:].isspace() and after.match(buf, pos, partial=True):
+            return len(buf)  # the message ends inside a closer
         self._after = None
         if self._draft is not None and self._draft.row:
             self._draft.closed = True

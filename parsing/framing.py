@@ -53,8 +53,9 @@ FIRST_REASONING: tuple[Reasoning, ...] = (
         r"</(?:thinking|thought|scratch_pad|reflection)>",
     ),
     Reasoning("granite32", r"Here is my thought process:", r"Here is my response:", "H"),
+    Reasoning("cohere_plan", r"(?:Plan|Reflection):(?=[^\n]{0,600}\n{1,2}(?:Action|Reflection):)", r"(?=Action:)", "A"),
     Reasoning("react", r"Thought:", r"(?=Action:)|Final Answer:", "AF"),
-    Reasoning("harmony_text", r"analysis(?=[A-Z])", r"assistantfinal|(?=assistantcommentary)", "a"),
+    Reasoning("harmony_text", r"analysis(?=[^\W\d_])", r"assistantfinal|(?=assistantcommentary)", "a"),
 )
 
 # Whole tokens that are never shown.
@@ -75,6 +76,7 @@ TOKENS: tuple[str, ...] = (
     r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
     r"<tool_calls?>\s{0,100}</tool_calls?>",
 )
+LINE_TOKENS: tuple[str, ...] = (r">>>all[ \t]{0,5}\r?\n",)
 # What a model invents of a result, after a call: the message ends there.
 ECHOES: tuple[str, ...] = (
     r"<(?:tool_response|tool_result|function_results?|function_response|TOOL_RESPONSE|tool_output)>",
@@ -93,4 +95,4 @@ ANY_CLOSER = "|".join(each.shuts for each in REASONING if "(?=" not in each.shut
 THINKING_PROMPT = r"<(?:seed:|mm:|longcat_|ifm\|)?think[\w:-]*>$|\[THINK\]$|◁think▷$"
 PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)$"
 # Words at the beginning of a message that may begin something: the others are said at once.
-FIRST_WORDS = ("Here", "Thought", "analysis", "Call")
+FIRST_WORDS = ("Here", "Plan", "Reflection", "Thought", "analysis", "Call")

@@ -47,7 +47,7 @@ def element(names: str, attribute: str, group: str, prefix: str = P) -> str:
 INVOKE = element("invoke|call|function", "name|tool", "name") + "(?P<void>/)?>"
 INVOKE_OFFERED = element("invoke", "name|tool", "offered") + "(?P<void>/)?>"
 MARKED_INVOKE = (
-    element("invoke|call|function", "name|tool", "name", rf"{BAR}(?:[A-Z]{{1,12}}{BAR})\s?") + "(?P<void>/)?>"
+    element("invoke|call|function", "name|tool", "name", rf"{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?") + "(?P<void>/)?>"
 )
 PARAMETER = element("parameter|param|argument", "name|key", "key") + ">"
 
@@ -57,12 +57,14 @@ INVOKE_TAGS = Markup(
     ends=rf"</{P}(?:invoke|call|function)\s?>",
     after=rf"</{P}(?:{WRAP_NAMES}|dots_function_call)\s?>|<{P}(?:invoke|tool_calls?|function_calls?|function)[\s>]"
     rf"|<{BAR}tool{BLANK}call",
+    nests=rf"<{P}invoke\s[^<>]{{1,200}}>(?=\s{{0,100}}(?:<{P}param|</{P}invoke))",
 )
 FUNCTION_TAGS = Markup(
     opens=r"<param(?:eter)?\s?=\s?[\"']?(?P<key>[^>\"']{1,200})[\"']?\s?>",
     shuts=r"</param(?:eter)?\s?>",
     ends=r"</function\s?>",
     after=r"</?(?:seed:)?tool_call>|<function=",
+    nests=r"<function=[^<>\s]{1,128}>(?=\s{0,100}(?:<param|</function))",
 )
 K3_TAGS = Markup(
     opens=rf"<\|open\|>argument(?:{ATTRIBUTE}){{0,3}}?\s{{1,20}}key={quoted('key')}(?:{ATTRIBUTE}){{0,3}}\s?<\|sep\|>",

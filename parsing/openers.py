@@ -10,7 +10,7 @@ from functools import lru_cache
 import regex
 
 from parsing.dialects import LINES, MARKED, REST, WHOLE, Dialect
-from parsing.framing import ANSWERS, ECHO_LINES, ECHOES, FIRST_REASONING, REASONING, TOKENS, Reasoning
+from parsing.framing import ANSWERS, ECHO_LINES, ECHOES, FIRST_REASONING, LINE_TOKENS, REASONING, TOKENS, Reasoning
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
@@ -69,7 +69,7 @@ def tokens() -> Table:
 @lru_cache(maxsize=1)
 def lines() -> Table:
     """What begins at the beginning of a line."""
-    return _table([*_rows(LINES)])
+    return _table([*_rows(LINES), *((each, TOKEN) for each in LINE_TOKENS)])
 
 
 @lru_cache(maxsize=1)
@@ -94,8 +94,12 @@ def may_begin(ahead: str) -> bool:
 
 @lru_cache(maxsize=64)
 def tool_elements(names: tuple[str, ...]) -> regex.Pattern[str] | None:
-    """The opening tag of a tool's own element, with the first child or the end after it."""
+    """The opening tag of a tool's own element, with its first child, its end or its attributes."""
     if not names:
         return None
     tools = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return regex.compile(rf"<(?P<offered>{tools})>\s{{0,100}}(?=<(?P<child>[\w.-]{{1,128}})>|</(?P=offered)>)")
+    attributes = r"(?:\s{1,20}[\w.-]{1,64}=(?:\"[^\"]{0,400}\"|'[^']{0,400}')){1,9}"
+    children = r"\s{0,100}(?=<(?P<child>[\w.-]{1,128})>|</(?P=offered)>)"
+    return regex.compile(
+        rf"(?:<tool_call>\s{{0,100}})?<(?P<offered>{tools})(?:>{children}|(?P<attributes>{attributes})\s{{0,20}}/>)"
+    )

@@ -36,6 +36,8 @@ _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
 # A beginning that is no ordinary text: dropped when the message ends in it.
 _CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:]|<\w{4}|\[[A-Z]*_|\]<|✿|◁")
+_TAG = re.compile(r"<[^<>\s]*(?:>|\Z)|\[[^\[\]\s]*(?:\]|\Z)")
+_SPECIAL = re.compile(r"<[|｜]|\]<\]|✿")
 _SPAN_LIMIT = 4096
 
 
@@ -109,7 +111,7 @@ class Prose(Blocks):
             if match or end == WAIT:
                 return self._begin_kind(marked(), match, buf, pos) if match else WAIT
         if buf[pos].isspace():
-            return NONE
+            return self._say(buf[pos], pos + 1)
         end, match = look(first().pattern, buf, pos, last)
         if end == WAIT:
             return WAIT if self._may_name(buf[pos:]) else NONE
@@ -200,7 +202,7 @@ class Prose(Blocks):
         end, match = look(self._elements, buf, pos, last)
         if not match:
             return end
-        schema, child = self._sink.schema(match["offered"]), match["child"]
+        schema, child = self._sink.schema(match["offered"]), match["child"] or _first_key(match["attributes"])
         fits = child in properties_of(schema) if child else not required_of(schema)
         return end if fits and self._begins(TOOL_ELEMENT, match, buf, pos) else NONE
 
@@ -209,10 +211,16 @@ class Prose(Blocks):
         if match:
             self._over = tokens().kind(match) == ECHO and self._sink.index > 0
             return end
-        if last and len(buf) - pos >= 3 and _CUT_TOKEN.match(buf, pos):
-            tables = (marked(), tokens())
-            return len(buf) if any(table.pattern.match(buf, pos, partial=True) for table in tables) else NONE
-        return end
+        return len(buf) if last and self._is_cut(buf, pos) else end
+
+    def _is_cut(self, buf: str, pos: int) -> bool:
+        """Whether the message ends inside an opener that can be nothing else."""
+        if len(buf) - pos < 3 or not _CUT_TOKEN.match(buf, pos):
+            return False
+        word = _TAG.sub("", buf[pos:]).strip()
+        if word and not _SPECIAL.match(buf, pos) and not any(name.startswith(word) for name in self._sink.tools):
+            return False  # words after a tag: it is written about
+        return any(table.pattern.match(buf, pos, partial=True) for table in (marked(), rest(), tokens()))
 
     def _open_span(self, buf: str, pos: int, last: bool) -> int:
         match = _TICKS.match(buf, pos)
@@ -268,6 +276,10 @@ class Prose(Blocks):
         self._ticks = 0
         self._bol = True
         return end
+
+
+def _first_key(attributes: str | None) -> str:
+    return (attributes or "").partition("=")[0].strip()
 
 
 @lru_cache(maxsize=64)

@@ -100,6 +100,24 @@ class Named:
         return [(self.name, arguments_object(value, sink.schema(self.name)))]
 
 
+class Unnamed:
+    """The arguments alone, under a counter: the one tool that they fit is meant."""
+
+    def role(self, key: str) -> str:
+        return "argument"
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]:
+        keys = value.keys() if isinstance(value, dict) else set()
+        fitting = [
+            name
+            for name, schema in sink.tools.items()
+            if keys <= properties_of(schema).keys() and set(required_of(schema)) <= keys
+        ]
+        if len(fitting) != 1:
+            raise Misfit("This call names no tool, only a number. Send it again with the tool's name.")
+        return [(fitting[0], arguments_object(value, sink.schema(fitting[0])))]
+
+
 def arguments_object(value: Any, schema: Mapping[str, Any]) -> Arguments:
     """The arguments, decoded once if they came as JSON in a string. Raises Misfit."""
     if isinstance(value, str) and value.strip():
@@ -131,3 +149,4 @@ def is_definition(value: Any, schema: Mapping[str, Any]) -> bool:
 
 ENVELOPE = Envelope()
 SINGLE_KEY = SingleKey()
+UNNAMED = Unnamed()

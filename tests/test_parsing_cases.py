@@ -16,6 +16,7 @@ CASES = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "fixtures/dialects/cases.jsonl").read_text("utf-8").splitlines()
 ]
+VARIANTS = json.loads((Path(__file__).parents[1] / "fixtures/dialects/variants.json").read_text("utf-8"))
 DIALECT_NAMES = sorted({case["dialect"] for case in CASES})
 CHUNK = 7
 
@@ -120,3 +121,15 @@ def test_a_cut_message_never_makes_another_call() -> None:
         for end in range(0, len(text), 3):
             calls = seen(events_of(case, [text[:end]]))["calls"]
             assert all(call in wanted for call in calls), (case["id"], end, calls)
+
+
+@pytest.mark.parametrize("case", VARIANTS["cases"], ids=lambda case: case["id"])
+def test_a_variant_is_read_the_same_at_every_cut(case: dict[str, Any]) -> None:
+    """Spellings, omissions and mentions from the field, which no dialect's own examples show."""
+    offered = case | {"tools": VARIANTS["tools"]}
+    text = case["text"]
+    whole = events_of(offered, [text])
+    assert seen(whole) == expected(case)
+    assert events_of(offered, text) == whole
+    for cut in range(1, len(text)):
+        assert events_of(offered, [text[:cut], text[cut:]]) == whole, cut

@@ -92,7 +92,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "tool_use_json", "json_sentinel", "Claude-style prompts",
-        rf"<tool_use>{S}<(?:tool_)?name>{S}{LOOSE_NAME}{S}</(?:tool_)?name>{S}<(?:arguments|parameters|input)>{S}"
+        rf"<tool_(?:use|call)>{S}<(?:tool_)?name>{S}{LOOSE_NAME}{S}</(?:tool_)?name>{S}<(?:arguments|parameters|args|input)>{S}"
         rf"(?=\{{|</)",
         body.named_json,
     ),
@@ -102,7 +102,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "deepseek_v3", "header_json", "DeepSeek V3, R1",
-        rf"{_ITEM}function{_SEP}{LOOSE_NAME}{S}{_FENCE}{OBJECT}", body.named_json, shuts=FENCE_END,
+        rf"{_ITEM}function{_SEP}{LOOSE_NAME}{S}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=FENCE_END,
     ),
     Dialect(
         "deepseek_v31", "header_json", "DeepSeek V3.1, Cogito v2",

@@ -94,13 +94,17 @@ MARKED: tuple[Dialect, ...] = (
         ),
     ),
     Dialect(
+        "cortex_name_args", "adhoc_tag", "DeepSeek V4 Flash through CortexPrism",
+        rf"<tool_call>{SPACE}(?=<arg_key>)", body.all_pairs,
+    ),
+    Dialect(
         "solar_open2", "arg_pairs", "Solar Open 2",
         rf"<\|tool_call:start\|>{S}{LOOSE_NAME}{S}(?=<\|tool_(?:arg:start|call:end)\|>)", body.tagged(SOLAR_TAGS),
     ),
     Dialect(
         "gemma4", "object_literal", "Gemma 4, FunctionGemma",
-        rf"<(?:\|tool_call\|?|start_function_call)>{S}(?:call)?:{S}"
-        rf"(?P<name>[^\s<>{{}}()]{{1,128}}?)\s?(?P<bracket>[\{{(])",
+        rf"<(?:\|tool_call\|?|start_function_call)>{S}(?:(?:call)?:{S})?(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?"
+        rf"(?:(?P<bracket>[\{{(])|(?P<void>(?=<tool_call\|>|<end_function_call>)))",
         body.literal, members=("functiongemma",),
     ),
     Dialect(
@@ -126,7 +130,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "cortex_name_args", "adhoc_tag", "DeepSeek V4 Flash through CortexPrism",
-        rf"<tool_call_name(?:\s?=\s?{quoted('name')}\s?>|>{S}{LOOSE_NAME}{S}</tool_call_name>)"
+        rf"(?:<tool_call>{S})?<tool_call_name(?:\s?=\s?{quoted('name')}\s?>|>{S}{LOOSE_NAME}{S}</tool_call_name>)"
         rf"{S}<tool_call_args>{S}{OBJECT}",
         body.named_json,
     ),
@@ -169,9 +173,9 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"{_START}(?: to=(?P<name>[\w.:-]{{1,128}}))?<\|channel\|>\w{{1,20}}(?: to=(?P<name>[\w.:-]{{1,128}}))?"
-        rf"{_TYPE}<\|message\|>{S}{OBJECT}",
-        body.recipient_json,
+        rf"{_START}(?: to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}|<\|channel\|>\w{{1,20}} to="
+        rf"(?P<name>[\w.:-]{{1,128}})){_TYPE}<\|message\|>{S}{OBJECT}",
+        body.named_json,
     ),
     Dialect(
         "beam", "channel", "Beam",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ from parsing.arguments import Schema, fit_text, properties_of
 from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, loads
 from parsing.readers.raw_calls import Reading
-from parsing.shapes import ENVELOPE, Misfit
+from parsing.shapes import ARGUMENTS, ENVELOPE, NAMES, Misfit, arguments_object
 from parsing.sink import Sink
 
 _TOOL = re.compile(r"\{\s*[\"']?tool[\"']?\s*(?:=>|:|=)\s*[\"']?(?P<name>[^\"',{}\s]+)[\"']?\s*,?\s*")
@@ -17,6 +18,8 @@ _ARGS = re.compile(r"[\"']?args[\"']?\s*(?:=>|:|=)\s*")
 _FLAG = re.compile(r"\s*--(?P<key>[\w-]+)(?:\s+|=)")
 _CHILD = re.compile(r"<(?P<key>[\w.-]+)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
 _NS_TAG = re.compile(r"\]<\]minimax\[>\[\s*<(?P<close>/?)(?P<key>[\w.-]+)[^<>]*>")
+_PAIR = re.compile(r"<arg_key>(?P<key>[^<]*)</arg_key>(?:\s|\\n)*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL)
+_ATTRIBUTE = re.compile(r"(?P<key>[\w.-]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)", re.DOTALL)
 _MAX_NODES = 20_000
 
 
@@ -96,6 +99,25 @@ def _flag_value(text: str, schema: Schema, key: str) -> Any:
     return value if isinstance(value, str) else fit_text(text, schema, key) if key in properties_of(schema) else value
 
 
+def pair_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+    """The call of key and value pairs, one of which names the tool. Raises Misfit."""
+    pairs = {match["key"].strip(): match["value"] for match in _PAIR.finditer(text)}
+    name = next((pairs.pop(key).strip() for key in NAMES if key in pairs), "")
+    if not name:
+        raise Misfit("These pairs name no tool. Put the tool's name first, then its arguments.")
+    schema = sink.schema(name)
+    packed = next((pairs[key] for key in ARGUMENTS if key in pairs and key not in properties_of(schema)), None)
+    if packed is not None:
+        return [(name, arguments_object(packed, schema))]
+    return [(name, {key: fit_text(value, schema, key) for key, value in pairs.items()})]
+
+
+def attribute_values(text: str, schema: Schema) -> Arguments:
+    """The arguments written as attributes of an element."""
+    found = {match["key"]: html.unescape(match["value"]) for match in _ATTRIBUTE.finditer(text)}
+    return {key: fit_text(value, schema, key) for key, value in found.items()}
+
+
 def nested_calls(name: str) -> Reading:
     """A reading for the inside of one namespaced invoke."""
 
@@ -104,9 +126,6 @@ def nested_calls(name: str) -> Reading:
         return [(name, {key: _typed(node, schema, key) for key, node in _tree(text.removesuffix("]")).items()})]
 
     return read
-
-
-Node = str | dict[str, Any]
 
 
 def _tree(text: str) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 
-from parsing.readers.arrows import arrow_calls, nested_calls
+from parsing.readers.arrows import arrow_calls, attribute_values, nested_calls, pair_calls
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.literal_calls import LiteralCall
 from parsing.readers.python_calls import PythonCalls
 from parsing.readers.raw_calls import RawCall, body_of, code_for
 from parsing.readers.tags import Markup, TaggedCall, VoidCall, children_tags
-from parsing.shapes import ENVELOPE, SINGLE_KEY, Named
+from parsing.shapes import ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
 
 Groups = dict[str, str | None]
@@ -38,14 +38,11 @@ def named_json(sink: Sink, groups: Groups) -> Reader:
     return JsonCalls(sink, Named(name_in(groups)))
 
 
-def recipient_json(sink: Sink, groups: Groups) -> Reader:
-    """A message to a recipient; without one it is the model's own JSON, an answer."""
-    return JsonCalls(sink, Named(name_in(groups)))
-
-
 def kimi_json(sink: Sink, groups: Groups) -> Reader:
     """The name is an id: `functions.NAME:INDEX`, or a bare counter that only the arguments explain."""
     name, _, index = name_in(groups).rpartition(":")
+    if not name and index.isdigit() and not sink.offers(index):
+        return JsonCalls(sink, UNNAMED)
     return JsonCalls(sink, Named(name if name and index.isdigit() else name_in(groups)))
 
 
@@ -72,6 +69,8 @@ def arg_lines(markup: Markup) -> Callable[[Sink, Groups], Reader]:
 def tool_element(sink: Sink, groups: Groups) -> Reader:
     """<TOOL><PARAMETER>value</PARAMETER></TOOL>: the tags are the tool's own."""
     name = name_in(groups)
+    if attributes := groups.get("attributes"):
+        return VoidCall(sink, name, attribute_values(attributes, sink.schema(name)))
     return TaggedCall(sink, children_tags(name, sink), name)
 
 
@@ -86,7 +85,9 @@ def nested_tags(sink: Sink, groups: Groups) -> Reader:
 
 
 def literal(sink: Sink, groups: Groups) -> Reader:
-    return LiteralCall(sink, name_in(groups), groups.get("bracket") or "{")
+    if not groups.get("bracket"):
+        return VoidCall(sink, name_in(groups))
+    return LiteralCall(sink, name_in(groups), groups["bracket"] or "")
 
 
 def python_calls(sink: Sink, groups: Groups) -> Reader:
@@ -95,6 +96,11 @@ def python_calls(sink: Sink, groups: Groups) -> Reader:
 
 def bare_python(sink: Sink, groups: Groups) -> Reader:
     return PythonCalls(sink, offered_only=True)
+
+
+def all_pairs(sink: Sink, groups: Groups) -> Reader:
+    """Pairs of which the first names the tool."""
+    return RawCall(sink, r"</tool_call>", "<", pair_calls)
 
 
 def bracket_arrow(sink: Sink, groups: Groups) -> Reader:

@@ -11,7 +11,7 @@ import regex
 
 from parsing.arguments import fit_text, properties_of
 from parsing.events import Arguments
-from parsing.lexis import WAIT, compiled, look
+from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit, arguments_object
 from parsing.sink import CUT, Sink
@@ -25,7 +25,7 @@ class Markup:
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
     follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
-    directly after `lead`.
+    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value.
     """
 
     opens: str
@@ -34,6 +34,7 @@ class Markup:
     after: str
     first: str = "<"
     lead: str = ""
+    nests: str = "(?!)"
 
     @cached_property
     def between(self) -> regex.Pattern[str]:
@@ -76,6 +77,7 @@ class TaggedCall:
         self._raw: list[str] = []
         self._start = 0  # where in `_raw` the open value begins
         self._mark = 0
+        self._depth = 0  # calls that are quoted in the open value
         self.take = self._raw.append
         self.streams = True
         sink.open(name)
@@ -120,6 +122,7 @@ class TaggedCall:
             self._kind = "string" if groups["string"].lower() == "true" else "json"
         self._keep(buf, end)
         self._start = len(self._raw)
+        self._depth = 0
         return end
 
     def _stray(self, buf: str, pos: int, state: int) -> int:
@@ -137,6 +140,8 @@ class TaggedCall:
             return len(buf)
         if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
             return at + 1
+        if (step := self._quoted(buf, at, last)) != NONE:
+            return (at if at > pos else WAIT) if step == WAIT else step
         pattern = self._markup.final if last else self._markup.closing
         end, found = look(pattern, buf, at, last)
         if end == WAIT:
@@ -145,6 +150,15 @@ class TaggedCall:
             return at + 1
         self._keep(buf, at)
         self._close()
+        return end
+
+    def _quoted(self, buf: str, at: int, last: bool) -> int:
+        """Pass what belongs to a call that is quoted in a value: where that ends, WAIT, or NONE."""
+        pattern = compiled(rf"(?P<inner>{self._markup.nests})|(?P<outer>{self._markup.ends})")
+        end, match = look(pattern, buf, at, last)
+        if match is None or (match["inner"] is None and not self._depth):
+            return WAIT if end == WAIT and not last else (at + 1 if self._depth else NONE)
+        self._depth += 1 if match["inner"] is not None else -1
         return end
 
     def _follows(self, match: regex.Match[str]) -> bool:
@@ -206,13 +220,13 @@ def unframed(text: str) -> str:
 class VoidCall:
     """A call whose opener said everything: an empty element."""
 
-    def __init__(self, sink: Sink, name: str) -> None:
+    def __init__(self, sink: Sink, name: str, arguments: Arguments | None = None) -> None:
         self.done = True
         self.refused = False
         self.streams = False
         self.stop = ""
         self.take: Callable[[str], None] = list[str]().append
-        sink.call(name, {})
+        sink.call(name, arguments or {})
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         return pos
