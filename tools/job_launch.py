@@ -1,0 +1,140 @@
+"""Starting a job's supervisor, and finding it again: blocking, for a thread. Linux only, like the sandbox."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tools.family import MARK
+from tools.job_folder import COMMAND, LOCK, LOCK_FD, LOG, READY, SCRIPT, write_json
+from tools.job_records import Job, JobsFailed, State, with_state, write_job
+from tools.sandbox import Command
+
+START_S = 10.0  # how long a supervisor may take to say that the command has been started
+_LOOK_S = 0.01
+_ROOT = Path(__file__).parent.parent
+
+
+def launch(folder: Path, job: Job, script: bytes, command: Command, cwd: Path) -> int:
+    """Make the folder and start the supervisor in it; its process id, a child of this process.
+
+    Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        with _locked(folder) as lock:
+            write_job(folder, job)
+            (folder / SCRIPT).write_bytes(script)
+            environment = {**command.env, MARK: job.id}
+            asked = {"argv": command.argv, "env": environment, "wrapped": command.wrapped, "cwd": str(cwd)}
+            write_json(str(folder / COMMAND), asked | {"mark": job.id, "time_limit_s": job.time_limit_s})
+            return _started(folder, lock)
+    except OSError as error:
+        where = folder.parent
+        message = f"The job could not be started: {error.strerror} ({where}). Make {where} writable, or free space."
+        raise JobsFailed(message) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """The folder's lock, held; a supervisor that inherits it goes on holding it."""
+    opened = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Away from the numbers that the supervisor gets its files under.
+    lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(opened)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _started(folder: Path, lock: int) -> int:
+    said, say = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in _closing(os.pipe()))
+    try:
+        pid = _spawn(folder, lock, say)
+    finally:
+        os.close(say)
+    try:
+        ready = select.select([said], [], [], START_S)[0] and os.read(said, len(READY)) == READY
+    finally:
+        os.close(said)
+    if not ready:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise JobsFailed(f"The job's supervisor did not start: {_last_words(folder)}")
+    return pid
+
+
+def _closing(ends: tuple[int, int]) -> Iterator[int]:
+    for end in ends:
+        yield end
+        os.close(end)
+
+
+def _spawn(folder: Path, lock: int, say: int) -> int:
+    # Without `site` a start takes a third of the time; what it would find is on the path already.
+    argv = [sys.executable, "-S", "-P", "-m", "tools.job_runner", str(folder)]
+    path = os.pathsep.join(dict.fromkeys([str(_ROOT), *filter(None, sys.path)]))
+    actions = (
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, say, 1),
+        (os.POSIX_SPAWN_OPEN, 2, str(folder / LOG), os.O_WRONLY | os.O_CREAT, 0o600),
+        (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
+    )
+    # None of the server's environment: it holds secrets, and a supervisor may outlive them.
+    return os.posix_spawn(argv[0], argv, {"PYTHONPATH": path}, file_actions=actions, setsid=True)
+
+
+def _last_words(folder: Path) -> str:
+    lines = (folder / LOG).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"no answer within {START_S:g} s."
+
+
+def find(folder: Path, job: Job) -> tuple[Job, int | None]:
+    """The job as its files say now, and a handle (pidfd) of its supervisor if that lives. Raises OSError, ValueError.
+
+    The lock says whether the supervisor lives, so that a number which another process got meanwhile is not taken
+    for it: as long as the lock is held, the number written beside it is the supervisor's.
+    """
+    deadline = time.monotonic() + START_S
+    while True:
+        job = with_state(folder, job)
+        if not job.under_way:
+            return job, None
+        handle = _handle(job.pid) if job.state is State.RUNNING and job.pid else None
+        if not _held(folder):
+            if handle is not None:
+                os.close(handle)
+            return with_state(folder, job), None
+        if handle is not None or time.monotonic() > deadline:
+            return job, handle
+        time.sleep(_LOOK_S)  # a supervisor that is just starting, or just ending
+
+
+def _handle(pid: int) -> int | None:
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def _held(folder: Path) -> bool:
+    with suppress(FileNotFoundError), (folder / LOCK).open("r") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look do not see each other
+        except BlockingIOError:
+            return True
+    return False
+
+
+def reap(pid: int, options: int = os.WNOHANG) -> None:
+    """Take note of a child's end; harmless for a process that is not one."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, options)
