@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.runs import NotFound, SessionBusy
 from app.store import StoreFailed
+from tools.job_records import JobsFailed, NoSuchJob
 
 
 class Refused(Exception):
@@ -46,6 +47,8 @@ BROKEN = "The server has a bug that broke this request; its log has the details.
 REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     NotFound: lambda error: Refused(404, "not_found", str(error)),
+    NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
+    JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,

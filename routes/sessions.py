@@ -33,6 +33,10 @@ async def show_session(request: Request) -> Response:
 
 
 async def delete_session(request: Request) -> Response:
-    """Stops what runs in it and forgets its messages, runs and events."""
-    await services_of(request).runs.delete_session(request.path_params["session"], asker(request))
+    """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
+    services, principal, session = services_of(request), asker(request), request.path_params["session"]
+    await services.runs.session(session, principal)
+    for job in services.jobs.listed(principal.name, session):
+        await services.jobs.cancel(job.id, principal.name)
+    await services.runs.delete_session(session, principal)
     return Response(status_code=204)

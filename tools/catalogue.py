@@ -11,7 +11,6 @@ from tools.shell import running
 from tools.tool import Risk, Tool
 
 _TEXT = {"type": "string"}
-_COUNT = {"type": "integer", "minimum": 0}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 TOOLS = (
     Tool(
         "bash",
-        "Run a shell command; a long one in the background.",
+        "Run a shell command. First line #!bg: in the background.",
         _object({"command": _TEXT}, {"background": {"type": "boolean"}}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
@@ -65,7 +64,9 @@ TOOLS = (
     Tool(
         "job_output",
         "Read a job's output from byte offset, or its last lines.",
-        _object({"id": _TEXT}, {"offset": _COUNT, "tail": _COUNT}),
+        _object(
+            {"id": _TEXT}, {"offset": {"type": "integer", "minimum": 0}, "tail": {"type": "integer", "minimum": 1}}
+        ),
         Risk.READ,
         job_output,
     ),

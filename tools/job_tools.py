@@ -14,7 +14,6 @@ MARKER = "#!bg"
 OFF = "Background jobs are off here: run the command in the foreground."
 PAGE = 10_000  # bytes of output that one answer shows
 _LISTED = 20
-_BYTES_OF_A_LINE = 200  # a guess, so that `tail` lines are read in one go
 
 
 def backgroundable(foreground: Run) -> Run:
@@ -83,9 +82,7 @@ async def _output(jobs: Jobs, arguments: Arguments, context: Context) -> str:
     lines: int | None = arguments.get("tail")
     offset: int | None = arguments.get("offset")
     if offset is None:
-        size = PAGE if lines is None else min(PAGE, lines * _BYTES_OF_A_LINE)
-        part = await jobs.output(arguments["id"], context.principal, offset=-size, size=size)
-        return _page(part, lines)
+        return _page(await jobs.output(arguments["id"], context.principal, offset=-PAGE, size=PAGE), lines)
     part = await jobs.output(arguments["id"], context.principal, offset=offset, size=PAGE)
     if part.start > offset:
         return f"[{part.start - offset:,} bytes are no longer kept]\n{_page(part)}"

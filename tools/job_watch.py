@@ -65,7 +65,7 @@ class Known:
     def _join(self) -> None:
         self._watchers += 1
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._look(), name=f"look at {self.job.id}")
 
     async def _leave(self) -> None:
         self._watchers -= 1
