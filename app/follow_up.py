@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from app.runs import NotFound, SessionBusy
 from app.store import StoreFailed
+from tools.family import surely
 from tools.job_records import FollowUp, Job, Part
 from tools.jobs import Jobs
 
@@ -39,27 +40,30 @@ class FollowUps:
         self._jobs = jobs
         self._turns = turns
         self._begin = begin
-        self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_end(self, job: Job) -> None:
         """For `Jobs.open`. Raises JobsFailed, StoreFailed; what could not begin is tried again at the next start."""
         message = await self._message(job)
-        async with self._order[job.session]:
-            while True:
+        turn = self._order.setdefault(job.session, asyncio.Lock())
+        async with turn:
+            while self._jobs.untold(job.id):
                 await self._quiet(job.session)
-                if not await self._jobs.tell_once(job.id):
-                    return
-                try:
-                    await self._begin(job, message)
-                except SessionBusy:
-                    await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
-                    continue
-                except NotFound as gone:
-                    _log.info("nobody is told that %s has ended: %s", job.id, gone)
-                except StoreFailed:
-                    await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
-                    raise
-                return
+                # Surely: a server that stops in between would have it counted as told.
+                await surely(self._tell(job, message))
+
+    async def _tell(self, job: Job, message: str) -> None:
+        if not await self._jobs.tell_once(job.id):
+            return
+        try:
+            await self._begin(job, message)
+        except SessionBusy:
+            await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
+        except NotFound as gone:
+            _log.info("nobody is told that %s has ended: %s", job.id, gone)
+        except StoreFailed:
+            await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
+            raise
 
     async def _quiet(self, session: str) -> None:
         while run := self._turns.under_way(session):
@@ -77,9 +81,8 @@ def follow_up_message(job: Job, head: Part, tail: Part) -> str:
     code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
     why = f" ({job.reason})" if job.reason else ""
     told = f"The background job {job.id} has ended after {job.elapsed_s:.1f} s: {job.state}{code}{why}."
-    return (
-        f"{told}\nIts command was:\n{job.command}\n\n{_output(head, tail)}\n\nGo on from here, or say what came of it."
-    )
+    command = f"Its command was:\n{job.command}"
+    return "\n\n".join([told, command, _output(head, tail), "Go on from here, or say what came of it."])
 
 
 def _output(head: Part, tail: Part) -> str:

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from tools.job_records import Glance, Job
-from tools.jobs import Jobs
+from tools.jobs import CANCEL_S, Jobs
 from tools.sandbox import NoSandbox, Sandbox, find_sandbox
 
 ANN = "ann"
@@ -23,14 +23,19 @@ LEVELS = [UNBOXED, *([] if isinstance(FOUND, NoSandbox) else [FOUND])]
 
 @asynccontextmanager
 async def opened(
-    folder: Path, ended: list[Job] | None = None, *, limit: int = 8, time_limit_s: float = LIMIT_S
+    folder: Path,
+    ended: asyncio.Queue[Job] | None = None,
+    *,
+    limit: int = 8,
+    time_limit_s: float = LIMIT_S,
+    cancel_s: float = CANCEL_S,
 ) -> AsyncGenerator[Jobs, None]:
     """The jobs of a server that lives as long as this block; `ended` gets what it tells of."""
-    jobs = Jobs(folder / "data" / "jobs", limit=limit, time_limit_s=time_limit_s)
+    jobs = Jobs(folder / "data" / "jobs", limit=limit, time_limit_s=time_limit_s, cancel_s=cancel_s)
 
     async def on_end(job: Job) -> None:
         if ended is not None and await jobs.tell_once(job.id):
-            ended.append(job)
+            ended.put_nowait(job)
 
     async with asyncio.timeout(LIMIT_S):
         try:

@@ -11,6 +11,8 @@ from tools.shell import running
 from tools.tool import Risk, Tool
 
 _TEXT = {"type": "string"}
+_FROM_0 = {"type": "integer", "minimum": 0}
+_FROM_1 = {"type": "integer", "minimum": 1}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -35,7 +37,7 @@ TOOLS = (
     Tool(
         "read_file",
         "Read a text file from line offset.",
-        _object({"path": _TEXT}, {"offset": {"type": "integer", "minimum": 1}}),
+        _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
         off_the_loop(read_file),
     ),
@@ -64,9 +66,7 @@ TOOLS = (
     Tool(
         "job_output",
         "Read a job's output from byte offset, or its last lines.",
-        _object(
-            {"id": _TEXT}, {"offset": {"type": "integer", "minimum": 0}, "tail": {"type": "integer", "minimum": 1}}
-        ),
+        _object({"id": _TEXT}, {"offset": _FROM_0, "tail": _FROM_1}),
         Risk.READ,
         job_output,
     ),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -13,13 +15,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tools.family import MARK
-from tools.job_folder import COMMAND, LOCK, LOCK_FD, LOG, READY, SCRIPT, write_json
-from tools.job_records import Job, JobsFailed, State, with_state, write_job
+from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, write_json
+from tools.job_records import Job, JobsFailed, State, read_job, with_state, write_job
 from tools.sandbox import Command
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
 _LOOK_S = 0.01
 _ROOT = Path(__file__).parent.parent
+
+_log = logging.getLogger(__name__)
 
 
 def launch(folder: Path, job: Job, script: bytes, command: Command, cwd: Path) -> int:
@@ -117,6 +121,20 @@ def find(folder: Path, job: Job) -> tuple[Job, int | None]:
         if handle is not None or time.monotonic() > deadline:
             return job, handle
         time.sleep(_LOOK_S)  # a supervisor that is just starting, or just ending
+
+
+def find_all(folder: Path) -> list[tuple[Path, Job, int | None]]:
+    """The jobs of a server's folder, each with its own folder and what `find` says of it."""
+    found = []
+    for path in sorted(folder.glob("job_*")):
+        if not (path / JOB).exists():  # a server was killed before it had begun this one
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        try:
+            found.append((path, *find(path, read_job(path))))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            _log.warning("the job in %s cannot be read and is left alone: %r", path, error)
+    return found
 
 
 def _handle(pid: int) -> int | None:

@@ -10,10 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tools.job_folder import BLOCK, COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
+from tools.job_folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
 from tools.output import Output
 
 SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
+_TRIES = 5  # a writer in full flight may run over all that is being read
 _LOOKED_AT = 32 * 1024  # bytes before the end that the last lines are taken from
 
 
@@ -153,17 +154,26 @@ def read_part(folder: Path, offset: int, size: int) -> Part:
     except FileNotFoundError:  # not begun
         return Part(0, b"", 0, 0)
     try:
-        total, lines = _counts(file)
-        start = max(0, total + offset) if offset < 0 else min(offset, total)
-        start = max(start, total - TAIL) if start >= HEAD else start
-        data = _stored(file, start, min(size, total - start), total)
-        # A writer may have run over what was being read.
-        kept_from = _counts(file)[0] - TAIL
-        if start >= HEAD and kept_from > start:
-            data, start = data[kept_from - start :], min(kept_from, start + len(data))
-        return Part(start, data, total, lines)
+        part = _part(file, offset, size)
+        for _ in range(_TRIES):
+            if part.data or part.start == part.bytes:
+                break
+            part = _part(file, offset, size)
+        return part
     finally:
         os.close(file)
+
+
+def _part(file: int, offset: int, size: int) -> Part:
+    total, lines = _counts(file)
+    start = max(0, total + offset) if offset < 0 else min(offset, total)
+    start = max(start, total - TAIL) if start >= HEAD else start
+    data = _stored(file, start, min(size, total - start), total)
+    # The writer may have run over what was being read.
+    kept_from = _counts(file)[0] - TAIL
+    if start >= HEAD and kept_from > start:
+        data, start = data[kept_from - start :], min(kept_from, start + len(data))
+    return Part(start, data, total, lines)
 
 
 def _counts(file: int) -> tuple[int, int]:
@@ -179,7 +189,7 @@ def _stored(file: int, start: int, size: int, total: int) -> bytes:
     if start < HEAD < total - TAIL:
         stop = min(stop, HEAD)
     while start < stop:
-        piece = os.pread(file, min(stretch(start), stop - start, BLOCK), place(start))
+        piece = os.pread(file, min(stretch(start), stop - start), place(start))
         if not piece:  # a disk that was full when it should have been written
             break
         pieces.append(piece)

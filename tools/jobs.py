@@ -20,8 +20,8 @@ from secrets import token_hex
 from typing import Any
 
 from tools.family import sweep
-from tools.job_folder import JOB, SCRIPT_FD
-from tools.job_launch import find, launch, reap
+from tools.job_folder import SCRIPT_FD
+from tools.job_launch import find, find_all, launch, reap
 from tools.job_records import (
     SHOWN_COMMAND,
     FollowUp,
@@ -32,7 +32,6 @@ from tools.job_records import (
     Part,
     State,
     lost,
-    read_job,
     read_part,
     with_state,
     write_job,
@@ -61,11 +60,18 @@ class Jobs:
     """
 
     def __init__(
-        self, folder: Path, *, limit: int = LIMIT, time_limit_s: float = TIME_LIMIT_S, follow_up: bool = True
+        self,
+        folder: Path,
+        *,
+        limit: int = LIMIT,
+        time_limit_s: float = TIME_LIMIT_S,
+        cancel_s: float = CANCEL_S,
+        follow_up: bool = True,
     ) -> None:
         self._folder = folder
         self._limit = limit
         self._time_limit_s = time_limit_s
+        self._cancel_s = cancel_s
         self._follow_up = FollowUp.PENDING if follow_up else FollowUp.OFF
         self._known: dict[str, Known] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,13 +80,12 @@ class Jobs:
     async def open(self, on_end: OnEnd | None = None) -> None:
         """Adopt the jobs that run, and settle those whose supervisor has gone: nothing of them runs afterwards."""
         self._on_end = on_end
-        for known in await asyncio.to_thread(_read_all, self._folder):
-            self._known[known.job.id] = known
-            if known.handle is not None:
-                self._watch_over(known, known.handle)
+        for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
+            known = self._known[job.id] = Known(job, folder)
+            if handle is not None:
+                self._watch_over(known, handle)
             else:
                 await self._conclude(known)
-        await self._prune()
 
     async def close(self) -> None:
         """Let go of the jobs; they go on."""
@@ -136,6 +141,8 @@ class Jobs:
             await self._conclude(known)
 
     def _check_room(self, principal: str) -> None:
+        if not self._limit:
+            raise JobsFailed("Background jobs are off here (DRAGOMAN_JOB_LIMIT is 0): run it in the foreground.")
         running = [known.job.id for known in self._of(principal) if not known.ended.is_set()]
         if len(running) >= self._limit:
             message = f"{len(running)} jobs are running, which is the limit: wait for one to end, or cancel one"
@@ -172,7 +179,7 @@ class Jobs:
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(known.handle, what)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(CANCEL_S):
+                    async with asyncio.timeout(self._cancel_s):
                         await known.ended.wait()
                         break
         return known.job
@@ -186,10 +193,14 @@ class Jobs:
             async for glance in glances:
                 yield glance
 
-    async def tell_once(self, job: str) -> bool:
-        """Whether the end of this job is still to be told; from now on it counts as told, whatever happens."""
+    def untold(self, job: str) -> bool:
+        """Whether the session is still to be told of the end of this job."""
         known = self._known.get(job)
-        if known is None or known.job.follow_up is not FollowUp.PENDING:
+        return known is not None and known.job.follow_up is FollowUp.PENDING
+
+    async def tell_once(self, job: str) -> bool:
+        """The same; from now on it counts as told, whatever happens. Raises JobsFailed when that cannot be kept."""
+        if not self.untold(job):
             return False
         await self.set_follow_up(job, FollowUp.GIVEN)
         return True
@@ -226,11 +237,11 @@ class Jobs:
         """The supervisor has gone: note how its job ended, and see to it that nothing is left."""
         if known.job.under_way:
             known.job = replace(await self._last_state(known), follow_up=known.job.follow_up)
+        await self._prune()
         known.ended.set()
         known.stir()
         if self._on_end and known.job.follow_up is FollowUp.PENDING:
             self._keep(self._on_end(known.job)).add_done_callback(_report)
-        await self._prune()
 
     async def _last_state(self, known: Known) -> Job:
         job = await asyncio.to_thread(with_state, known.folder, known.job)
@@ -248,7 +259,7 @@ class Jobs:
 
     async def _prune(self) -> None:
         """Forget the oldest of the ended jobs, and those of long ago."""
-        ended = [known for known in self._known.values() if known.ended.is_set()]
+        ended = [known for known in self._known.values() if not known.job.under_way]
         ended.sort(key=lambda known: known.job.ended or 0, reverse=True)
         kept: Counter[str] = Counter()
         for known in ended:
@@ -270,19 +281,3 @@ class Jobs:
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         _log.error("a job's end could not be dealt with", exc_info=error)
-
-
-def _read_all(folder: Path) -> list[Known]:
-    """The jobs of a folder, each with a handle of its supervisor if that lives."""
-    found = []
-    for path in sorted(folder.glob("job_*")):
-        if not (path / JOB).exists():  # a server was killed before it had begun this one
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        try:
-            job, handle = find(path, read_job(path))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            _log.warning("the job in %s cannot be read and is left alone: %r", path, error)
-            continue
-        found.append(Known(job, path, handle))
-    return found
