@@ -36,7 +36,6 @@ async def delete_session(request: Request) -> Response:
     """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
     services, principal, session = services_of(request), asker(request), request.path_params["session"]
     await services.runs.session(session, principal)
-    for job in services.jobs.listed(principal.name, session):
-        await services.jobs.cancel(job.id, principal.name)
+    await services.jobs.forget(principal.name, session)
     await services.runs.delete_session(session, principal)
     return Response(status_code=204)

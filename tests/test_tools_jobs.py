@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.jobs import ANN, LEVELS, SESSION, end_of, opened, started, until
 from tests.processes import alive, all_gone, endless
-from tools.job_folder import HEAD, OUTPUT, TAIL
-from tools.job_records import FollowUp, Job, JobsFailed, NoSuchJob, State
+from tools.job_folder import BLOCK, HEAD, OUTPUT, RING, TAIL, OutputFile
+from tools.job_records import FollowUp, Job, JobsFailed, NoSuchJob, State, read_part
 from tools.jobs import KEPT, Jobs
 from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
@@ -243,3 +245,62 @@ async def test_many_watchers_share_one_look(tmp_path: Path) -> None:
         assert sum(task.get_name() == f"look at {job.id}" for task in asyncio.all_tasks()) == 1
         (tmp_path / "work" / "go").touch()
         assert {end.tail for end in await asyncio.gather(*watching)} == {("x", "y")}
+
+
+def test_on_the_loop_of_the_server(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as jobs:
+            job = await started(jobs, tmp_path, "echo x; exec sleep 1000")
+            await until(jobs, job.id, lambda glance: glance.tail == ("x",))
+            assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED
+            end = await end_of(jobs, (await started(jobs, tmp_path, "exit 9")).id)
+            assert end.job.exit_code == 9
+
+    uvloop.run(main())
+
+
+async def test_a_job_can_be_cancelled_while_it_starts(tmp_path: Path) -> None:
+    sleeper = endless()
+    async with opened(tmp_path) as jobs:
+        starting = asyncio.create_task(started(jobs, tmp_path, f"exec {sleeper}"))
+        while not jobs.listed(ANN):
+            await asyncio.sleep(0)
+        assert (await jobs.cancel(jobs.listed(ANN)[0].id, ANN)).state is State.CANCELLED
+        await starting
+    assert all_gone(sleeper)
+
+
+async def test_whoever_gives_up_waiting_for_a_start_still_has_the_job(tmp_path: Path) -> None:
+    async with opened(tmp_path) as jobs:
+        starting = asyncio.create_task(started(jobs, tmp_path, "echo x"))
+        while not jobs.listed(ANN):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert (await end_of(jobs, jobs.listed(ANN)[0].id)).tail == ("x",)
+
+
+def test_a_full_disk_is_told_and_does_not_end_the_job() -> None:
+    output = OutputFile("/dev/full")
+    output.add(b"lost\n")
+    assert output.complaint == "output could not be kept: No space left on device"
+
+
+@pytest.mark.parametrize("size", [0, 1, HEAD - 1, HEAD, HEAD + 1, HEAD + TAIL, HEAD + TAIL + 1, HEAD + 3 * RING + 7])
+def test_what_is_kept_of_an_output_of_any_length(tmp_path: Path, size: int) -> None:
+    whole = random.Random(size).randbytes(size)
+    output = OutputFile(str(tmp_path / OUTPUT))
+    for begin in range(0, size, BLOCK):
+        output.add(whole[begin : begin + BLOCK])
+    assert read_part(tmp_path, 0, HEAD).data == whole[:HEAD]
+    last = read_part(tmp_path, -TAIL, TAIL)
+    assert (last.data, last.bytes, last.end) == (whole[-TAIL:], size, size)
+    assert last.lines == whole.count(b"\n") + (not whole.endswith(b"\n") and size > 0)
+    read, position = b"", 0
+    while position < size:
+        part = read_part(tmp_path, position, 300_000)
+        assert part.data and part.start >= position, "every step gets on"
+        read += part.data
+        position = part.end
+    assert read == (whole if size <= HEAD + TAIL else whole[:HEAD] + whole[-TAIL:])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.family import MARK
 from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, write_json
-from tools.job_records import Job, JobsFailed, State, read_job, with_state, write_job
+from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
 from tools.sandbox import Command
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
@@ -103,7 +103,7 @@ def _last_words(folder: Path) -> str:
 
 
 def find(folder: Path, job: Job) -> tuple[Job, int | None]:
-    """The job as its files say now, and a handle (pidfd) of its supervisor if that lives. Raises OSError, ValueError.
+    """The job as its files say now, and a handle (pidfd) of its supervisor if that lives. Raises UNREADABLE.
 
     The lock says whether the supervisor lives, so that a number which another process got meanwhile is not taken
     for it: as long as the lock is held, the number written beside it is the supervisor's.
@@ -132,7 +132,7 @@ def find_all(folder: Path) -> list[tuple[Path, Job, int | None]]:
             continue
         try:
             found.append((path, *find(path, read_job(path))))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except UNREADABLE as error:
             _log.warning("the job in %s cannot be read and is left alone: %r", path, error)
     return found
 
@@ -152,7 +152,13 @@ def _held(folder: Path) -> bool:
     return False
 
 
-def reap(pid: int, options: int = os.WNOHANG) -> None:
-    """Take note of a child's end; harmless for a process that is not one."""
+def reap(handle: int) -> None:
+    """Take note of the end of a child, by its pidfd; harmless for what still runs or is not a child."""
     with suppress(ChildProcessError):
-        os.waitpid(pid, options)
+        os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
+
+
+def wait_for(pid: int) -> None:
+    """Take note of the end of a child that is over, or all but."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)

@@ -14,6 +14,7 @@ from tools.job_folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stre
 from tools.output import Output
 
 SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
+UNREADABLE = (OSError, ValueError, TypeError, KeyError)  # what files that somebody changed may raise
 _TRIES = 5  # a writer in full flight may run over all that is being read
 _LOOKED_AT = 32 * 1024  # bytes before the end that the last lines are taken from
 
@@ -90,14 +91,14 @@ def write_job(folder: Path, job: Job) -> None:
 
 
 def read_job(folder: Path) -> Job:
-    """The job of a folder as its files say now. Raises OSError, ValueError, TypeError and KeyError when they do not."""
+    """The job of a folder as its files say now. Raises one of UNREADABLE when they do not."""
     asked = json.loads((folder / JOB).read_bytes())
     job = Job(**asked | {"follow_up": FollowUp(asked["follow_up"])})
     return with_state(folder, job)
 
 
 def with_state(folder: Path, job: Job) -> Job:
-    """The same job with its state as the supervisor has written it last."""
+    """The same job with its state as it was written last. Raises one of UNREADABLE."""
     try:
         fields: dict[str, Any] = json.loads((folder / STATE).read_bytes())
     except FileNotFoundError:

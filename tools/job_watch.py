@@ -23,8 +23,10 @@ class Known:
     job: Job
     folder: Path
     handle: int | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     released: bool = False  # the server lets go of it
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: Glance | None = None
     _watchers: int = 0

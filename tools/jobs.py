@@ -21,9 +21,10 @@ from typing import Any
 
 from tools.family import sweep
 from tools.job_folder import SCRIPT_FD
-from tools.job_launch import find, find_all, launch, reap
+from tools.job_launch import find, find_all, launch, reap, wait_for
 from tools.job_records import (
     SHOWN_COMMAND,
+    UNREADABLE,
     FollowUp,
     Glance,
     Job,
@@ -82,6 +83,7 @@ class Jobs:
         self._on_end = on_end
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
             known = self._known[job.id] = Known(job, folder)
+            known.begun.set()
             if handle is not None:
                 self._watch_over(known, handle)
             else:
@@ -128,16 +130,18 @@ class Jobs:
         try:
             pid = await asyncio.to_thread(begin)
             known.job, handle = await asyncio.to_thread(find, known.folder, known.job)
+            if handle is None:
+                await asyncio.to_thread(wait_for, pid)
             if known.job.state is State.FAILED:
-                await asyncio.to_thread(reap, pid, 0)
                 raise JobsFailed(known.job.reason or "The job could not be started.")
         except JobsFailed:
             await self._forget(known)
             raise
+        finally:
+            known.begun.set()
         if handle is not None:
             self._watch_over(known, handle)
-        else:  # over already
-            reap(pid)
+        else:
             await self._conclude(known)
 
     def _check_room(self, principal: str) -> None:
@@ -172,6 +176,7 @@ class Jobs:
     async def cancel(self, job: str, principal: str) -> Job:
         """End a job with everything it started, and return when it is gone; who cancels is not told of it again."""
         known = self._find(job, principal)
+        await known.begun.wait()
         if not known.ended.is_set():
             await self.set_follow_up(known.job.id, FollowUp.OFF)
             for what in (signal.SIGTERM, signal.SIGKILL):
@@ -183,6 +188,12 @@ class Jobs:
                         await known.ended.wait()
                         break
         return known.job
+
+    async def forget(self, principal: str, session: str) -> None:
+        """End the jobs of a session, and keep nothing of them."""
+        for job in self.listed(principal, session):
+            await self.cancel(job.id, principal)
+            await self._forget(self._known[job.id])
 
     async def watch(self, job: str, principal: str) -> AsyncGenerator[Glance, None]:
         """How a job goes: at most 5 times a second on change, at least every 2 s, and last with its end.
@@ -211,7 +222,8 @@ class Jobs:
         if known is None:
             return
         known.job = replace(known.job, follow_up=follow_up)
-        await off_the_loop(lambda: write_job(known.folder, known.job))
+        async with known.writing:
+            await off_the_loop(lambda: write_job(known.folder, known.job))
 
     def _find(self, job: str, principal: str) -> Known:
         known = self._known.get(job)
@@ -230,6 +242,7 @@ class Jobs:
     def _let_go(self, known: Known) -> None:
         if known.handle is not None:
             asyncio.get_running_loop().remove_reader(known.handle)
+            reap(known.handle)
             os.close(known.handle)
             known.handle = None
 
@@ -244,9 +257,11 @@ class Jobs:
             self._keep(self._on_end(known.job)).add_done_callback(_report)
 
     async def _last_state(self, known: Known) -> Job:
-        job = await asyncio.to_thread(with_state, known.folder, known.job)
-        if job.pid:
-            reap(job.pid)
+        try:
+            job = await asyncio.to_thread(with_state, known.folder, known.job)
+        except UNREADABLE as error:
+            _log.error("the end of %s cannot be read: %r", known.job.id, error)
+            job = known.job
         if not job.under_way:
             return job
         await sweep(job.id)
