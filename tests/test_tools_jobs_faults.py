@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -194,3 +195,20 @@ async def test_whoever_tells_of_an_end_tells_it_once(tmp_path: Path) -> None:
     assert [await jobs.tell_once(job.id) for _ in range(3)] == [True, False, False]
     assert not await jobs.tell_once("job_of_nobody")
     await jobs.close()
+
+
+async def test_a_job_holds_nothing_of_the_server(tmp_path: Path, sandbox: Sandbox) -> None:
+    """A socket that a job went on holding would keep the next server from its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.set_inheritable(True)
+        async with opened(tmp_path) as jobs:
+            job = await started(
+                jobs, tmp_path, "for file in /proc/$$/fd/*; do readlink $file; done; sleep 1000", sandbox
+            )
+            glance = await until(jobs, job.id, lambda glance: glance.bytes > 0)
+            assert job.pid
+            held = {os.readlink(f"/proc/{job.pid}/fd/{number}") for number in os.listdir(f"/proc/{job.pid}/fd")}  # noqa: PTH115, PTH208
+            assert not [file for file in {*held, *glance.tail} if file.startswith("socket:")]
+            environment = Path(f"/proc/{job.pid}/environ").read_text()  # noqa: ASYNC240
+            assert environment.startswith("PYTHONPATH=") and environment.count("\0") == 1
+            await jobs.cancel(job.id, ANN)

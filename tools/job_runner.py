@@ -101,6 +101,7 @@ class Supervisor:
 def main(folder: str) -> None:
     """Run the job of `folder` to its end."""
     os.set_inheritable(LOCK_FD, False)
+    os.closerange(LOCK_FD + 1, 1 << 16)  # nothing of the server's, such as its socket, may stay open with the job
     asked = _end_requests()
     with open(f"{folder}/{COMMAND}", encoding="ascii") as file:  # noqa: PTH123
         command = json.load(file)
