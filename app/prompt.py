@@ -23,7 +23,7 @@ TEACHING = (
     "plain text. Plain text is the one required argument as it is; of several, each takes a line and the last takes "
     "the rest. The result comes in the next message; then answer in plain text."
 )
-FENCED = "fence"  # the dialect of the worked examples
+FENCED = "fence_tool_tag"  # the dialect of the worked examples
 
 
 @dataclass(frozen=True, slots=True)

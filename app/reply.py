@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from app.events import AgentEvent, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
 from app.messages import AskedCall, Message
 from app.provider import Piece, Said, Stopped, Used
-from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
+from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
+
+NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
+
+
+def unfit(arguments: Arguments) -> str | None:
+    """What keeps these arguments from being written as JSON, and what to do instead."""
+    level: list[Any] = [arguments]
+    for _ in range(NESTED_MOST):
+        if any(isinstance(value, float) and not isfinite(value) for value in level):
+            return "The arguments hold NaN or Infinity, which JSON does not have. Send the call again without."
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return None
+    return f"The arguments are nested more than {NESTED_MOST} levels deep. Send the call again with flatter ones."
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
 
 
 class Reply:
@@ -83,6 +107,9 @@ class Reply:
                 yield ToolDelta(self._id(source, index, name), "", name)
             case CallDelta(index, text):
                 yield ToolDelta(self._id(source, index), text)
+            case Call(index, name, arguments, dialect) if reason := unfit(arguments):
+                self._id(source, index, name)
+                yield from self._see(BadCall(index, "", reason), source)
             case Call(index, name, arguments, dialect):
                 self.calls.append(AskedCall(self._id(source, index, name), name, arguments, dialect))
             case BadCall(index, _, reason):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
+from weakref import WeakValueDictionary
 
 from app.agent import Agent
 from app.conversation import Conversation
@@ -18,7 +19,7 @@ from app.journal import Journal, RunLog
 from app.messages import Message, dump
 from app.people import Principal
 from app.provider import ProviderFailed
-from app.store import EventRow, MessageRow, RunEnded, RunRow, SessionRow, Store, StoreFailed
+from app.store import Change, EventRow, MessageRow, RunEnded, RunRow, SessionRow, Store, StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,10 @@ class SessionBusy(Exception):
     def __init__(self, run: str) -> None:
         super().__init__(f"The session is busy with run {run}: wait for it, or cancel it.")
         self.run = run
+
+
+class Stopping(Exception):
+    """The server is about to stop and starts no more runs."""
 
 
 @dataclass(slots=True)
@@ -65,39 +70,43 @@ class Runs:
         self._store = store
         self._journal = journal
         self._live: dict[str, LiveRun] = {}
-        self._busy: dict[str, str] = {}  # session -> its run under way, from before its task exists
+        self._busy: dict[str, str] = {}  # session -> its run under way
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
+        self._lost: dict[str, tuple[EventRow, RunEnded]] = {}  # ends that the store refused, until it takes them
+        self._keeping = asyncio.Lock()
+        self._closing = False
 
     async def start(self, agent: Agent, principal: Principal, message: str, session: str | None) -> RunRow:
-        """Begin a run and return at once. Raises NotFound, SessionBusy, StoreFailed."""
-        if session is not None:
-            await self.session(session, principal)
-        run, known = f"run_{token_hex(10)}", session is not None
-        session = session or f"ses_{token_hex(10)}"
-        if session in self._busy:
-            raise SessionBusy(self._busy[session])
-        self._busy[session] = run
-        try:
-            messages = await self._store.messages(session) if known else []
-            row = RunRow(run, session, principal.name, agent.provider.model, "running", time.time())
-            if not known:
-                self._journal.put(SessionRow(session, principal.name, row.created, message[:TITLE_LENGTH]))
+        """Begin a run and return at once. Raises NotFound, SessionBusy, StoreFailed, Stopping."""
+        if self._closing:
+            raise Stopping("The server is stopping. Send the message again when it is back.")
+        place = session or f"ses_{token_hex(10)}"
+        async with self._alone.setdefault(place, asyncio.Lock()):
+            row = RunRow(f"run_{token_hex(10)}", place, principal.name, agent.provider.model, "running", time.time())
+            messages: list[Message] = []
+            if session is None:
+                self._journal.put(SessionRow(place, principal.name, row.created, message[:TITLE_LENGTH]))
+            else:
+                await self.session(session, principal)
+                if session in self._busy:
+                    raise SessionBusy(self._busy[session])
+                messages = await self._store.messages(session)
+            log = RunLog(row.id, self._journal, on_failure=partial(self._stop, row.id, "storage_failed"))
+            conversation = Conversation(place, messages, _keeper(row, log.put))
             self._journal.put(row)
-            conversation = Conversation(session, messages, partial(self._keep, session, run))
+            conversation.settle(INTERRUPTED)  # a store that refused may have lost results
             conversation.append(Message("user", message))
             await self._journal.flush()
-            self._begin(row, agent, conversation)
-        finally:
-            if run not in self._live:
-                del self._busy[session]
+            self._begin(LiveRun(row, agent, conversation, log))
         return row
 
-    def _begin(self, row: RunRow, agent: Agent, conversation: Conversation) -> None:
-        log = RunLog(row.id, self._journal, on_failure=lambda: live.stop("storage_failed"))
-        live = LiveRun(row, agent, conversation, log)
-        self._live[row.id] = live
-        live.task = asyncio.create_task(self._drive(live), name=row.id)
+    def _begin(self, live: LiveRun) -> None:
+        self._live[live.row.id] = live
+        self._busy[live.row.session] = live.row.id
+        live.task = asyncio.create_task(self._drive(live), name=live.row.id)
 
     async def run(self, run: str, principal: Principal) -> RunRow:
+        await self._keep_end(run)
         row = await self._store.run(run)
         if row is None or row.principal != principal.name:
             raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
@@ -123,10 +132,11 @@ class Runs:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         while True:
             live = self._live.get(run)
-            if live and live.log.holds(after):
-                rows = await live.log.after(after)
-            else:
+            rows = await live.log.after(after) if live else None
+            if rows is None:
                 rows = await self._store.events(run, after, PAGE)
+            if not rows and run in self._lost:
+                rows = [row for row in self._lost[run][:1] if row.seq > after]
             if rows:
                 after = rows[-1].seq
                 yield rows
@@ -142,17 +152,21 @@ class Runs:
         live.stop(why)
         await asyncio.wait([live.task])
 
+    def _stop(self, run: str, why: str) -> None:
+        if live := self._live.get(run):
+            live.stop(why)
+
     async def delete_session(self, session: str, principal: Principal) -> None:
-        await self.session(session, principal)
-        for live in [live for live in self._live.values() if live.row.session == session]:
-            await self.cancel(live.row.id)
-        await self._journal.flush()
-        await self._store.delete_session(session)
+        async with self._alone.setdefault(session, asyncio.Lock()):
+            await self.session(session, principal)
+            if session in self._busy:
+                await self.cancel(self._busy[session])
+            await self._store.delete_session(session)
 
     async def recover(self) -> None:
         """Runs that a stopped server left under way get their terminal event, their open calls an answer."""
         for row in await self._store.unfinished_runs():
-            keep = partial(self._keep, row.session, row.id)
+            keep = _keeper(row, self._journal.put)
             Conversation(row.session, await self._store.messages(row.session), keep).settle(INTERRUPTED)
             event = RunFailed(
                 "interrupted", "The server stopped during this run. Send the next message.", retryable=True
@@ -163,13 +177,16 @@ class Runs:
         await self._journal.flush()
 
     async def close(self) -> None:
-        """Stop all runs, each with its terminal event."""
+        """Stop all runs, each with its terminal event, and start no more."""
+        self._closing = True
         await asyncio.gather(*(self.cancel(run, "server_stopped") for run in list(self._live)))
 
     async def _drive(self, live: LiveRun) -> None:
         """One run from start to its one terminal event, whatever happens."""
         terminal: AgentEvent | None = None
         live.begun.set()
+        if self._closing:  # it was being started when the others were stopped
+            live.stop("server_stopped")
         try:
             async with aclosing(live.agent.run(live.row.id, live.conversation)) as events:
                 async for event in events:
@@ -191,19 +208,35 @@ class Runs:
             await self._end(live, terminal or RunFailed("internal", BROKEN, retryable=True))
 
     async def _end(self, live: LiveRun, terminal: AgentEvent) -> None:
+        run = live.row.id
         try:
             live.conversation.settle(CANCELLED)
             live.log.add(terminal)
-            self._journal.put(RunEnded(live.row.id, _state(terminal), time.time()))
-            await self._journal.flush()
+            live.log.put(RunEnded(run, _state(terminal), time.time()))
+            with suppress(StoreFailed):  # then the log has failed
+                await self._journal.flush()
+            if live.log.failure:
+                self._lost[run] = live.log.failure, RunEnded(run, "storage_failed", time.time())
+                await self._keep_end(run)
         except StoreFailed as failure:
-            logger.error("run %s could not be kept: %s", live.row.id, failure)
+            logger.error("run %s could not be kept: %s", run, failure)
         finally:
-            del self._live[live.row.id]
+            del self._live[run]
             del self._busy[live.row.session]
 
-    def _keep(self, session: str, run: str, position: int, message: Message) -> None:
-        self._journal.put(MessageRow(session, position, run, dump(message)))
+    async def _keep_end(self, run: str) -> None:
+        """Store the end that the store refused before, if there is one. Raises StoreFailed."""
+        if run not in self._lost:
+            return
+        async with self._keeping:
+            if run in self._lost:
+                await self._store.write(self._lost[run])
+                del self._lost[run]
+
+
+def _keeper(row: RunRow, put: Callable[[Change], None]) -> Callable[[int, Message], None]:
+    """How a conversation's new messages are kept."""
+    return lambda position, message: put(MessageRow(row.session, position, row.id, dump(message)))
 
 
 def _state(terminal: AgentEvent) -> str:

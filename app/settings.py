@@ -60,8 +60,8 @@ class Settings(BaseModel):
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
     model_inactivity_s: float = _seconds(300.0, "how long a model may stay silent before its request is given up")
-    tool_calls: Literal["auto", "native", "fenced"] = _setting(
-        "auto", "how the model is taught to call tools", "auto, native or fenced"
+    tool_calls: Literal["auto", "fenced"] = _setting(
+        "auto", "auto: native calls where the model's server takes them; fenced: taught in the prompt", "auto or fenced"
     )
     data_dir: Path = _path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
     workspace: Path = _path(Path("workspace"), "folder that the tools work in")
@@ -141,7 +141,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     Relative paths count from `folder` (default: the current one), those in the file from the file's folder.
     Raises SettingsError with every problem found, not only the first.
     """
-    folder = folder or Path.cwd()
+    folder = folder or _here()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
     given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)
@@ -154,10 +154,21 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         raise SettingsError([*problems, *_told(wrong, given)]) from None
     if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
         problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
+    if file and "model_key" in from_file and file.resolve().is_relative_to(settings.workspace.resolve()):
+        problems.append(
+            f"model_key stands in {file}, inside the workspace, where tools could read it. Move one of them."
+        )
     if problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in NAMES}
     return Loaded(settings, MappingProxyType(origins), file)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise SettingsError(["The current folder is gone. Change to one that exists."]) from None
 
 
 def _told(wrong: ValidationError, given: Mapping[str, Given]) -> list[str]:

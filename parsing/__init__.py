@@ -11,6 +11,7 @@ from parsing.events import (
     Text,
     Thought,
 )
+from parsing.parser import Parser, parse
 
 __all__ = [
     "Arguments",
@@ -20,6 +21,8 @@ __all__ = [
     "CallOpened",
     "ParseEvent",
     "Parsed",
+    "Parser",
     "Text",
     "Thought",
+    "parse",
 ]

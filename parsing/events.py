@@ -1,4 +1,8 @@
-"""What the parser says it saw: the events of `Parser.feed`, and `Parsed`, their sum for a whole text."""
+"""What the parser says it saw: the events of `Parser.feed`, and `Parsed`, their sum for a whole text.
+
+Text and Thought are made once per token, so they are strings in all but name: a string subclass is the cheapest
+immutable value there is, and one event may be handed out many times.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,38 @@ from typing import Any
 Arguments = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Text:
+class _Words(str):
+    """Words of the model. Equal only to words of the same kind."""
+
+    __slots__ = ()
+    __match_args__ = ("text",)
+
+    @property
+    def text(self) -> str:
+        return str.__str__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str.__repr__(self)})"
+
+
+class Text(_Words):
     """Text to show, verbatim as the model wrote it."""
 
-    text: str
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class Thought:
+class Thought(_Words):
     """Reasoning: kept apart from what is shown."""
 
-    text: str
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -50,7 +74,10 @@ class Call:
 
 @dataclass(slots=True)
 class BadCall:
-    """Something that was meant as a call but cannot be run. `reason` tells the model what to do."""
+    """Something that was meant as a call but cannot be run. `reason` tells the model what to do.
+
+    `raw` is empty when the text was shown, as an unclosed fence is.
+    """
 
     index: int
     raw: str

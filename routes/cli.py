@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Environ = Mapping[str, str]
 USAGE_ERROR = 2
 INTERRUPTED = 130
+MAX_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,17 @@ def config_table(loaded: Loaded) -> str:
 def _token_flags(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
-    create.add_argument("--name", required=True, help="who or what the token is for")
+    create.add_argument("--name", required=True, type=_token_name, help="who or what the token is for")
     listing = actions.add_parser("list", help="the tokens there are, by name", allow_abbrev=False)
     for child in (create, listing):
         _settings_flags(child)
+
+
+def _token_name(name: str) -> str:
+    # It is shown in lists, a line each, and to whoever asks who did something.
+    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+        raise argparse.ArgumentTypeError(f"a name is 1 to {MAX_NAME} printable characters")
+    return name.strip()
 
 
 def _token(args: argparse.Namespace, environ: Environ) -> int:

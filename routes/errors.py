@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.runs import NotFound, SessionBusy
+from app.runs import NotFound, SessionBusy, Stopping
 from app.store import StoreFailed
 from tools.job_records import JobsFailed, NoSuchJob
 
 
+class ASCIIResponse(JSONResponse):
+    """JSON with everything else escaped: a lone surrogate in a model's words must not break an answer."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+
 class Refused(Exception):
     """A request that is answered with an error. `more` goes into the error object beside code and message."""
+
+    headers: Mapping[str, str] | None = None
 
     def __init__(self, status: int, code: str, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -25,10 +35,10 @@ class Refused(Exception):
         self.more = more
 
 
-def refusal(refused: Refused) -> JSONResponse:
+def refusal(refused: Refused) -> Response:
     body = {"code": refused.code, "message": refused.message} | refused.more
-    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else None
-    return JSONResponse({"error": body}, refused.status, headers)
+    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
+    return ASCIIResponse({"error": body}, refused.status, headers)
 
 
 def _busy(error: SessionBusy) -> Refused:
@@ -37,7 +47,9 @@ def _busy(error: SessionBusy) -> Refused:
 
 def _http(error: HTTPException) -> Refused:
     message = f"{error.detail}. GET / says what there is."
-    return Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
+    refused = Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
+    refused.headers = error.headers  # `Allow`, where the method is wrong
+    return refused
 
 
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -50,6 +62,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
+    Stopping: lambda error: Refused(503, "stopping", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from app.store import StoreFailed
+from routes.errors import ASCIIResponse
 from routes.services import asker, services_of
 
 GREETING = """dragoman: a streaming agent server. Model: {model}.
@@ -31,7 +32,7 @@ async def home(request: Request) -> Response:
 
 
 async def livez(_: Request) -> Response:
-    return JSONResponse({"live": True})
+    return ASCIIResponse({"live": True})
 
 
 async def readyz(request: Request) -> Response:
@@ -39,10 +40,10 @@ async def readyz(request: Request) -> Response:
     services = services_of(request)
     sandbox = services.sandbox.level
     try:
-        await services.store.unfinished_runs()
+        await services.store.check()
     except StoreFailed as failure:
-        return JSONResponse({"ready": False, "reason": str(failure)}, 503)
-    return JSONResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})
+        return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
+    return ASCIIResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})
 
 
 async def list_tools(request: Request) -> Response:
@@ -52,4 +53,4 @@ async def list_tools(request: Request) -> Response:
         {"name": tool.name, "description": tool.description, "risk": tool.risk, "parameters": tool.parameters}
         for tool in tools
     ]
-    return JSONResponse({"tools": rows})
+    return ASCIIResponse({"tools": rows})

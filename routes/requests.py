@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from routes.errors import Refused
 
 ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
+MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 
 
 class TextPart(BaseModel):
@@ -48,7 +49,7 @@ class ChatRequest(BaseModel):
 
 async def read_chat(request: Request, max_message_bytes: int) -> ChatRequest:
     """Raises Refused with 400 (not JSON), 413 (too long) or 422 (not a chat request)."""
-    fields = _object(await _body(request, max_message_bytes + ROOM_AROUND_MESSAGE))
+    fields = _object(await _body(request, max_message_bytes))
     try:
         wish = ChatRequest.model_validate(fields)
     except ValidationError as wrong:
@@ -71,13 +72,14 @@ def cursor(request: Request) -> int:
     return int(given)
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(request: Request, max_message_bytes: int) -> bytes:
     body = bytearray()
+    limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > limit:
-                raise _too_long(limit)
+                raise _too_long(max_message_bytes)
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
     return bytes(body)
@@ -107,7 +109,8 @@ def _told(error: Any) -> str:
         return f"unknown field {place}; allowed are {', '.join(ChatRequest.model_fields)}"
     if error["type"] == "missing":
         return f"{place} is missing"
-    return f"{place}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{place or NAMELESS}: {error['msg'].removeprefix('Value error, ')}"
 
 
+NAMELESS = "the name of a field"  # one that is not Unicode text
 UNION_STEPS = frozenset({"str", "list[TextPart]"})  # pydantic's names for the two forms of `message`

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.store import RunRow
+from routes.errors import ASCIIResponse
 from routes.requests import cursor
 from routes.services import asker, services_of
 from routes.sse import event_stream
@@ -21,7 +22,7 @@ def run_fields(row: RunRow) -> dict[str, Any]:
 
 async def run_state(request: Request) -> Response:
     row = await services_of(request).runs.run(request.path_params["run"], asker(request))
-    return JSONResponse(run_fields(row))
+    return ASCIIResponse(run_fields(row))
 
 
 async def run_events(request: Request) -> Response:
@@ -37,4 +38,4 @@ async def cancel_run(request: Request) -> Response:
     row = await services.runs.run(request.path_params["run"], asker(request))
     await services.runs.cancel(row.id)
     row = await services.runs.run(row.id, asker(request))
-    return JSONResponse(run_fields(row))
+    return ASCIIResponse(run_fields(row))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
+from errno import EADDRINUSE
 from importlib.metadata import version
 
 import uvicorn
@@ -19,6 +21,7 @@ from routes import chat, jobs, overview, runs, sessions
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.services import Services, open_services
+from tools.sandbox import NoSandbox
 
 ROUTES = (
     Route("/", overview.home),
@@ -74,8 +77,9 @@ def listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
-        hint = "is another dragoman running? Choose another with --port, or --port 0 for a free one"
-        raise CannotServe(f"Cannot listen on {where} ({error.strerror or error}): {hint}.") from error
+        hint = ": is another dragoman running? Choose another port with --port, or --port 0 for a free one."
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise CannotServe(f"Cannot listen on {where} ({reason}){hint if error.errno == EADDRINUSE else '.'}") from error
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
@@ -109,6 +113,8 @@ class _Server(uvicorn.Server):
         host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
         print(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}", flush=True)
+        if isinstance(self._services.sandbox, NoSandbox):
+            print(self._services.sandbox.reason, file=sys.stderr, flush=True)
         print(f"Try:  {overview.example(shown)}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

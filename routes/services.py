@@ -123,7 +123,7 @@ async def open_services(settings: Settings, choose: Choose = chosen_by) -> Async
         provider, about_model = await choose(settings)
         stack.push_async_callback(provider.close)
         stack.push_async_callback(runs.close)
-        settings.workspace.mkdir(parents=True, exist_ok=True)
+        made(settings.workspace, "workspace")
         sandbox = find_sandbox(hidden=[settings.data_dir], unsafe=settings.unsafe_no_sandbox)
         jobs = Jobs(
             settings.data_dir / JOBS,
@@ -141,14 +141,34 @@ async def open_services(settings: Settings, choose: Choose = chosen_by) -> Async
 @contextmanager
 def only_server(data_dir: Path) -> Iterator[None]:
     """Two servers on one data directory would each take the other's runs for lost ones. Raises StoreFailed."""
+    made(data_dir, "data_dir")
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        with (data_dir / "lock").open("w") as lock:
+        lock = (data_dir / "lock").open("w")
+    except OSError as error:
+        raise Unusable(data_dir, "data_dir", error) from error
+    with lock:
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError:
-        message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
-        raise StoreFailed(message) from None
+        except BlockingIOError:
+            message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
+            raise StoreFailed(message) from None
+        yield
+
+
+class Unusable(StoreFailed):
+    """A folder that a setting names cannot be used."""
+
+    def __init__(self, folder: Path, setting: str, error: OSError) -> None:
+        advice = f"Set DRAGOMAN_{setting.upper()} to a folder that can be written."
+        super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
+
+
+def made(folder: Path, setting: str) -> None:
+    """Make the folder if it is not there. Raises Unusable."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what a command leaves there is not for all
+    except OSError as error:
+        raise Unusable(folder, setting, error) from error
 
 
 def services_of(request: Request) -> Services:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.messages import as_json
 from app.store import SessionRow
+from routes.errors import ASCIIResponse
 from routes.runs import run_fields
 from routes.services import asker, services_of
 
@@ -21,7 +22,7 @@ def _fields(row: SessionRow) -> dict[str, Any]:
 
 async def list_sessions(request: Request) -> Response:
     rows = await services_of(request).store.sessions(asker(request).name, LISTED)
-    return JSONResponse({"sessions": [_fields(row) for row in rows]})
+    return ASCIIResponse({"sessions": [_fields(row) for row in rows]})
 
 
 async def show_session(request: Request) -> Response:
@@ -29,7 +30,7 @@ async def show_session(request: Request) -> Response:
     row = await services.runs.session(request.path_params["session"], asker(request))
     messages = [as_json(message) for message in await services.store.messages(row.id)]
     runs = [run_fields(run) for run in await services.store.runs(row.id)]
-    return JSONResponse(_fields(row) | {"messages": messages, "runs": runs})
+    return ASCIIResponse(_fields(row) | {"messages": messages, "runs": runs})
 
 
 async def delete_session(request: Request) -> Response:

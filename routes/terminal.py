@@ -21,9 +21,14 @@ from routes.terminal_server import answers, own_server
 from routes.terminal_view import View
 
 PROMPT = "> "
+CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
 FAILED, INTERRUPTED = 1, 130
 VALID_PORTS = range(1, 65_536)
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Left(Exception):
+    """The user has interrupted twice: nothing more is wanted, not even a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _told(error)
+    except Left:
+        return INTERRUPTED
 
 
 class Talk:
@@ -56,8 +63,8 @@ class Talk:
 
     def __init__(self, url: str, token: str | None, session: str | None) -> None:
         self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._session = session
+        self._headers = {"Authorization": f"Bearer {checked_token(token)}"} if token else {}
+        self._session = _sendable(session) if session else None
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._redraw = sys.stdout.isatty() and not self._console.is_dumb_terminal
 
@@ -90,12 +97,10 @@ class Talk:
             _told(error)
 
     def say(self, message: str) -> int:
-        """One message and everything it brings about, as an exit code. Raises ChatFailed."""
-        # What a terminal could not decode is not valid UTF-8 to send either.
-        sendable = message.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        """One message and everything it brings about, as an exit code. Raises ChatFailed and Left."""
         view = View(summary=self._redraw)
         try:
-            asyncio.run(self._turn(sendable, view))
+            asyncio.run(self._turn(_sendable(message), view))
         except (asyncio.CancelledError, KeyboardInterrupt):
             return INTERRUPTED
         return exit_code(view.ended)
@@ -106,7 +111,8 @@ class Talk:
             base_url=self._url, headers=self._headers, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
             link = Link(client, self._session)
-            with _interrupts(Interrupts(link, screen)):
+            interrupts = Interrupts(link, screen)
+            with _interrupts(interrupts):
                 try:
                     async with aclosing(link.ask(message)) as events:
                         async for event in events:
@@ -114,6 +120,7 @@ class Talk:
                 finally:
                     screen.close()
                     self._session = link.session
+                    await interrupts.settle()
 
 
 class Interrupts:
@@ -130,6 +137,16 @@ class Interrupts:
             self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
         elif self._turn:
             self._turn.cancel()
+
+    async def settle(self) -> None:
+        """Let a cancel that is on its way arrive: a run that nobody watches would go on. Raises Left after it."""
+        if self._cancelling is None:
+            return
+        _, late = await asyncio.wait([self._cancelling], timeout=CANCEL_LIMIT_S)
+        if late:
+            self._screen.show(Notice("cancel", "The server has not answered: the run may go on."))
+        if self._turn and self._turn.cancelling():
+            raise Left
 
     async def _cancel(self) -> None:
         self._screen.show(Notice("cancel", "Stopping the run. Ctrl-C again leaves."))
@@ -175,6 +192,14 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def checked_token(token: str) -> str:
+    """The token as a header can carry it. Raises ChatFailed."""
+    bare = token.strip()  # `DRAGOMAN_TOKEN=$(< file)` and the like bring a line's end along
+    if not bare or not bare.isascii() or not bare.isprintable() or " " in bare:
+        raise ChatFailed("The token is not one that `dragoman token create` makes. Copy it again, whole and alone.")
+    return bare
+
+
 def default_url(settings: Settings) -> str:
     """Where a server with these settings can be reached from this machine."""
     host = ANY_ADDRESS.get(settings.host, settings.host)
@@ -203,6 +228,11 @@ def _piped(limit: int) -> str:
     if not written.strip():
         raise ChatFailed("There is nothing to say. Give a message as an argument or on standard input.")
     return written.decode("utf-8", "replace")
+
+
+def _sendable(text: str) -> str:
+    """What a terminal could not decode is not valid UTF-8 to send either."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _told(error: ChatFailed) -> int:

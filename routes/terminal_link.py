@@ -47,7 +47,7 @@ class Link:
         self._forget_run()
         body = {"message": message} | ({"session": self.session} if self.session else {})
         connection = self._connection("POST", "/chat", json=body)
-        pauses = iter(self._pauses_s)
+        pauses, told = iter(self._pauses_s), False
         while True:
             before = self._last_id
             try:
@@ -61,13 +61,16 @@ class Link:
                     raise ChatFailed(f"No answer from {self._client.base_url}: {_reason(error)}.") from error
             if self.run is None:
                 raise ChatFailed("The server answered without a run. Check that --url names a dragoman server.")
-            pauses = iter(self._pauses_s) if self._last_id != before else pauses
+            if self._last_id != before:
+                pauses, told = iter(self._pauses_s), False
             if (pause := next(pauses, None)) is None:
                 raise ChatFailed(
                     f"The connection was lost and {len(self._pauses_s)} attempts to reconnect failed."
                     f" The run may go on: `dragoman chat --session {self.session}` continues its conversation."
                 )
-            yield Notice("reconnect", "The connection was lost; reconnecting.")
+            if not told:
+                yield Notice("reconnect", "The connection was lost; reconnecting.")
+                told = True
             await asyncio.sleep(pause)
             headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
             connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)

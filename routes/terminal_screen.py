@@ -46,7 +46,7 @@ class Screen:
     def _started(self) -> Live:
         live = Live(
             console=self._console,
-            get_renderable=lambda: self._view.live(self._clock()),
+            get_renderable=lambda: self._view.live(self._clock(), self._console.height),
             refresh_per_second=REDRAWS_PER_SECOND,
             transient=True,
             redirect_stdout=False,

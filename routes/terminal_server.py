@@ -99,7 +99,10 @@ def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) 
         if alive_at is None and answers(url):
             alive_at = now
         if child.poll() is not None:
-            raise ChatFailed(f"The server that was started ended at once. It said:\n{_end_of(log)}")
+            raise ChatFailed(
+                f"The server that was started ended at once. It said:\n{_end_of(log)}\n"
+                "If a server runs at another address, name that with --url."
+            )
         if alive_at is not None and now - alive_at > READY_LIMIT_S:
             return
         if now - begun > START_LIMIT_S:

@@ -112,13 +112,18 @@ class View:
             case _:
                 return []
 
-    def live(self, now: float) -> RenderableType:
-        """The region that is redrawn in place: each active call with its time and its last lines of output."""
+    def live(self, now: float, height: int) -> RenderableType:
+        """The region that is redrawn in place: each active call with its time and its last lines of output.
+
+        In a low window the oldest lines give way, so that it fits into `height` lines.
+        """
         # A tuple first: a drawing thread may ask while the reader of the stream changes the calls.
+        active = tuple(self._active.values())
+        room = max(0, height // max(1, len(active)) - 2)  # a line is the call's own, and one remains below them all
         parts: list[Text] = []
-        for one in tuple(self._active.values()):
+        for one in active:
             parts.append(_line(f"  {one.name} · {_seconds(max(0.0, now - one.since))} · {one.status}", "cyan"))
-            parts.extend(_line(f"  │ {output}", "dim") for output in one.tail)
+            parts.extend(_line(f"  │ {output}", "dim") for output in one.tail[max(0, len(one.tail) - room) :])
         return Group(*parts)
 
     def _tool(self, event: ToolDelta | ToolStarted | ToolProgress | ToolFinished, now: float) -> list[Text]:
@@ -134,7 +139,7 @@ class View:
                 return self._block(head, *_indented(_argument_lines(arguments)))
             case ToolProgress(call, elapsed_s, tail, lines, size):
                 before = self._active.get(call, Activity("a call", now))
-                status = f"{lines} lines, {_bytes(size)}" if size else "no output yet"
+                status = f"{_count(lines, 'line')}, {_bytes(size)}" if size else "no output yet"
                 shown = tuple(printable(line.rstrip("\r\n").rsplit("\r", 1)[-1]) for line in tail[-TAIL_LINES:])
                 self._active[call] = replace(before, since=now - elapsed_s, status=status, tail=shown)
                 return []

@@ -98,7 +98,9 @@ def test_there_are_two_worked_examples_and_each_ends_in_an_answer() -> None:
 def test_a_worked_example_means_to_the_parser_what_it_means_in_the_history(example: Example) -> None:
     [asked] = [message for message in example.messages() if message.calls]
     read = parse(asked.text, SCHEMAS).calls
-    assert [(call.name, call.arguments) for call in read] == [(example.tool, example.arguments)]
+    assert [(call.name, call.arguments, call.dialect) for call in read] == [
+        (call.name, call.arguments, call.dialect) for call in asked.calls
+    ]
 
 
 def test_text_results_end_with_one_line_that_allows_an_answer() -> None:

@@ -85,6 +85,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/no_last_blank_line.sse": HELLO,
     "odd/no_finish_reason.sse": HELLO,
     "odd/usage_without_choices.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/usage_absurd.sse": [Said("Hello"), USED, Stopped("stop")],
     "odd/usage_on_last_delta.sse": [Said("Hello"), USED, Stopped("stop")],
     "odd/usage_in_every_chunk.sse": [Said("Hello"), USED, Stopped("stop")],
     "odd/null_fields.sse": HELLO,

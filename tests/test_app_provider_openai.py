@@ -104,7 +104,7 @@ async def test_a_cancelled_request_leaves_the_server_at_once() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "retryable", "advice"),
     [
-        (307, "model_rejected", False, "read what it says"),
+        (307, "model_not_found", False, "set DRAGOMAN_MODEL_URL to the new address"),
         (400, "model_rejected", False, "read what it says"),
         (401, "model_auth", False, "Set DRAGOMAN_MODEL_KEY"),
         (402, "model_auth", False, "no credit"),

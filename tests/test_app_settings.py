@@ -82,7 +82,7 @@ WRONG = [
     ("max_rounds", "many", "a whole number from 1 to 200"),
     ("port", "65536", "a whole number from 0 to 65535"),
     ("max_message_bytes", "1.5", "a whole number from 1024"),
-    ("tool_calls", "magic", "auto, native or fenced"),
+    ("tool_calls", "native", "auto or fenced"),  # `auto` is what that would be
     ("unsafe_no_sandbox", "perhaps", "true or false"),
     ("tool_time_limit_s", "nan", "seconds, from 1"),
     ("model_inactivity_s", "inf", "seconds, from 1"),
@@ -215,3 +215,11 @@ def test_the_data_directory_is_never_in_the_workspace(tmp_path: Path, data_dir: 
     flags = {"workspace": str(tmp_path), "data_dir": str(tmp_path / data_dir)}
     with pytest.raises(SettingsError, match="inside the workspace"):
         load_settings(flags, {"HOME": "/home/someone"})
+
+
+def test_a_key_is_never_in_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text("model_key = 'secret'")
+    environ = {"HOME": "/home/someone"}
+    with pytest.raises(SettingsError, match=r"model_key stands in .*dragoman\.toml, inside the workspace"):
+        load_settings({"workspace": str(tmp_path)}, environ, folder=tmp_path)
+    assert load_settings({}, environ, folder=tmp_path).settings.model_key

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -251,6 +252,15 @@ def test_the_readme_has_a_line_for_every_row(row: Row) -> None:
 
 def test_the_readme_has_a_line_for_every_event() -> None:
     nothing(unsaid([event.type for event in get_args(AgentEvent)]), because="README.md says nothing of these events:")
+    lines = (ROOT / "README.md").read_text().splitlines()
+    rows = {event: " ".join(line for line in lines if f"`{event.type}`" in line) for event in get_args(AgentEvent)}
+    missing = [
+        f"{event.type}: {one.name}"
+        for event, row in rows.items()
+        for one in fields(event)
+        if f"`{one.name}`" not in row
+    ]
+    nothing(missing, because="README.md says nothing of these fields:")
 
 
 def test_the_readme_names_every_setting() -> None:

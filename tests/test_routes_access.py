@@ -145,6 +145,21 @@ def test_a_database_that_is_not_one_is_told(tmp_path: Path) -> None:
     assert "DRAGOMAN_DATA_DIR" in ended.stderr
 
 
+@pytest.mark.parametrize("setting", ["data-dir", "workspace"])
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "file").write_text("in the way")
+    places = {"workspace": str(tmp_path / "work"), "data-dir": str(tmp_path / "data")}
+    flags = [
+        word
+        for name, place in (places | {setting: str(tmp_path / "file" / "x")}).items()
+        for word in (f"--{name}", place)
+    ]
+    ended = dragoman(tmp_path, "serve", "--port", "0", "--model-url", "scripted:", *flags)
+    assert ended.returncode == 1
+    assert f"DRAGOMAN_{setting.upper().replace('-', '_')}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_second_server_on_the_same_data_is_told(tmp_path: Path) -> None:
     serve = ("serve", "--port", "0", "--workspace", str(tmp_path / "work"), "--model-url", "http://127.0.0.1:9/v1")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_DATA_DIR": str(tmp_path / "data")}

@@ -13,7 +13,7 @@ import pytest
 from app.provider import ProviderFailed, Said, Stopped, Used
 from app.providers.scripted import Line, Raise, Scripted
 from parsing import BadCall, Call, CallOpened, Thought
-from tests.serving import Served, serving
+from tests.serving import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -190,6 +190,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "number as message": (b'{"message": 5}', 422, "message"),
     "unknown part": (b'{"message": [{"type": "smell", "text": "x"}]}', 422, "message"),
     "unknown field": (b'{"message": "x", "colour": 1}', 422, "unknown field colour; allowed are message, session"),
+    "field not text": (rb'{"message": "x", "\ud800": 1}', 422, "the name of a field"),
     "wrong type": (b'{"message": "x", "max_rounds": "three"}', 422, "max_rounds"),
     "too many rounds": (b'{"message": "x", "max_rounds": 201}', 422, "max_rounds"),
     "unknown model": (b'{"message": "x", "model": "other"}', 422, "there is no 'other'; there is scripted"),
@@ -212,6 +213,11 @@ async def test_a_bad_body_gets_a_clear_error(tmp_path: Path, name: str) -> None:
         assert set(error) >= {"code", "message"}
         assert told in error["message"]
         assert (await served.chat())[-1]["reason"] == "answered"  # and the next request works
+
+
+async def test_the_limit_counts_the_message_and_not_how_json_escapes_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([DONE]), max_message_bytes="200000") as served:
+        assert (await served.chat("\u0001" * 199_999))[-1]["reason"] == "answered"
 
 
 async def test_content_parts_are_joined(tmp_path: Path) -> None:
@@ -239,6 +245,7 @@ async def test_every_error_has_one_shape(tmp_path: Path, method: str, path: str,
     assert response.status_code == status
     assert set(response.json()) == {"error"}
     assert {"code", "message"} <= set(response.json()["error"])
+    assert status != 405 or "POST" in response.headers["allow"]
 
 
 async def test_tools_can_be_narrowed_for_one_run(tmp_path: Path) -> None:
@@ -277,18 +284,3 @@ async def test_what_there_is(tmp_path: Path) -> None:
         home: httpx2.Response = await served.client.get("/")
         assert "curl -N localhost:" in home.text
         assert "POST   /chat" in home.text
-
-
-async def two_turns(served: Served) -> tuple[str, str]:
-    first, second = await served.chat("One"), await served.chat("Two")
-    return first[0]["session"], second[0]["session"]
-
-
-async def test_sessions_are_listed_and_deleted(tmp_path: Path) -> None:
-    async with serving(tmp_path, Scripted([DONE, DONE])) as served:
-        one, two = await two_turns(served)
-        listed = (await served.client.get("/sessions")).json()["sessions"]
-        assert [session["id"] for session in listed] == [two, one]
-        assert (await served.client.delete(f"/sessions/{one}")).status_code == 204
-        assert (await served.client.get(f"/sessions/{one}")).status_code == 404
-        assert [session["id"] for session in (await served.client.get("/sessions")).json()["sessions"]] == [two]

@@ -71,6 +71,15 @@ def test_wrong_words_end_with_2_and_the_usage(words: list[str], capsys: pytest.C
     assert "usage: dragoman" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1b[31m", "\udcff", "x" * 101])
+def test_a_token_s_name_can_be_shown(name: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["token", "create", "--data-dir", str(elsewhere / "data"), "--name", name], HOME)
+    assert left.value.code == 2
+    assert "argument --name: a name is 1 to 100 printable characters" in capsys.readouterr().err
+    assert not (elsewhere / "data").exists()
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_help(command: object, capsys: pytest.CaptureFixture[str]) -> None:
     name = getattr(command, "name", "")
@@ -104,6 +113,21 @@ def test_a_wrong_value_shows_no_traceback() -> None:
         shown.stderr
         == "dragoman: port (environment DRAGOMAN_PORT) is 'eighty'. Allowed: a whole number from 0 to 65535.\n"
     )
+
+
+def test_a_folder_that_is_gone_is_told(elsewhere: Path) -> None:
+    code = "import os; os.rmdir(os.getcwd()); from routes.cli import main; raise SystemExit(main(['config']))"
+    (elsewhere / "gone").mkdir()
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=elsewhere / "gone",
+        env=HOME | {"PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (shown.returncode, shown.stderr) == (2, "dragoman: The current folder is gone. Change to one that exists.\n")
 
 
 def test_a_reader_that_left_is_no_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from app.events import TERMINAL, fields_of
+from routes.terminal_view import read_event
 
 ROOT = Path(__file__).parent.parent
 ASK = "Print hello world with the shell."
@@ -86,6 +90,17 @@ def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
 def test_the_example_of_the_readme_is_the_banner_s() -> None:
     readme = (ROOT / "README.md").read_text()
     assert f"""curl -N localhost:8724/chat -H 'content-type: application/json' -d '{{"message": "{ASK}"}}'""" in readme
+
+
+def test_the_stream_of_the_readme_is_made_of_real_events() -> None:
+    readme = (ROOT / "README.md").read_text()
+    frames = re.findall(r"^id: (\d+)\nevent: (\S+)\ndata: (.*)$", readme, re.M)
+    numbers = [int(seq) for seq, _, _ in frames]
+    assert numbers == sorted(set(numbers))
+    for _, kind, data in frames:
+        event = read_event(kind, data)
+        assert event and fields_of(event) == json.loads(data)
+    assert [kind for _, kind, _ in frames if kind in TERMINAL] == ["run.finished"] == [frames[-1][1]]
 
 
 def test_curl_is_there() -> None:

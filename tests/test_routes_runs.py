@@ -49,7 +49,7 @@ async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[s
 
 async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    provider = Scripted([[Said("One. "), Pause(go_on), Said("Two."), Stopped("stop")]])
+    provider = Scripted([[Said("Here is one. "), Pause(go_on), Said("Two."), Stopped("stop")]])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="Hello")) as turn:
             started = await until(turn, "run.started")
@@ -59,7 +59,7 @@ async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
         whole = await served.events(started["run"])
     assert [event["seq"] for event in whole] == list(range(1, len(whole) + 1))
     assert rest == whole[last_seen:]
-    assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "One. Two.")
+    assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "Here is one. Two.")
 
 
 async def test_resume_at_every_event_gives_exactly_the_rest(tmp_path: Path) -> None:

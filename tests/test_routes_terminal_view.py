@@ -95,9 +95,9 @@ def test_a_long_result_keeps_head_and_tail() -> None:
     assert len(lines) == 20
 
 
-def drawn(view: View, now: float) -> str:
+def drawn(view: View, now: float, height: int = 24) -> str:
     console = Console(file=io.StringIO(), width=80)
-    console.print(view.live(now))
+    console.print(view.live(now, height))
     return str(getattr(console.file, "getvalue")())  # noqa: B009
 
 
@@ -111,8 +111,21 @@ def test_the_live_region_follows_a_running_command() -> None:
     shown = drawn(view, 7.5)
     assert "bash · 5.5 s · 40 lines, 2.0 KB" in shown, "time goes on between the server's reports"
     assert "│ line 0" in shown and "│ line 11" in shown
+    view.apply(ToolProgress("c1", 5.0, ["line"], 1, 4), 7.0)
+    assert "1 line, 4 B" in drawn(view, 7.0)
     view.apply(FINISHED, 8.0)
     assert not view.busy
+
+
+@pytest.mark.parametrize("height", [0, 1, 2, 3, 8, 13, 14, 50])
+def test_a_low_window_keeps_the_newest_lines(height: int) -> None:
+    view = View(summary=True)
+    for call in ("c1", "c2"):
+        view.apply(ToolProgress(call, 1.0, [f"line {n}" for n in range(12)], 12, 96), 1.0)
+    lines = drawn(view, 1.0, height).splitlines()
+    assert len(lines) <= max(2, height)
+    room = min(12, max(0, height // 2 - 2))
+    assert [line.strip() for line in lines[1 : 1 + room]] == [f"│ line {n}" for n in range(12 - room, 12)]
 
 
 def test_the_end_of_a_run_clears_the_live_region() -> None:

@@ -1,4 +1,6 @@
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,36 @@ def test_odd_names_and_an_empty_directory(tmp_path: Path) -> None:
     (tmp_path / "two\nlines").touch()
     os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT | os.O_WRONLY))
     assert list_files({}, tmp_path).splitlines() == ["two\ufffdlines", "\ufffd"]
+
+
+@pytest.fixture
+def as_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory of a user whom permissions bind: root is not such a user, and becomes one for a while."""
+    if os.geteuid():
+        yield tmp_path_factory.mktemp("theirs")
+        return
+    with tempfile.TemporaryDirectory() as made:
+        os.chown(made, 65_534, 65_534)
+        os.seteuid(65_534)
+        try:
+            yield Path(made)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_directory_that_is_shut_does_not_end_a_search(as_nobody: Path) -> None:
+    (as_nobody / "shut").mkdir(mode=0)
+    (as_nobody / "a.py").touch()
+    try:
+        assert list_files({"pattern": "*.py"}, as_nobody) == "a.py"
+        for arguments in ({"path": "shut"}, {"path": "shut", "pattern": "*.py"}):
+            with pytest.raises(ToolFailed, match="Permission denied"):
+                list_files(arguments, as_nobody)
+    finally:
+        (as_nobody / "shut").chmod(0o700)
+
+
+def test_a_pattern_has_a_bound(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="more than 1,000 characters"):
+        list_files({"pattern": "*a" * 501}, tmp_path)
+    assert list_files({"pattern": "*a" * 500}, tmp_path).startswith("(nothing matches")

@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,34 @@ def test_hidden_directories_are_empty_wherever_they_are(context: Context) -> Non
 def test_the_system_is_read_only(context: Context, path: str) -> None:
     result = told(context, f"echo x >> {path}")
     assert not result.ok and "Read-only file system" in result.text
+
+
+@needs_box
+def test_the_kernels_settings_are_read_only(context: Context) -> None:
+    # Where the server runs as root they would be writable, and core_pattern is a way out of every box.
+    assert "Read-only file system" in told(context, "echo x > /proc/self/comm").text
+    assert told(context, "find /proc -maxdepth 4 -type f -writable -not -path '/proc/[0-9s]*'").text == "(no output)"
+    assert told(context, "find /proc/sys -type f -writable | head").text == "(no output)"
+    assert told(context, "echo seen > /dev/stderr; cat <(echo piped)").text == "seen\npiped"
+
+
+@needs_box
+def test_no_box_is_opened_in_the_box(context: Context) -> None:
+    assert isinstance(context.sandbox, Bubblewrap)
+    if not context.sandbox.locks:
+        pytest.skip("this bubblewrap cannot forbid user namespaces")
+    assert "unshare failed" in told(context, "unshare --user true").text
+
+
+@needs_box
+def test_a_bubblewrap_without_the_newest_locks_will_do(context: Context) -> None:
+    assert isinstance(context.sandbox, Bubblewrap)
+    older = context.workspace / "bwrap"
+    older.write_text(f'#!/bin/sh\ncase "$*" in *disable-userns*) exit 1;; esac\nexec {context.sandbox.bwrap} "$@"\n')
+    older.chmod(0o755)
+    found = find_sandbox(candidates=[older])
+    assert isinstance(found, Bubblewrap) and found.locks == ()
+    assert told(Context(context.workspace, 60, found), "echo works").text == "works"
 
 
 @needs_box
@@ -212,3 +242,19 @@ def test_without_a_sandbox_only_when_asked(tmp_path: Path) -> None:
     found = find_sandbox(unsafe=True)
     assert isinstance(found, Unboxed)
     assert told(Context(tmp_path, 60, found), "echo $HOME; pwd").text == f"{tmp_path}\n{tmp_path}"
+
+
+def test_a_command_of_a_server_that_is_gone_does_not_begin(tmp_path: Path) -> None:
+    box = find_sandbox()
+    assert isinstance(box, Bubblewrap)
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    orphan = replace(box, lifeline=read_end)
+    with tempfile.TemporaryFile() as script:
+        script.write(b"touch began")
+        script.seek(0)
+        command = orphan.command("bash", script.fileno(), tmp_path)
+        ended = subprocess.run(command.argv, env=dict(command.env), pass_fds=command.fds, timeout=30, check=False)
+    os.close(read_end)
+    assert ended.returncode == 125
+    assert not (tmp_path / "began").exists()

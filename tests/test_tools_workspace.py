@@ -82,3 +82,9 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_no_other(tmp_path: 
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (tmp_path / "target").read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["target"]
+
+
+def test_a_path_is_repeated_only_when_it_can_be_one(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed) as failed:
+        inside(tmp_path, "../" * 100_000)
+    assert len(str(failed.value)) < 200

@@ -16,6 +16,7 @@ from tools.workspace import inside, regular_file, write
 
 PAGE_CHARACTERS = 20_000
 EDIT_BYTES = 5 * 1024 * 1024
+SKIPPED_BYTES = 256 * 1024 * 1024
 
 _BLOCK = 65_536
 _PROBE = 8_192
@@ -69,6 +70,10 @@ def _start_of_line(opened: int, line: int, path: str) -> int:
     position, missing = 0, line - 1
     ends_with_newline = True
     while missing > 0:
+        if position >= SKIPPED_BYTES:
+            # A thread cannot be cancelled, and a sparse file of terabytes costs nothing to make.
+            within = f"its first {SKIPPED_BYTES:,} bytes"
+            raise ToolFailed(f"Line {line} of {path} is not in {within}: print it with python.")
         block = os.pread(opened, _BLOCK, position)
         if not block:
             raise _too_far(path, line - 1 - missing + (not ends_with_newline))
@@ -97,17 +102,22 @@ def write_file(arguments: Arguments, workspace: Path) -> str:
     path, content = arguments["path"], arguments["content"]
     parts = inside(workspace, path)
     written = _encoded(content)
-    before = _old_text(workspace, parts)
+    before = _old(workspace, parts)
     write(workspace, parts, written)
     done = "Created" if before is None else "Wrote"
-    return f"{done} {path} ({len(written):,} bytes).\n{unified_diff('/'.join(parts), before or '', content)}"
+    shown = "/".join(parts)
+    if before and len(before) > EDIT_BYTES:
+        diff = f"[{shown}: was longer than {EDIT_BYTES:,} bytes, too long to compare]"
+    else:
+        diff = unified_diff(shown, (before or b"").decode(errors="replace"), content)
+    return f"{done} {path} ({len(written):,} bytes).\n{diff}"
 
 
-def _old_text(workspace: Path, parts: tuple[str, ...]) -> str | None:
-    """What a file holds that is about to be replaced; None when there is none."""
+def _old(workspace: Path, parts: tuple[str, ...]) -> bytes | None:
+    """What a file holds that is about to be replaced, up to one byte too many; None when there is none."""
     try:
         with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
-            return file.read(EDIT_BYTES).decode(errors="replace")
+            return file.read(EDIT_BYTES + 1)
     except ToolFailed as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -119,15 +129,19 @@ def edit_file(arguments: Arguments, workspace: Path) -> str:
     path, old, new = arguments["path"], arguments["old"], arguments["new"]
     parts = inside(workspace, path)
     before = _editable(workspace, parts, path)
-    if "\r\n" in before and "\r" not in old:
+    if "\r\n" in before and "\r" not in old and (with_returns := _with_returns(old)) in before:
         # A model sees and writes plain newlines; the file keeps its own.
-        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+        old, new = with_returns, _with_returns(new)
     at = _only_place(before, old, path)
     if old == new:
         raise ToolFailed("old and new are the same: nothing would change.")
     after = before[:at] + new + before[at + len(old) :]
     write(workspace, parts, _encoded(after))
     return f"Edited {path}.\n{unified_diff('/'.join(parts), before, after)}"
+
+
+def _with_returns(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _editable(workspace: Path, parts: tuple[str, ...], path: str) -> str:

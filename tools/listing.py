@@ -9,12 +9,14 @@ from itertools import islice
 from pathlib import Path
 
 from parsing import Arguments
+from tools.tool import ToolFailed
 from tools.workspace import directory, inside
 
 SHOWN = 200
 
 _SCANNED = 20_000
 _DEPTH = 32
+_PATTERN_CHARACTERS = 1_000
 # Not searched by a pattern: they are huge, and rarely what is sought. Naming one as `path` lists it.
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
 
@@ -22,7 +24,9 @@ _SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
 def list_files(arguments: Arguments, workspace: Path) -> str:
     """What is in a directory, directories with a slash; with a `pattern` the matching files at any depth below."""
     parts = inside(workspace, arguments.get("path") or ".")
-    pattern = arguments.get("pattern")
+    pattern = arguments.get("pattern") or ""
+    if len(pattern) > _PATTERN_CHARACTERS:
+        raise ToolFailed(f"The pattern has more than {_PATTERN_CHARACTERS:,} characters: give a shorter one.")
     found = _matching(workspace, parts, pattern) if pattern else _entries(workspace, parts)
     if not found:
         return f"(nothing matches {pattern})" if pattern else "(empty directory)"
@@ -39,7 +43,13 @@ def _matching(workspace: Path, start: tuple[str, ...], pattern: str) -> list[str
     scanned = 0
     while waiting and len(found) <= SHOWN and scanned < _SCANNED:
         below = waiting.popleft()
-        for name in _entries(workspace, start + below):
+        try:
+            names = _entries(workspace, start + below)
+        except ToolFailed:
+            if not below:
+                raise
+            continue  # shut, or gone by now: that hides only what is in it
+        for name in names:
             scanned += 1
             path = "/".join((*below, name))
             if _matches(path.rstrip("/"), pattern):

@@ -44,7 +44,8 @@ async def stream(
 ) -> AsyncGenerator[Progress | Finished, None]:
     """Run `command` and tell how it goes: at most 5 times a second on change, at least every 2 s, then `Finished`.
 
-    However this generator ends (read to its end, closed, cancelled), no process of the command is left.
+    However this generator ends (read to its end, closed, cancelled), no process of the command is left; outside a
+    sandbox, none but those that left both their parent and their environment behind.
     Raises ToolFailed when the command cannot be started.
     """
     loop = asyncio.get_running_loop()
@@ -142,25 +143,29 @@ class _Child:
 
     async def end(self) -> None:
         """End whatever of the process still runs, read what it wrote last, and let go of it."""
-        natural = self.exited.is_set()
         try:
-            if not natural:
-                await self._ask_to_end()
-            # A sandbox that ended by itself has taken everything inside along.
-            if not (natural and self._wrapped):
-                self._signal(signal.SIGKILL)
+            begun = self.exited.is_set() or await self._ask_to_end()
+            self._signal(signal.SIGKILL)
+            # A sandbox that ends takes along all that has begun inside, sooner than anybody could look for it.
+            if not (begun and self._wrapped):
                 await sweep(self._mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             await _wait(self._silent, GRACE_S)
         finally:
             self._let_go()
 
-    async def _ask_to_end(self) -> None:
-        family = await asyncio.to_thread(descendants, self._process.pid)
-        if not self._wrapped:
-            self._signal(signal.SIGTERM)
-        tell(family, signal.SIGTERM)
-        await _wait(self.exited, GRACE_S)
+    async def _ask_to_end(self) -> bool:
+        """Whether the command itself had begun: a sandbox has a process of its own in front of it."""
+        family = None
+        # One bound for all: a fork bomb makes processes faster than they can be counted.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                family = await asyncio.to_thread(descendants, self._process.pid)
+                if not self._wrapped:
+                    self._signal(signal.SIGTERM)
+                tell(family, signal.SIGTERM)
+                await self.exited.wait()
+        return family is None or len(family) > 1
 
     def _signal(self, what: signal.Signals) -> None:
         # Not the process's own send_signal: it may reap the child under its watcher's feet (Python 3.11).

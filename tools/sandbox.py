@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -22,10 +23,18 @@ _ETC = (
     *("alternatives", "fonts", "group", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
     *("passwd", "pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
 )
+# /proc is read-only because a server that runs as root shares its uid with the box: that uid alone may write
+# /proc/sys, where kernel.core_pattern names a program that the machine runs as root.
 _ISOLATION = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
-    *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp"),
+    *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp"),
 )
+# In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
+# Older than 0.8, or setuid, bubblewrap cannot do this.
+_NO_NESTING = ("--unshare-user", "--disable-userns")
+# --die-with-parent is told to the kernel some milliseconds after the start; a server that is killed before that leaves
+# the box behind. Once it is told, and the server is still there, nothing can be left.
+_IF_ALIVE = 'read -t 0 -u {fd} && exit 125; exec {fd}<&- "$@"'
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 _TRY_S = 10.0
 
@@ -70,17 +79,27 @@ class Unboxed:
         return Command((interpreter, f"/dev/fd/{script}"), _environment(workspace, program), fds=(script,))
 
 
+@cache
+def _lifeline() -> int:
+    """The read end of a pipe whose write end only this process has: it is at its end when the process is gone."""
+    read_end, _write_end = os.pipe()
+    return read_end
+
+
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     """Sees the system read-only, the workspace read-write at its own path, and nothing else; no network.
 
-    `hidden` are directories that stay empty inside even where they lie in something that is shown.
+    `hidden` are directories that stay empty inside even where they lie in something that is shown. `locks` are options
+    that not every bubblewrap knows. `lifeline` is a pipe whose other end the server holds.
     """
 
     level: ClassVar[str] = "bubblewrap"
     bwrap: Path
     python: Path
     hidden: tuple[Path, ...] = ()
+    locks: tuple[str, ...] = ()
+    lifeline: int = field(default_factory=_lifeline)
 
     def command(self, program: Program, script: int, workspace: Path) -> Command:
         """Run the open file `script` in the box."""
@@ -88,15 +107,16 @@ class Bubblewrap:
         argv = (
             *self.outer(),
             *self._mounts(workspace),
-            *("--ro-bind-data", str(script), inside, "--chdir", str(workspace), "--", program, inside),
+            *("--ro-bind-data", str(script), inside, "--chdir", str(workspace), "--"),
+            *("bash", "-c", _IF_ALIVE.format(fd=self.lifeline), "bash", program, inside),
         )
         environment = _environment(workspace, program)
         environment["PATH"] += ":/run/bin"
-        return Command(argv, environment, fds=(script,), wrapped=True)
+        return Command(argv, environment, fds=(script, self.lifeline), wrapped=True)
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""
-        return (str(self.bwrap), *_system_mounts(), *_ISOLATION, *_python_mounts(self.python))
+        return (str(self.bwrap), *self.locks, *_system_mounts(), *_ISOLATION, *_python_mounts(self.python))
 
     def _mounts(self, workspace: Path) -> list[str]:
         mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
@@ -127,8 +147,10 @@ def find_sandbox(
     complaints = []
     for bwrap in _installed() if candidates is None else candidates:
         box = Bubblewrap(bwrap, python, tuple(path.resolve() for path in hidden))
-        complaint = _trial(box)
-        if complaint is None:
+        locked = replace(box, locks=_NO_NESTING)
+        if _trial(locked) is None:
+            return locked
+        if (complaint := _trial(box)) is None:
             return box
         complaints.append(f"{bwrap}: {complaint}")
     why = " ".join(complaints) or "bubblewrap is not installed."

@@ -19,6 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK the opening of a FIFO would wait for its writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_BYTES = 4_096  # Linux's own bound
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -35,9 +36,11 @@ def inside(workspace: Path, path: str) -> tuple[str, ...]:
     if "\0" in path:
         raise ToolFailed("A path cannot contain a NUL character.")
     try:
-        os.fsencode(path)
+        size = len(os.fsencode(path))
     except UnicodeEncodeError as error:
         raise ToolFailed(f"The path {path!r} is not valid text: write it again.") from error
+    if size > _PATH_BYTES:
+        raise ToolFailed(f"A path has at most {_PATH_BYTES:,} bytes, and this one has {size:,}: give the right one.")
     # Taken as text: a link is never followed, so `..` cannot lead anywhere else.
     meant = Path(os.path.normpath(workspace.absolute() / path))
     for root in (workspace.absolute(), workspace.resolve()):

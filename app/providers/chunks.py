@@ -11,6 +11,7 @@ from app.providers.native import index_of, text_of
 from parsing import Thought
 
 DECODER = json.JSONDecoder(strict=False)  # made once: json.loads would make one for each chunk
+MOST_TOKENS = 1_000_000_000
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -45,8 +46,14 @@ def usage_of(holder: dict[str, Any]) -> Used | None:
     usage = holder.get("usage")
     if not isinstance(usage, dict):
         return None
-    prompt, completion = index_of(usage.get("prompt_tokens")), index_of(usage.get("completion_tokens"))
-    return Used(prompt or 0, completion or 0) if prompt or completion else None
+    prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
+    return Used(prompt, completion) if prompt or completion else None
+
+
+def tokens_of(value: Any) -> int:
+    """A count that can be one; 0 for anything else."""
+    count = index_of(value) or 0
+    return count if 0 <= count < MOST_TOKENS else 0
 
 
 def is_error(chunk: dict[str, Any]) -> bool:

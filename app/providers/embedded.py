@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import secrets
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -48,6 +49,7 @@ DEFAULTS = Defaults(max_tokens=1024, temperature=0.0)
 
 class EmbeddedModel:
     """The child process. `start` it as often as you like; when it dies it is started again, up to five times in a row.
+    After that it rests until somebody asks for it again.
 
     `key` is the bearer token that the child asks for, made anew for each EmbeddedModel.
     """
@@ -57,6 +59,7 @@ class EmbeddedModel:
         self.key = secrets.token_urlsafe(24)
         self.log = b""  # the last 64 KiB that the child printed
         self.pid: int | None = None
+        self._end = "it has not been started"
         self._slots = slots
         self._threads = threads or max(1, usable_cores() - 1)
         self._keeper: asyncio.Task[None] | None = None
@@ -66,15 +69,16 @@ class EmbeddedModel:
 
     async def start(self) -> str:
         """The base URL, once the model is loaded. Raises ProviderFailed if it is not installed or does not come up."""
-        if self._keeper is None:
-            self._keeper = asyncio.create_task(self._keep(self._argv()), name="embedded model")
+        if self._keeper is None or self._keeper.done():
+            argv, self._failed = self._argv(), False
+            self._keeper = asyncio.create_task(self._keep(argv), name="embedded model")
         try:
             async with asyncio.timeout(START_LIMIT_S), self._changed:
                 await self._changed.wait_for(lambda: self._url or self._failed)
         except TimeoutError as error:
             raise self._failure(f"did not come up within {START_LIMIT_S:g} s") from error
         if self._url is None:
-            raise self._failure("does not stay up")
+            raise self._failure(f"does not stay up: {self._end}")
         return self._url
 
     async def successor(self, url: str) -> str | None:
@@ -124,7 +128,7 @@ class EmbeddedModel:
                 *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
             )
         except OSError as error:
-            self.log = f"{argv[0]} cannot be started: {error}".encode()
+            self._end = f"{argv[0]} cannot be started ({error.strerror})"
             return
         self.pid = child.pid
         logging = asyncio.create_task(self._keep_log(child))
@@ -135,6 +139,7 @@ class EmbeddedModel:
         finally:
             await asyncio.shield(buried(child, logging))
             self.pid = None
+            self._end = end_of(child.returncode)
             await self._announce(None)
 
     async def _address_of(self, child: Process) -> str | None:
@@ -183,6 +188,13 @@ async def buried(child: Process, logging: asyncio.Task[None]) -> None:
     await logging
     if child.stdin:
         child.stdin.close()
+
+
+def end_of(exit_code: int | None) -> str:
+    """How a process ended, for people: a model that was killed was perhaps too large for the memory that is left."""
+    if exit_code is not None and exit_code < 0:
+        return f"it was ended by {signal.Signals(-exit_code).name}"
+    return f"it ended with exit code {exit_code}"
 
 
 def package_folder(package: str) -> Path:

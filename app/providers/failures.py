@@ -36,6 +36,11 @@ REMEDIES: dict[int, Remedy] = {
     503: Remedy("model_down", True, "The model is loading or overloaded: wait a little, then try again."),
     504: Remedy("model_silent", True, "The gateway gave up waiting for the model: try again."),
 }
+MOVED = Remedy(
+    "model_not_found",
+    False,
+    "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?).",
+)
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
 CONTEXT_WORDS = (
     "context_length",
@@ -53,6 +58,8 @@ def remedy_for(status: int, said: str) -> Remedy:
         return CONTEXT
     if status in REMEDIES:
         return REMEDIES[status]
+    if 300 <= status < 400:
+        return MOVED
     return REMEDIES[500] if status >= 500 else REMEDIES[400]
 
 

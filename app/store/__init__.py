@@ -109,6 +109,9 @@ class Store(Protocol):
 
     async def delete_session(self, session: str) -> None: ...
 
+    async def check(self) -> None:
+        """Prove that a change could be kept now."""
+
     async def tokens(self) -> list[TokenRow]: ...
 
     async def close(self) -> None: ...

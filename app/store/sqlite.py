@@ -119,6 +119,11 @@ class SQLiteStore:
             for statement in FORGET_SESSION:
                 await self._writer.execute(statement, (session,))
 
+    async def check(self) -> None:
+        async with self._transaction():
+            await self._writer.execute("BEGIN IMMEDIATE")
+            await self._writer.execute("PRAGMA user_version = 0")  # writes a page, and changes nothing
+
     async def tokens(self) -> list[TokenRow]:
         return [TokenRow(*row) for row in await self._all("SELECT * FROM tokens ORDER BY created")]
 

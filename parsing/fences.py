@@ -1,0 +1,74 @@
+"""What the body of a fence means to the tool whose name is its tag. The one place that says so.
+
+A JSON object that fits the tool's schema is the arguments. Else the one required string takes the body as it is. Else
+leading lines fill the earlier required strings in order and the rest is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parsing.arguments import is_plain_string, properties_of, required_of
+from parsing.events import Arguments
+from parsing.literals import Unreadable, loads
+from parsing.shapes import Misfit
+
+Schema = Mapping[str, Any]
+USUAL = ("command", "code", "query", "content", "text", "input")
+
+
+def texts_of(schema: Schema) -> list[str]:
+    """The parameters that a fence's raw text fills, in order."""
+    declared = properties_of(schema)
+    required = required_of(schema)
+    texts = [name for name in required if is_plain_string(schema, name)]
+    if required:
+        return texts if len(texts) == len(required) else []
+    strings = [name for name in declared if is_plain_string(schema, name)]
+    return strings if len(strings) == 1 else [name for name in strings if name in USUAL][:1]
+
+
+def fill(body: str, schema: Schema) -> Arguments:
+    """The arguments that a fence's body means. Raises Misfit when it means none."""
+    if (fitting := fitting_object(body, schema)) is not None:
+        return fitting
+    texts = texts_of(schema)
+    if not body.strip():
+        if required_of(schema):
+            raise Misfit(f"The fence is empty. {how_to_fill(schema)}")
+        return {}
+    if not texts:
+        raise Misfit(how_to_fill(schema))
+    lines = body.split("\n", len(texts) - 1)
+    if len(lines) < len(texts):
+        raise Misfit(f"The fence has too few lines. {how_to_fill(schema)}")
+    leading = [line.removesuffix("\r") for line in lines[:-1]]
+    return dict(zip(texts, [*leading, lines[-1]], strict=True))
+
+
+def fitting_object(body: str, schema: Schema) -> Arguments | None:
+    """The body as a JSON object, if the tool declares its keys and misses none that it requires."""
+    text = body.strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        value = loads(text)
+    except Unreadable:
+        return None
+    if not isinstance(value, dict):
+        return None
+    declared = properties_of(schema)
+    fits = value.keys() <= declared.keys() and set(required_of(schema)) <= value.keys()
+    return value if fits else None
+
+
+def how_to_fill(schema: Schema) -> str:
+    """The rule for one tool, in words for the model."""
+    texts = texts_of(schema)
+    if not texts:
+        return f"The fence's body is a JSON object with the arguments: {', '.join(properties_of(schema)) or 'none'}."
+    if len(texts) == 1:
+        return f"The fence's body is the {texts[0]}."
+    first = ", then ".join(texts[:-1])
+    return f"The fence's body is the {first}, each on a line of its own, then the {texts[-1]}."

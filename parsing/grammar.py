@@ -1,0 +1,111 @@
+"""The pieces that openers are made of, and the tags of each text-valued grammar."""
+
+from __future__ import annotations
+
+from parsing.readers.tags import Markup
+
+S = r"\s{0,100}"
+BAR = "[｜|]{1,4}"
+BLANK = r"(?:▁|_| |\\_)"
+# A tag's prefix: an XML namespace, or a word between bars, or the bars alone.
+P = rf"(?:[\w.-]{{1,40}}:|{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?)?"
+# A call's JSON: an object, an array of objects or an empty one.
+JSON = rf"(?=\{{|\[{S}[\{{\]])"
+OBJECT = r"(?=\{)"
+# An object whose first key may be a call's: for tags that are words of other languages too.
+_FIRST_KEYS = "name|tool|tool_name|function|function_call|type|id|arguments|parameters|action"
+CALL = rf"(?=\[?{S}\{{{S}[\"']?(?:{_FIRST_KEYS})[\"']?{S}:)"
+NAME = r"(?P<name>[^\s<>\"'=(){}\[\],;:|｜]{1,128})"
+LOOSE_NAME = r"[\"']?(?P<name>[^\s<>\"'=(){}\[\],;|｜]{1,128})[\"']?"
+OFFERED = r"(?P<offered>[^\s<>\"'=(){}\[\],;]{1,128})"
+WRAP_NAMES = "tool_calls?|toolcalls?|function_calls?|calls?|tools?|tool_use|tool"
+WRAP = rf"<(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\w-]{{1,40}})?\s?>{S}"
+BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
+
+
+# The fence that closes what a row's opener opened.
+FENCE_END = rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))"
+
+
+def quoted(group: str) -> str:
+    """An attribute's value, in either quote or in none."""
+    return rf"(?:\"(?P<{group}>[^\"]{{0,200}})\"|'(?P<{group}>[^']{{0,200}})'|(?P<{group}>[^\s\"'>/]{{1,200}}))"
+
+
+ATTRIBUTE = (
+    r"\s{1,20}(?:string\s?=\s?[\"']?(?P<string>true|false)[\"']?|type\s?=\s?[\"']?(?P<kind>[\w-]{1,40})[\"']?"
+    r"|[\w:-]{1,40}\s?=\s?(?:\"[^\"]{0,200}\"|'[^']{0,200}'|[^\s\"'>]{1,200}))"
+)
+
+
+def element(names: str, attribute: str, group: str, prefix: str = P) -> str:
+    """The opening tag of `<names attribute="group">`; a tokenizer may have lost the first space."""
+    named = rf"{S}(?:{attribute})\s?=\s?{quoted(group)}"
+    return rf"<{prefix}(?:{names})(?:{ATTRIBUTE}){{0,4}}?{named}(?:{ATTRIBUTE}){{0,4}}{S}"
+
+
+INVOKE = element("invoke|call|function", "name|tool", "name") + "(?P<void>/)?>"
+INVOKE_OFFERED = element("invoke", "name|tool", "offered") + "(?P<void>/)?>"
+MARKED_INVOKE = (
+    element("invoke|call|function", "name|tool", "name", rf"{BAR}(?:[A-Z]{{1,12}}{BAR})\s?") + "(?P<void>/)?>"
+)
+PARAMETER = element("parameter|param|argument", "name|key", "key") + ">"
+
+INVOKE_TAGS = Markup(
+    opens=PARAMETER,
+    shuts=rf"</{P}(?:parameter|param|argument)\s?>",
+    ends=rf"</{P}(?:invoke|call|function)\s?>",
+    after=rf"</{P}(?:{WRAP_NAMES}|dots_function_call)\s?>|<{P}(?:invoke|tool_calls?|function_calls?|function)[\s>]"
+    rf"|<{BAR}tool{BLANK}call",
+)
+FUNCTION_TAGS = Markup(
+    opens=r"<param(?:eter)?\s?=\s?[\"']?(?P<key>[^>\"']{1,200})[\"']?\s?>",
+    shuts=r"</param(?:eter)?\s?>",
+    ends=r"</function\s?>",
+    after=r"</?(?:seed:)?tool_call>|<function=",
+)
+K3_TAGS = Markup(
+    opens=rf"<\|open\|>argument(?:{ATTRIBUTE}){{0,3}}?\s{{1,20}}key={quoted('key')}(?:{ATTRIBUTE}){{0,3}}\s?<\|sep\|>",
+    shuts=r"<\|close\|>argument<\|sep\|>",
+    ends=r"<\|close\|>call<\|sep\|>",
+    after=r"<\|open\|>call|<\|(?:open|close)\|>tools",
+)
+SPACE = r"(?:\s|\\n){0,100}"
+TAG = r"(?:longcat_|ifm\|)?"
+CALL_TAG = r"(?:longcat_|ifm\||iquest_|iquestcoder_)?tool_call"
+SUFFIX = r"(?::[\w-]{1,40})?"
+_KEY = rf"<{TAG}arg_key{SUFFIX}>"
+_KEY_END = rf"</{TAG}arg_key{SUFFIX}>{SPACE}"
+PAIR_TAGS = Markup(
+    opens=rf"{SPACE}(?:{_KEY}[^<]{{0,200}}{_KEY_END}){{0,3}}?{_KEY}(?P<key>[^<]{{1,200}}){_KEY_END}"
+    rf"(?:<{TAG}arg_type{SUFFIX}>(?P<kind>[^<]{{1,40}})</{TAG}arg_type{SUFFIX}>{SPACE})?<{TAG}arg_value{SUFFIX}>",
+    shuts=rf"</{TAG}arg_value{SUFFIX}>(?:\\n)?",
+    ends=rf"{SPACE}</{CALL_TAG}{SUFFIX}>",
+    after=rf"</?{CALL_TAG}s?{SUFFIX}>",
+)
+SOLAR_TAGS = Markup(
+    opens=r"<\|tool_arg:start\|>(?P<key>[^<]{1,200})<\|tool_arg:value\|>",
+    shuts=r"<\|tool_arg:end\|>",
+    ends=r"<\|tool_call:end\|>",
+    after=r"<\|tool_call:start\|>",
+)
+BEAM_TAGS = Markup(
+    opens=rf"<rfl:parameter name={quoted('key')}\s?>",
+    shuts=r"</rfl:parameter>",
+    ends=r"<\|(?:call|end)\|>",
+    after=r"<\|start\|>",
+)
+ARG_LINES = Markup(
+    opens=r"BEGIN_ARG:[ \t]{0,20}(?P<key>[^\n]{1,200})(?=\n)",
+    shuts=r"END_ARG[ \t]{0,20}",
+    ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
+    after=r"```|~~~",
+    first="E",
+    lead="\n",
+)
+CORTEX_TAGS = Markup(
+    opens=rf"{PAIR_TAGS.opens}|{FUNCTION_TAGS.opens}|{PARAMETER}",
+    shuts=rf"{PAIR_TAGS.shuts}|</(?:param|parameter)\s?>",
+    ends=rf"{SPACE}</tool_call_args>",
+    after=r"<tool_call_name|</tool_call>",
+)

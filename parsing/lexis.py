@@ -1,0 +1,63 @@
+"""Patterns that may be cut by the end of a piece: matched, ruled out, or to be seen with what comes next.
+
+A pattern must end in something that is there: an optional or repeated end, `\\b`, `\\Z` or a negative look-ahead would
+match less at the end of a piece than with more text.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import regex
+
+HOLD = 4000  # characters: no pattern here can match as many, spaces included
+WAIT = -1
+NONE = -2
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> regex.Pattern[str]:
+    return regex.compile(pattern)
+
+
+def look(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
+    """Where the match at `pos` ends, and the match; or WAIT if more text may make one, or another; or NONE.
+
+    The end of the message counts as the end of a line.
+    """
+    match = pattern.match(buf, pos, partial=True)
+    if match is None:
+        return NONE, None
+    if not match.partial:
+        return match.end(), match
+    if not last and len(buf) - pos <= HOLD:
+        return WAIT, None
+    match = pattern.match(buf + "\n", pos)
+    return (min(match.end(), len(buf)), match) if match else (NONE, None)
+
+
+def group_in(match: regex.Match[str], name: str) -> str | None:
+    """A group's text; None also when the pattern has no such group."""
+    text: str | None = match[name] if name in match.re.groupindex else None
+    return text
+
+
+# What ends a call or its wrapper, whichever dialect it is: dropped directly after a call, and the proof of its end.
+_BAR = "[｜|]+"
+_BLANK = r"(?:▁|_| |\\_)"
+_TAGS = (
+    "tool_calls?|toolcalls?|function_calls?|function-calls?|tool-calls?|functions?|functioncall|tools?|tool_use|calls?|"
+    "invoke|TOOLCALL|longcat_tool_call|iquest_tool_call|iquestcoder_tool_call|dots_function_call|tool_code|"
+    "tool_call_args|tool_call_name|function_model|tool_input|parameters|arguments|input"
+)
+CLOSERS = (
+    rf"</(?:[\w.-]+[:|])?(?:{_TAGS})(?::[\w-]+)?\s*>",
+    rf"</{_BAR}(?:[A-Z]+{_BAR})?\s?(?:{_TAGS})\s*>",
+    rf"<{_BAR}tool{_BLANK}(?:calls|call){_BLANK}end{_BAR}>",
+    r"<\|tool_calls?_section_end\|>|<\|tool_call(?:_end|:end)\|>|<\|/tool_call\|>|<tool_call\|>|<end_function_call>",
+    r"<\|(?:action_end|tools_suffix|END_ACTION|python_end|calls?|end_message|stop|eom|eot|end|calls\|)\|>",
+    r"<\|plamo:end_tool_(?:arguments|requests?|name):plamo\|>|<\|close\|>(?:call|tools)<\|sep\|>",
+    r"\[unused12\]|\[END_TOOL_REQUEST\]|\[/TOOL_CALLS?\]|\[/TOOL_REQUEST\]|<bot_end>",
+    r"\]<\]minimax\[>\[\s*</(?:tool_call|invoke)>",
+)
+CLOSER = regex.compile(rf"\s{{0,200}}(?:{'|'.join(CLOSERS)})")

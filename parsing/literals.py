@@ -1,0 +1,260 @@
+"""JSON as models write it, and Python literals: one reader for both, linear and bounded.
+
+Repairs only where the reading is unique: trailing commas, Python spellings and quotes, raw control characters,
+unquoted keys, unknown escapes (kept as written), unescaped inner quotes (a quote closes a string only before what
+may follow a string), surplus closers, and missing closers when the caller knows that the text has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+MAX_DEPTH = 100
+MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
+
+_SPACE = re.compile(r"\s*")
+_WORD = re.compile(r"[^\s\"'{}\[\](),:=<>]+")
+_NAME = re.compile(r"[^\W\d][\w-]*")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_ENDS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+_WORDS = {
+    "true": True, "True": True, "false": False, "False": False,
+    "null": None, "None": None, "undefined": None,
+}  # fmt: skip
+_ESCAPES = {
+    '"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "\n": "",
+}  # fmt: skip
+_HEX = {"u": 4, "x": 2, "U": 8}
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+
+
+class Unreadable(ValueError):
+    """The text has no reading, or more than one."""
+
+
+class Bare(str):
+    """A word without quotes: the schema says what it is."""
+
+    __slots__ = ()
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def loads(text: str, *, ended: bool = False) -> Any:
+    """The value written in `text`. `ended`: something proves that it is whole, so missing closers may be added.
+
+    Raises Unreadable.
+    """
+    try:
+        return json.loads(text, strict=False, parse_constant=_no_constant)
+    except (ValueError, RecursionError, MemoryError):
+        reader = Literals(text, ended=ended)
+        value = reader.value()
+        reader.finish()
+        return value
+
+
+class Literals:
+    """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values."""
+
+    def __init__(self, text: str, *, ended: bool = False, strings: tuple[str, ...] = (), words: bool = False) -> None:
+        self.text = text
+        self.pos = 0
+        self._ended = ended
+        self._strings = strings
+        self._bare = words
+        self._tokens = 0
+        self._depth = 0
+
+    def skip(self) -> str:
+        """The next character that is not space, or nothing at the end."""
+        match = _SPACE.match(self.text, self.pos)
+        self.pos = match.end() if match else self.pos
+        return self.text[self.pos : self.pos + 1]
+
+    def finish(self) -> None:
+        """Nothing may follow but surplus closers."""
+        while self.skip() and self.text[self.pos] in "}])":
+            self.pos += 1
+        if self.pos < len(self.text):
+            raise Unreadable(f"unexpected text at character {self.pos}")
+
+    def value(self) -> Any:
+        self._tokens += 1
+        if self._tokens > MAX_TOKENS:
+            raise Unreadable("too long to repair")
+        char = self.skip()
+        if delimiter := self._delimiter():
+            return self._delimited(delimiter)
+        if char in "\"'" and char:
+            return self.string()
+        if char and char in "{[(":
+            return self._nested(char)
+        return self._word()
+
+    def _nested(self, opener: str) -> Any:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unreadable("nested too deep")
+        self.pos += 1
+        result = self._object() if opener == "{" else self._array(_CLOSERS[opener])
+        self._depth -= 1
+        return result
+
+    def _object(self) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while not self._closed("}"):
+            key = self._key()
+            if self.skip() not in (":", "="):
+                raise Unreadable(f"a colon is missing at character {self.pos}")
+            self.pos += 2 if self.text.startswith("=>", self.pos) else 1
+            items[key] = self.value()
+            self._comma("}")
+        return items
+
+    def _array(self, closer: str) -> list[Any]:
+        items: list[Any] = []
+        while not self._closed(closer):
+            items.append(self.value())
+            self._comma(closer)
+        return items
+
+    def _closed(self, closer: str) -> bool:
+        char = self.skip()
+        if char == closer:
+            self.pos += 1
+            return True
+        if not char and self._ended:
+            return True
+        # The closer of an outer bracket proves that this one was forgotten.
+        return bool(char) and char in "}])" and self._depth > 1
+
+    def _comma(self, closer: str) -> None:
+        char = self.skip()
+        if char == ",":
+            self.pos += 1
+        elif char and char not in "}])":
+            raise Unreadable(f"a comma is missing at character {self.pos}")
+        elif not char and not self._ended:
+            raise Unreadable(f"{closer!r} is missing at the end")
+
+    def _key(self) -> str:
+        if delimiter := self._delimiter():
+            return self._delimited(delimiter)
+        if self.skip() in ('"', "'"):
+            return self.string(ends=":=")
+        match = _WORD.match(self.text, self.pos)
+        if not match:
+            raise Unreadable(f"a key is missing at character {self.pos}")
+        self.pos = match.end()
+        return match.group()
+
+    def _delimiter(self) -> str:
+        self.skip()
+        return next((each for each in self._strings if self.text.startswith(each, self.pos)), "")
+
+    def _delimited(self, delimiter: str) -> str:
+        start = self.pos + len(delimiter)
+        end = self.text.find(delimiter, start)
+        if end < 0:
+            raise Unreadable("a string is not closed")
+        self.pos = end + len(delimiter)
+        return self.text[start:end]
+
+    def string(self, ends: str = ",}])") -> str:
+        """A quoted string, closed by a quote before one of `ends`, or at the end of the text."""
+        quote = self.text[self.pos]
+        if self.text.startswith(quote * 3, self.pos):
+            return self._triple(quote * 3)
+        self.pos += 1
+        pieces: list[str] = []
+        while match := _ENDS[quote].search(self.text, self.pos):
+            pieces.append(self.text[self.pos : match.start()])
+            self.pos = match.end()
+            if match.group() == "\\":
+                pieces.append(self._escape())
+            elif self._closes(ends):
+                return "".join(pieces)
+            else:
+                pieces.append(quote)
+        raise Unreadable("a string is not closed")
+
+    def _triple(self, quotes: str) -> str:
+        end = self.text.find(quotes, self.pos + 3)
+        if end < 0:
+            raise Unreadable("a string is not closed")
+        inner = self.text[self.pos + 3 : end]
+        self.pos = end + 3
+        return inner
+
+    def _closes(self, ends: str) -> bool:
+        match = _SPACE.match(self.text, self.pos)
+        after = match.end() if match else self.pos
+        return after == len(self.text) or self.text[after] in ends
+
+    def _escape(self) -> str:
+        char = self.text[self.pos : self.pos + 1]
+        self.pos += 1
+        if char in _ESCAPES:
+            return _ESCAPES[char]
+        width = _HEX.get(char, 0)
+        digits = self.text[self.pos : self.pos + width]
+        try:
+            decoded = chr(int(digits, 16)) if width and len(digits) == width else "\\" + char
+        except (ValueError, OverflowError):
+            return "\\" + char
+        self.pos += len(digits) if width and len(digits) == width else 0
+        if "\ud800" <= decoded <= "\udbff" and self.text.startswith("\\u", self.pos):
+            return self._pair(decoded)
+        return decoded
+
+    def _pair(self, high: str) -> str:
+        try:
+            low = int(self.text[self.pos + 2 : self.pos + 6], 16)
+        except ValueError:
+            return high
+        if not 0xDC00 <= low <= 0xDFFF:
+            return high
+        self.pos += 6
+        return chr(0x10000 + ((ord(high) - 0xD800) << 10) + low - 0xDC00)
+
+    def word(self) -> str:
+        """An identifier. Raises Unreadable."""
+        self.skip()
+        match = _NAME.match(self.text, self.pos)
+        if not match:
+            raise Unreadable("an argument has no name")
+        self.pos = match.end()
+        return match.group()
+
+    def _word(self) -> Any:
+        match = _WORD.match(self.text, self.pos)
+        if not match:
+            raise Unreadable(f"a value is missing at character {self.pos}")
+        self.pos = match.end()
+        word = match.group()
+        if self._bare:
+            return self._bare_word(match.start())
+        if word in _WORDS:
+            return _WORDS[word]
+        if _NUMBER.match(word):
+            return number(word)
+        raise Unreadable(f"{word[:40]!r} is not a value")
+
+    def _bare_word(self, start: int) -> Bare:
+        stop = re.compile(r"[,}\])]").search(self.text, start)
+        self.pos = stop.start() if stop else len(self.text)
+        return Bare(self.text[start : self.pos].strip())
+
+
+def number(word: str) -> int | float:
+    """The number written as `word`. Raises Unreadable when it is too long to be one."""
+    plain = word.replace("_", "")
+    try:
+        return float(plain) if any(char in plain for char in ".eE") else int(plain)
+    except ValueError as error:
+        raise Unreadable(f"{word[:40]!r} is not a number") from error

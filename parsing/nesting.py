@@ -1,0 +1,198 @@
+"""Where bracketed text ends: strings and brackets followed from piece to piece, each character looked at once."""
+
+from __future__ import annotations
+
+import re
+
+_PAIRS = {"}": "{", "]": "[", ")": "("}
+_SPACE = re.compile(r"\s*")
+_STOPS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+_SHALLOW = re.compile(r"[^\"'{}\[\](),:;<`✿]*")
+_DEEP = re.compile(r"[^\"'{}\[\]();<`✿]*")
+_ODD = "<`✿;["  # what may begin a closer: never right after a string
+_WORD_LIMIT = 200
+
+MORE = "more"  # `hit`: what follows must be seen together with what comes next
+
+
+class Nesting:
+    """Follows one value from its opening bracket on.
+
+    `advance` stops after each mark at a depth of at most `watch`: a bracket, a comma, a colon, a closed string (`hit`
+    is then '"'). It stops in front of a character that no value has outside its strings, and in front of text that it
+    must see whole (`hit` is MORE). `hit` is empty at the end of the buffer. `word` is the last string or bare word at a
+    watched depth.
+    """
+
+    def __init__(self, watch: int, *, quotes: str = "\"'", strings: tuple[str, ...] = ()) -> None:
+        self.watch = watch
+        self.depth = 0
+        self.hit = ""
+        self.foreign = False  # `hit` stands in front of the position, not behind it
+        self.word = ""
+        self.at_key = False
+        self.unsettled = ""  # the quote that may have closed a string: what follows it decides
+        self._quotes = quotes
+        self._strings = strings
+        self._stack: list[str] = []
+        self._open = {"{": 0, "[": 0, "(": 0}
+        self._quote = ""
+        self._escaped = False
+        self._filled = False  # a value has just ended
+
+    @property
+    def stop(self) -> str:
+        """The one character that can matter here, but for a backslash at the end of a piece. Empty: all can."""
+        return "" if not self._quote or self._escaped or self._captures() else self._quote[0]
+
+    def advance(self, buf: str, pos: int) -> int:
+        self.hit = ""
+        self.foreign = False
+        size = len(buf)
+        while pos < size and not self.hit:
+            if self._quote:
+                pos = self._inside(buf, pos)
+            elif self.unsettled:
+                pos = self._settle(buf, pos)
+            else:
+                pos = self._outside(buf, pos)
+        return pos
+
+    def settle(self, closed: bool) -> None:
+        """Decide about the last quote: it closed its string, or was a part of it."""
+        if not closed:
+            self._quote = self.unsettled
+        self.unsettled = ""
+
+    def _captures(self) -> bool:
+        return self.depth <= self.watch and len(self.word) < _WORD_LIMIT
+
+    def _keep(self, buf: str, start: int, end: int) -> None:
+        if self.depth <= self.watch and len(self.word) < _WORD_LIMIT:
+            self.word += buf[start : min(end, start + _WORD_LIMIT)]
+
+    def _inside(self, buf: str, pos: int) -> int:
+        start = pos
+        if self._escaped:
+            self._escaped = False
+            pos += 1
+        stops = _STOPS.get(self._quote)
+        if stops is None:
+            return self._delimited(buf, pos)
+        size = len(buf)
+        while match := stops.search(buf, pos):
+            pos = match.end()
+            if buf[pos - 1] != "\\":
+                self._keep(buf, start, pos - 1)
+                self.unsettled, self._quote = self._quote, ""
+                return pos
+            if pos == size:
+                self._keep(buf, start, pos - 1)
+                self._escaped = True
+                return pos
+            pos += 1
+        self._keep(buf, start, size)
+        return size
+
+    def _delimited(self, buf: str, pos: int) -> int:
+        end = buf.find(self._quote, pos)
+        if end >= 0:
+            end += len(self._quote)
+            self._quote = ""
+            return end
+        kept = held(buf, pos, self._quote)
+        self.hit = MORE if kept < len(buf) else ""
+        return kept
+
+    def _settle(self, buf: str, pos: int) -> int:
+        """A quote closes its string only before what may follow a string there."""
+        match = _SPACE.match(buf, pos)
+        after = match.end() if match else pos
+        if after == len(buf):
+            return after
+        char = buf[after]
+        deep = self.depth > self.watch  # where keys are not told from values
+        if char in (",:=}])" if deep else ":=" if self.at_key else ",}])"):
+            self.unsettled = ""
+            self.hit = '"' if self.depth <= self.watch else ""
+        elif char in _ODD:
+            self.foreign = True
+            self.hit = char
+        else:
+            self.settle(closed=False)
+        return after
+
+    def _outside(self, buf: str, pos: int) -> int:
+        shallow = self.depth <= self.watch
+        match = (_SHALLOW if shallow else _DEEP).match(buf, pos)
+        end = match.end() if match else pos
+        if shallow and end > pos:
+            self._keep(buf, pos, end)
+        if run := buf[pos:end].rstrip():
+            self._filled = run[-1] not in ",:"
+        if end == len(buf):
+            return end
+        char = buf[end]
+        if (char == "[" and self._filled) or (char in _PAIRS and not self._open[_PAIRS[char]]):
+            self.foreign = True  # no value goes on like this: a closer, perhaps
+            self.hit = char
+            return end
+        self._filled = char in _PAIRS or char in self._quotes
+        if char in self._quotes:
+            self._quote, self.word = char, ""
+        elif char in self._open:
+            self._push(char)
+        elif char in _PAIRS:
+            self._pop(char)
+        elif char in ",:":
+            self.at_key = char == "," and self._stack[-1:] == ["{"]
+            self.hit = char if shallow else ""
+            self.word = "" if char == "," else self.word
+        elif char in "\"'":
+            return end + 1
+        elif not self._strings:
+            self.foreign = True
+            self.hit = char
+            return end
+        else:
+            return self._string_token(buf, end)
+        return end + 1
+
+    def _string_token(self, buf: str, pos: int) -> int:
+        for token in self._strings:
+            if buf.startswith(token, pos):
+                self._quote = token
+                return pos + len(token)
+            if token.startswith(buf[pos:]):
+                self.hit = MORE
+                return pos
+        self.foreign = True
+        self.hit = buf[pos]
+        return pos
+
+    def _push(self, char: str) -> None:
+        self._stack.append(char)
+        self._open[char] += 1
+        self.depth += 1
+        self.at_key = char == "{"
+        self.word = ""
+        self.hit = char if self.depth <= self.watch + 1 else ""
+
+    def _pop(self, char: str) -> None:
+        opener = _PAIRS[char]
+        while True:  # closers that were forgotten in between are proven by this one
+            popped = self._stack.pop()
+            self._open[popped] -= 1
+            self.depth -= 1
+            if popped == opener:
+                break
+        self.at_key = False
+        self.hit = char if self.depth <= self.watch else ""
+
+
+def held(buf: str, pos: int, token: str) -> int:
+    """Where the longest end of `buf` begins that may be the beginning of `token`."""
+    for start in range(max(pos, len(buf) - len(token) + 1), len(buf)):
+        if token.startswith(buf[start:]):
+            return start
+    return len(buf)

@@ -1,0 +1,250 @@
+"""The one scanner: text in, events out, whatever the slicing. It knows no dialect; the tables do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from parsing.blocks import Draft
+from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Text, Thought
+from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
+from parsing.lexis import WAIT
+from parsing.prose import GATES, Prose
+from parsing.sink import Reader
+
+LIMIT = 1 << 20
+_PROSE = frozenset(GATES).isdisjoint
+# Tokens come again and again: a piece of prose is looked at, and its event made, once for all replies.
+_KNOWN: dict[type[Text] | type[Thought], dict[str, Text | Thought]] = {Text: {}, Thought: {}}
+_KNOWN_PIECES = 8192
+_KNOWN_LENGTH = 16
+
+
+class Parser(Prose):
+    """Reads one reply. `tools` maps each offered tool to the JSON Schema of its parameters.
+
+    `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
+    (what the prompt ended with) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
+    sixteen times as long.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Mapping[str, Any]],
+        *,
+        fences: bool = True,
+        starts_in_thought: bool = False,
+        prompt_suffix: str = "",
+        limit: int = LIMIT,
+    ) -> None:
+        super().__init__(tools, limit, fences=fences)
+        self._held = ""  # text that must be seen together with what comes next
+        self._closed = False
+        # How the next piece is looked at: as prose that may be known, or for the one
+        # character that can matter.
+        self._known: dict[str, Text | Thought] | None = None
+        self._stop = ""  # it is in every piece
+        self._pass: Callable[[str], list[ParseEvent]] = self._say_piece
+        self._take: Callable[[str], None] = self._hold
+        self._index = 0
+        suffix = prompt_suffix.rstrip()
+        if starts_in_thought or re.search(THINKING_PROMPT, suffix):
+            self._think(ANY_CLOSER, "<[◁")
+        elif match := re.search(PROMPT_ENDS, suffix):
+            self._held = match.group()
+            self._phantom = len(self._held)
+
+    def feed(self, text: str) -> list[ParseEvent]:
+        """The events of the next piece of the reply. Never raises."""
+        known = self._known
+        if known is not None:
+            event = known.get(text)
+            if event is not None:
+                return [event]
+            if _PROSE(text):
+                return self._learn(text, known)
+        elif text and self._stop not in text and text[-1] != "\\":
+            return self._pass(text)
+        return self._scan(text, last=False)
+
+    def close(self) -> list[ParseEvent]:
+        """The events that only the end of the reply decides."""
+        if self._closed:
+            return []
+        self._closed = True
+        events = self._scan("", last=True)
+        self._end()
+        return events + self._taken()
+
+    # --- pieces in which nothing can matter ---
+
+    def _learn(self, text: str, known: dict[str, Text | Thought]) -> list[ParseEvent]:
+        if not text:
+            return []
+        event = self._voice(text)
+        if len(text) <= _KNOWN_LENGTH and len(known) < _KNOWN_PIECES:
+            known[text] = event
+        return [event]
+
+    def _say_piece(self, text: str) -> list[ParseEvent]:
+        return [self._voice(text)]
+
+    def _stream_piece(self, text: str) -> list[ParseEvent]:
+        size = self._size + len(text)
+        if size > self._limit:
+            return self._scan(text, last=False)
+        self._size = size
+        self._take(text)
+        return [CallDelta(self._index, text)]
+
+    def _keep_piece(self, text: str) -> list[ParseEvent]:
+        size = self._size + len(text)
+        if size > self._limit // 2:
+            return self._scan(text, last=False)
+        self._size = size
+        self._take(text)
+        self._hold(text)
+        return []
+
+    def _settle(self) -> None:
+        """Choose how the next piece is looked at."""
+        self._known = None
+        self._stop = ""
+        if self._held or self._over:
+            return
+        if self._reader is not None:
+            self._settle_reader()
+        elif self._draft is not None or self._after is not None or self._bol or self._ticks:
+            return
+        elif self._fence:
+            self._stop = "\n" if self._closer is None else ""
+            self._pass = self._say_piece
+        elif (self._shown or self._voice is Thought) and set(self._closer_first) <= set(GATES):
+            self._known = _KNOWN[self._voice]
+
+    def _settle_reader(self) -> None:
+        reader, draft = self._reader, self._draft
+        if reader is None or self._size > self._limit // 2:
+            return
+        self._take = reader.take
+        self._index = self._sink.index
+        if draft is None:
+            self._stop = reader.stop
+            self._pass = self._stream_piece if reader.streams else self._keep_piece
+        elif draft.row is not None:
+            self._stop = reader.stop
+            self._pass = self._keep_piece
+
+    # --- the scan ---
+
+    def _scan(self, text: str, *, last: bool) -> list[ParseEvent]:
+        if self._reader is not None and not self._held and not last and self._draft is None:
+            return self._read_on(self._reader, text)
+        buf = self._held + text if self._held else text
+        self._held = ""
+        return self._scan_from(buf, 0, last)
+
+    def _read_on(self, reader: Reader, text: str) -> list[ParseEvent]:
+        """The usual case of a piece inside a call: all of it is the reader's."""
+        size = self._size + len(text)
+        if size < self._limit:
+            step = reader.read(text, 0, last=False)
+            if step == len(text) and not reader.done:
+                self._size = size
+                self._stop, self._index, self._take = reader.stop, self._sink.index, reader.take
+                self._pass = self._stream_piece if reader.streams else self._keep_piece
+                return self._sink.taken()
+            self._size += step
+            if reader.done:
+                self._ended()
+            return self._scan_from(text, step, last=False)
+        return self._scan_from(text, 0, last=False)
+
+    def _scan_from(self, buf: str, pos: int, last: bool) -> list[ParseEvent]:
+        while pos < len(buf):
+            draft = self._draft
+            step = self._step(buf, pos, last)
+            if step == WAIT:
+                break
+            if draft is not None and draft is self._draft:
+                self._hold(buf[pos:step])
+            pos = step
+        self._held = buf[pos:]
+        self._settle()
+        return self._taken()
+
+    def _step(self, buf: str, pos: int, last: bool) -> int:
+        if self._over:
+            return len(buf)
+        if self._reader is not None:
+            return self._read(self._reader, buf, pos, last)
+        if self._after is not None:
+            return self._follow(self._after, buf, pos, last)
+        return self._text(buf, pos, last)
+
+    def _end(self) -> None:
+        """The message is over: what is held is decided."""
+        draft, reader = self._draft, self._reader
+        held, self._held = self._held, ""
+        if reader is not None:
+            reader.cut()
+            self._reader = None
+        ended = reader is None or reader.done
+        if draft is not None and draft.row is not None and not self._is_whole(draft, ended):
+            draft.raw.append(held)
+            self._release(draft)
+            return
+        if draft is not None and draft.row is None and not ended and self._split(draft):
+            return
+        self._commit()
+        if held and ended and not self._over:
+            self._say(held, 0)
+
+    def _split(self, draft: Draft) -> bool:
+        """A call inside reasoning was cut, and what should end the reasoning was taken for a part of it."""
+        raw = "".join(draft.raw)
+        match = self._closer.search(raw) if self._closer is not None else None
+        if match is None:
+            return False
+        self._forget(draft)
+        self._out.append(Thought(raw[: match.start()]))
+        self._shown = draft.shown
+        self._end_thought(0)
+        self._out += self._scan(raw[match.end() :], last=True)
+        self._closer = None
+        self._end()
+        return True
+
+
+def parse(
+    text: str,
+    tools: Mapping[str, Mapping[str, Any]],
+    *,
+    fences: bool = True,
+    starts_in_thought: bool = False,
+    prompt_suffix: str = "",
+) -> Parsed:
+    """The whole of a reply at once."""
+    parser = Parser(tools, fences=fences, starts_in_thought=starts_in_thought, prompt_suffix=prompt_suffix)
+    return gather([*parser.feed(text), *parser.close()])
+
+
+def gather(events: Iterable[ParseEvent]) -> Parsed:
+    """The sum of a reply's events."""
+    content: list[str] = []
+    reasoning: list[str] = []
+    parsed = Parsed()
+    for event in events:
+        match event:
+            case Text(text):
+                content.append(text)
+            case Thought(text):
+                reasoning.append(text)
+            case Call():
+                parsed.calls.append(event)
+            case BadCall():
+                parsed.rejected.append(event)
+    parsed.content = "".join(content)
+    parsed.reasoning = "".join(reasoning)
+    return parsed

@@ -1,0 +1,266 @@
+"""Text outside calls: where something may begin, and where Markdown says that nothing can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import regex
+
+from parsing.arguments import properties_of, required_of
+from parsing.blocks import Blocks, Draft
+from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
+from parsing.events import Text, Thought
+from parsing.framing import ANSWERS, FIRST_WORDS, Reasoning
+from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.openers import ECHO, Table, echo_lines, first, lines, marked, rest, tokens, tool_elements
+from parsing.readers.fence_calls import FenceCall
+
+GATES = "<[]`\n✿◁"
+_LINE_FIRST = frozenset("fF-> A*`~T[acOot")
+_FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
+_TICKS = re.compile("`+")
+# A beginning that is no ordinary text: dropped when the message ends in it.
+_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:]|<\w{4}|\[[A-Z]*_|\]<|✿|◁")
+_SPAN_LIMIT = 4096
+
+
+class Prose(Blocks):
+    """The state of the text: its line, its code spans and fences, its reasoning.
+
+    Methods that look for a beginning return where it ends, WAIT if more text must be seen, or NONE.
+    """
+
+    def __init__(self, tools: Mapping[str, Mapping[str, Any]], limit: int, *, fences: bool) -> None:
+        super().__init__(tools, limit)
+        self._fences = fences
+        self._elements = tool_elements(tuple(tools))
+        self._closer_first = ""
+        self._quotes = False  # an answer in which markup is text
+        self._ticks = 0
+        self._phantom = 0  # characters of the prompt that are not to be said
+
+    def _text(self, buf: str, pos: int, last: bool) -> int:
+        if self._closer is not None and buf[pos] in self._closer_first:
+            end, _ = look(self._closer, buf, pos, last)
+            if end != NONE:
+                return self._end_thought(end) if end >= 0 else WAIT
+        if self._fence:
+            return self._in_fence(buf, pos, last)
+        if self._ticks:
+            return self._in_span(buf, pos, last)
+        if not self._quotes and (step := self._beginning(buf, pos, last)) != NONE:
+            return step
+        return self._run(buf, pos)
+
+    def _beginning(self, buf: str, pos: int, last: bool) -> int:
+        if not self._shown and self._voice is Text and self._draft is None:
+            step = self._at_start(buf, pos, last)
+            if step != NONE:
+                return step
+        if self._bol and buf[pos] in _LINE_FIRST:
+            step = self._at_line(buf, pos, last)
+            if step != NONE:
+                return step
+        return self._at_gate(buf, pos, last) if buf[pos] in GATES else NONE
+
+    # --- saying ---
+
+    def _run(self, buf: str, pos: int) -> int:
+        """Say text up to the next character that may begin something, or through the end of the line."""
+        match = _gate(self._closer_first).search(buf, pos + 1)
+        end = match.start() if match else len(buf)
+        newline = buf.find("\n", pos, end)
+        end = newline + 1 if newline >= 0 else end
+        return self._say(buf[pos:end], end)
+
+    def _say(self, text: str, end: int) -> int:
+        """Say `text`, which ends at `end`."""
+        bare = not text.strip()
+        if self._draft is not None and self._draft.row and not bare:
+            self._release(self._draft)
+        if self._phantom:
+            text, self._phantom = text[self._phantom :], max(0, self._phantom - len(text))
+        if text:
+            self._sink.events.append(self._voice(text))
+            self._shown = self._shown or (not bare and self._voice is Text)
+            self._bol = text[-1] == "\n" or (self._bol and bare)
+        return end
+
+    # --- the beginning of the message ---
+
+    def _at_start(self, buf: str, pos: int, last: bool) -> int:
+        if buf[pos] in " t":
+            end, match = look(marked().pattern, buf, pos, last)
+            if match or end == WAIT:
+                return self._begin_kind(marked(), match, buf, pos) if match else WAIT
+        if buf[pos].isspace():
+            return NONE
+        end, match = look(first().pattern, buf, pos, last)
+        if end == WAIT:
+            return WAIT if self._may_name(buf[pos:]) else NONE
+        if not match:
+            return NONE
+        kind = first().kind(match)
+        if isinstance(kind, Reasoning):
+            return self._begin_kind(first(), match, buf, pos)
+        if isinstance(kind, Dialect) and self._offers(match):
+            self._sketch(Draft(Text, self._sink.index, self._shown, kind))
+            self._begins(kind, match, buf, pos)
+            self._hold(buf[pos:end])
+            return end
+        return NONE
+
+    def _may_name(self, text: str) -> bool:
+        """Whether a first word may still become a tool's name, or a word that begins something."""
+        if not text.replace("_", "a").isalnum():
+            return True
+        return any(name.startswith(text) for name in (*self._sink.tools, *FIRST_WORDS))
+
+    # --- the beginning of a line ---
+
+    def _at_line(self, buf: str, pos: int, last: bool) -> int:
+        end, match = look(lines().pattern, buf, pos, last)
+        if match or end == WAIT:
+            step = self._begin_kind(lines(), match, buf, pos) if match else WAIT
+            if step != NONE:
+                return step
+        if self._sink.index:
+            end, match = look(echo_lines().pattern, buf, pos, last)
+            self._over = match is not None
+            if end != NONE:
+                return end
+        return self._open_fence(buf, pos, last) if buf[pos] in " `~" else NONE
+
+    def _open_fence(self, buf: str, pos: int, last: bool) -> int:
+        end, match = look(_FENCE, buf, pos, last)
+        if not match:
+            return end
+        info = match["info"].strip()
+        if self._fences and self._voice is Text and info in self._sink.tools:
+            self._sink.dialect = FENCED.name
+            self._start(FENCED, FenceCall(self._sink, info, buf[pos:end], match["run"], alone=not self._shown))
+            return end
+        self._fence = match["run"]
+        return self._say(buf[pos:end], end)
+
+    def _in_fence(self, buf: str, pos: int, last: bool) -> int:
+        """In a fence everything is text, up to a fence at least as long."""
+        if self._bol:
+            end, match = look(_fence_end(self._fence), buf, pos, last)
+            if end == WAIT:
+                return WAIT
+            if match:
+                self._fence = ""
+                step = self._say(buf[pos:end], end)
+                self._bol = False
+                return step
+        newline = buf.find("\n", pos)
+        end = newline + 1 if newline >= 0 else len(buf)
+        if self._closer is not None:
+            found = _gate(self._closer_first).search(buf, pos + 1, end)
+            end = found.start() if found and buf[found.start()] != "\n" else end
+        return self._say(buf[pos:end], end)
+
+    # --- inside a line ---
+
+    def _at_gate(self, buf: str, pos: int, last: bool) -> int:
+        if buf[pos] == "`":
+            return self._open_span(buf, pos, last)
+        if buf[pos] == "\n":
+            return NONE
+        for table in (marked(), rest()):
+            end, match = look(table.pattern, buf, pos, last)
+            step = self._begin_kind(table, match, buf, pos) if match else end
+            if step != NONE:
+                return step
+        step = self._at_element(buf, pos, last)
+        return step if step != NONE else self._at_token(buf, pos, last)
+
+    def _at_element(self, buf: str, pos: int, last: bool) -> int:
+        """The tag of a tool's own element, with a child that the tool declares or with none that it requires."""
+        if self._elements is None or buf[pos] != "<":
+            return NONE
+        end, match = look(self._elements, buf, pos, last)
+        if not match:
+            return end
+        schema, child = self._sink.schema(match["offered"]), match["child"]
+        fits = child in properties_of(schema) if child else not required_of(schema)
+        return end if fits and self._begins(TOOL_ELEMENT, match, buf, pos) else NONE
+
+    def _at_token(self, buf: str, pos: int, last: bool) -> int:
+        end, match = look(tokens().pattern, buf, pos, last)
+        if match:
+            self._over = tokens().kind(match) == ECHO and self._sink.index > 0
+            return end
+        if last and len(buf) - pos >= 3 and _CUT_TOKEN.match(buf, pos):
+            tables = (marked(), tokens())
+            return len(buf) if any(table.pattern.match(buf, pos, partial=True) for table in tables) else NONE
+        return end
+
+    def _open_span(self, buf: str, pos: int, last: bool) -> int:
+        match = _TICKS.match(buf, pos)
+        end = match.end() if match else pos + 1
+        if end == len(buf) and not last:
+            return WAIT
+        self._ticks = end - pos
+        return self._say(buf[pos:end], end)
+
+    def _in_span(self, buf: str, pos: int, last: bool) -> int:
+        """Inside inline code, markup is text; a span that its line does not close was none."""
+        newline = buf.find("\n", pos)
+        end = newline if newline >= 0 else len(buf)
+        for match in _TICKS.finditer(buf, pos, end):
+            if len(match.group()) == self._ticks:
+                if match.end() == len(buf) and not last:
+                    return WAIT
+                self._ticks = 0
+                return self._say(buf[pos : match.end()], match.end())
+        if newline >= 0 or last:
+            self._ticks = 0
+            return pos
+        if len(buf) - pos > _SPAN_LIMIT:
+            self._ticks = 0
+            return self._say(buf[pos:], len(buf))
+        return WAIT
+
+    # --- what begins ---
+
+    def _begin_kind(self, table: Table, match: regex.Match[str], buf: str, pos: int) -> int:
+        kind = table.kind(match)
+        if isinstance(kind, Dialect):
+            return match.end() if self._begins(kind, match, buf, pos) else NONE
+        if isinstance(kind, Reasoning):
+            if self._closer is not None:  # reasoning that is open already is ended by its own mark only
+                return NONE
+            self._think(kind.shuts, kind.first, answer=kind in ANSWERS)
+        return match.end()
+
+    def _think(self, closer: str, first_characters: str, *, answer: bool = False) -> None:
+        self._voice = Text if answer else Thought
+        self._quotes = answer
+        self._closer = compiled(closer)
+        self._closer_first = first_characters
+
+    def _end_thought(self, end: int) -> int:
+        if self._draft is not None and self._draft.voice is Thought:
+            self._release(self._draft)
+        self._voice = Text
+        self._quotes = False
+        self._closer = None
+        self._closer_first = self._fence = ""
+        self._ticks = 0
+        self._bol = True
+        return end
+
+
+@lru_cache(maxsize=64)
+def _gate(extra: str) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(GATES + extra)}]")
+
+
+@lru_cache(maxsize=64)
+def _fence_end(run: str) -> regex.Pattern[str]:
+    return compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")

@@ -1,0 +1,145 @@
+"""Small notations that are read whole: {tool => "N", args => {--key value}}, and namespaced nested tags."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from parsing.arguments import Schema, fit_text, properties_of
+from parsing.events import Arguments
+from parsing.literals import Literals, Unreadable, loads
+from parsing.readers.raw_calls import Reading
+from parsing.shapes import ENVELOPE, Misfit
+from parsing.sink import Sink
+
+_TOOL = re.compile(r"\{\s*[\"']?tool[\"']?\s*(?:=>|:|=)\s*[\"']?(?P<name>[^\"',{}\s]+)[\"']?\s*,?\s*")
+_ARGS = re.compile(r"[\"']?args[\"']?\s*(?:=>|:|=)\s*")
+_FLAG = re.compile(r"\s*--(?P<key>[\w-]+)(?:\s+|=)")
+_CHILD = re.compile(r"<(?P<key>[\w.-]+)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
+_NS_TAG = re.compile(r"\]<\]minimax\[>\[\s*<(?P<close>/?)(?P<key>[\w.-]+)[^<>]*>")
+_MAX_NODES = 20_000
+
+
+def arrow_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+    """The calls of a {tool => ...} block, or of JSON in its place. Raises Misfit."""
+    body = text.strip()
+    match = _TOOL.match(body)
+    if not match or "=>" not in match.group():
+        try:
+            return ENVELOPE.calls(loads(body), sink)
+        except Unreadable:
+            pass
+    if not match:
+        raise Misfit('Not understood. Write {tool => "NAME", args => { --key "value" }} or JSON.')
+    name = match["name"]
+    rest = body[match.end() :].removesuffix("}").rstrip()
+    args = _ARGS.match(rest)
+    try:
+        return [(name, _arguments(rest[args.end() :] if args else rest, sink.schema(name)))]
+    except Unreadable as error:
+        raise Misfit(f"The arguments of {name!r} cannot be read: {error}. Send the call again.") from error
+
+
+def _arguments(text: str, schema: Schema) -> Arguments:
+    text = text.strip().rstrip(",")
+    if not text:
+        return {}
+    if text[0] in "\"'" and text[-1] == text[0] and len(text) > 1:
+        text = text[1:-1].strip()
+        return {found["key"]: fit_text(found["value"], schema, found["key"]) for found in _CHILD.finditer(text)}
+    inner = text[1:-1] if text.startswith("{") and text.endswith("}") else text
+    if _FLAG.match(inner) or not inner.strip():
+        return _flags(inner, schema)
+    value = loads(f"{{{inner}}}")
+    return value if isinstance(value, dict) else {}
+
+
+def _flags(text: str, schema: Schema) -> Arguments:
+    found: Arguments = {}
+    pos = 0
+    while match := _FLAG.match(text, pos):
+        stop = _flag_end(text, match.end())
+        found[match["key"]] = _flag_value(text[match.end() : stop].strip(), schema, match["key"])
+        pos = stop
+    if text[pos:].strip():
+        raise Unreadable(f"unexpected text at character {pos}")
+    return found
+
+
+_NEXT_FLAG = re.compile(r"\s--[\w-]+(?:\s|=)")
+
+
+def _flag_end(text: str, pos: int) -> int:
+    """Where a flag's value ends: after its own literal, or before the next flag."""
+    if text[pos : pos + 1] in ('"', "'", "{", "["):
+        reader = Literals(text)
+        reader.pos = pos
+        try:
+            if text[pos] in "\"'":
+                reader.string(ends="-,")
+            else:
+                reader.value()
+        except Unreadable:
+            pass
+        else:
+            return reader.pos
+    following = _NEXT_FLAG.search(text, pos)
+    return following.start() if following else len(text)
+
+
+def _flag_value(text: str, schema: Schema, key: str) -> Any:
+    text = text.rstrip(",")
+    try:
+        value = loads(text)
+    except Unreadable:
+        return fit_text(text.strip("\"'"), schema, key)
+    return value if isinstance(value, str) else fit_text(text, schema, key) if key in properties_of(schema) else value
+
+
+def nested_calls(name: str) -> Reading:
+    """A reading for the inside of one namespaced invoke."""
+
+    def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+        schema = sink.schema(name)
+        return [(name, {key: _typed(node, schema, key) for key, node in _tree(text.removesuffix("]")).items()})]
+
+    return read
+
+
+Node = str | dict[str, Any]
+
+
+def _tree(text: str) -> dict[str, Any]:
+    """Tags as a tree: text, or children by key; a repeated `item` is a list. Raises Misfit."""
+    root: dict[str, Any] = {}
+    path: list[tuple[str, dict[str, Any], int]] = [("", root, 0)]
+    for count, match in enumerate(_NS_TAG.finditer(text)):
+        if count > _MAX_NODES:
+            raise Misfit("Too many nested values. Send a smaller call.")
+        if not match["close"]:
+            path.append((match["key"], {}, match.end()))
+            continue
+        if len(path) < 2 or path[-1][0] != match["key"]:
+            raise Misfit(f"The tag </{match['key']}> closes nothing. Send the call again.")
+        key, children, start = path.pop()
+        value: Any = children if children else text[start : match.start()]
+        parent = path[-1][1]
+        parent.setdefault("item", []).append(value) if key == "item" else parent.update({key: value})
+    if len(path) > 1:
+        raise Misfit(f"The tag <{path[-1][0]}> is not closed. Send the call again.")
+    return root
+
+
+def _typed(node: Any, schema: Schema, key: str) -> Any:
+    if isinstance(node, str):
+        return fit_text(_unframed(node), schema, key)
+    declared = properties_of(schema).get(key)
+    inner: Schema = declared if isinstance(declared, dict) else {}
+    if isinstance(node, dict) and node.keys() == {"item"}:
+        items = {"properties": {"item": inner.get("items", {})}}
+        return [_typed(each, items, "item") for each in node["item"]]
+    return {name: _typed(each, inner, name) for name, each in node.items()}
+
+
+def _unframed(text: str) -> str:
+    return text.removeprefix("\n").removesuffix("\n")

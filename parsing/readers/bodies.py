@@ -1,0 +1,120 @@
+"""What a row's body is: functions from an opener's groups to the reader that follows it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+
+from parsing.readers.arrows import arrow_calls, nested_calls
+from parsing.readers.json_calls import JsonCalls
+from parsing.readers.literal_calls import LiteralCall
+from parsing.readers.python_calls import PythonCalls
+from parsing.readers.raw_calls import RawCall, body_of, code_for
+from parsing.readers.tags import Markup, TaggedCall, VoidCall, children_tags
+from parsing.shapes import ENVELOPE, SINGLE_KEY, Named
+from parsing.sink import Reader, Sink
+
+Groups = dict[str, str | None]
+
+
+def name_in(groups: Groups) -> str:
+    """The tool that an opener names."""
+    return html.unescape(groups.get("name") or groups.get("offered") or "").strip()
+
+
+def json_calls(sink: Sink, groups: Groups) -> Reader:
+    return JsonCalls(sink, ENVELOPE)
+
+
+def bare_json(sink: Sink, groups: Groups) -> Reader:
+    return JsonCalls(sink, ENVELOPE, offered_only=True)
+
+
+def single_key_calls(sink: Sink, groups: Groups) -> Reader:
+    return JsonCalls(sink, SINGLE_KEY)
+
+
+def named_json(sink: Sink, groups: Groups) -> Reader:
+    return JsonCalls(sink, Named(name_in(groups)))
+
+
+def recipient_json(sink: Sink, groups: Groups) -> Reader:
+    """A message to a recipient; without one it is the model's own JSON, an answer."""
+    return JsonCalls(sink, Named(name_in(groups)))
+
+
+def kimi_json(sink: Sink, groups: Groups) -> Reader:
+    """The name is an id: `functions.NAME:INDEX`, or a bare counter that only the arguments explain."""
+    name, _, index = name_in(groups).rpartition(":")
+    return JsonCalls(sink, Named(name if name and index.isdigit() else name_in(groups)))
+
+
+def tagged(markup: Markup) -> Callable[[Sink, Groups], Reader]:
+    """Raw values between these tags."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        if groups.get("void"):
+            return VoidCall(sink, name_in(groups))
+        return TaggedCall(sink, markup, name_in(groups))
+
+    return begin
+
+
+def arg_lines(markup: Markup) -> Callable[[Sink, Groups], Reader]:
+    """Raw values between these tags; the end of the message ends the call as well."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        return TaggedCall(sink, markup, name_in(groups), whole_at_end=True)
+
+    return begin
+
+
+def tool_element(sink: Sink, groups: Groups) -> Reader:
+    """<TOOL><PARAMETER>value</PARAMETER></TOOL>: the tags are the tool's own."""
+    name = name_in(groups)
+    return TaggedCall(sink, children_tags(name, sink), name)
+
+
+def named_children(sink: Sink, groups: Groups) -> Reader:
+    name = name_in(groups)
+    return TaggedCall(sink, children_tags(name, sink, "parameters"), name)
+
+
+def nested_tags(sink: Sink, groups: Groups) -> Reader:
+    name = name_in(groups)
+    return RawCall(sink, r"<\]minimax\[>\[\s{0,100}</invoke>", "<", nested_calls(name), name)
+
+
+def literal(sink: Sink, groups: Groups) -> Reader:
+    return LiteralCall(sink, name_in(groups), groups.get("bracket") or "{")
+
+
+def python_calls(sink: Sink, groups: Groups) -> Reader:
+    return PythonCalls(sink)
+
+
+def bare_python(sink: Sink, groups: Groups) -> Reader:
+    return PythonCalls(sink, offered_only=True)
+
+
+def bracket_arrow(sink: Sink, groups: Groups) -> Reader:
+    return RawCall(sink, r"\[/TOOL_CALLS?\]", "[", arrow_calls)
+
+
+def tag_arrow(sink: Sink, groups: Groups) -> Reader:
+    return RawCall(sink, r"</tool_code>", "<", arrow_calls)
+
+
+def text_until(end: str, first: str, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:
+    """Raw text for the one tool that the opener names."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        name = name_in(groups)
+        return RawCall(sink, end, first, body_of(name), name, whole_at_end=whole_at_end)
+
+    return begin
+
+
+def interpreter(sink: Sink, groups: Groups) -> Reader:
+    """Code for whichever code tool is offered."""
+    return RawCall(sink, r"(?=<\|(?:action_end|eom_id|eot_id|im_end|call|end)\|>)", "<", code_for, whole_at_end=True)

@@ -1,0 +1,104 @@
+"""A fence whose tag is a tool: its body fills the tool, up to a closing fence at least as long."""
+
+from __future__ import annotations
+
+import re
+
+from parsing.events import Text
+from parsing.fences import fill, fitting_object, how_to_fill
+from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.literals import Unreadable, loads
+from parsing.shapes import ENVELOPE, Misfit
+from parsing.sink import Sink
+
+_MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
+
+
+class FenceCall:
+    """`opening` is the whole opening line. `alone`: nothing has been shown before, so a call in another form that
+    stands in this fence is taken for what it is; else it is answered by teaching the right form."""
+
+    def __init__(self, sink: Sink, name: str, opening: str, run: str, *, alone: bool) -> None:
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self._sink = sink
+        self._name = name
+        self._opening = opening
+        self._alone = alone
+        self._shut = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")
+        self._parts: list[str] = []
+        self.take = self._parts.append
+        self._bol = True
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        start = pos
+        while pos < len(buf):
+            if self._bol:
+                end, _ = look(self._shut, buf, pos, last)
+                if end == WAIT:
+                    break
+                if end != NONE:
+                    self._take(buf[start:pos])
+                    self._finish()
+                    return end
+            newline = buf.find("\n", pos)
+            self._bol = newline >= 0
+            pos = newline + 1 if newline >= 0 else len(buf)
+        self._take(buf[start:pos])
+        self.stop = "" if self._bol else "\n"
+        return pos
+
+    def _take(self, piece: str) -> None:
+        if piece:
+            self._parts.append(piece)
+            if self.streams:
+                self._sink.delta(piece)
+            elif piece.strip():
+                self._begin()
+
+    def _begin(self) -> None:
+        """Show the call as it grows, unless its body may be JSON or markup that makes it another call."""
+        body = "".join(self._parts)
+        if body.lstrip()[0] not in "{[<":
+            self.streams = True
+            self._sink.open(self._name)
+            self._sink.delta(body)
+
+    def cut(self) -> None:
+        """An unclosed fence is ordinary text: shown, not run, and the model is told."""
+        body = "".join(self._parts)
+        self._sink.events.append(Text(self._opening + body))
+        self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")
+
+    def _finish(self) -> None:
+        self.done = True
+        body = "".join(self._parts).removesuffix("\n").removesuffix("\r")
+        try:
+            for name, arguments in self._calls(body):
+                self._sink.call(name, arguments)
+        except Misfit as error:
+            self._sink.bad(self._opening + body, str(error))
+
+    def _calls(self, body: str) -> list[tuple[str, dict[str, object]]]:
+        schema = self._sink.schema(self._name)
+        if fitting_object(body, schema) is None:
+            if (found := self._other_form(body)) and self._alone:
+                return found
+            if found or _MARKUP.match(body):
+                raise Misfit(
+                    f"This {self._name} fence holds a call in another form, so it was not run. To call a tool, write a "
+                    f"fence whose tag is the tool's name. {how_to_fill(schema)}"
+                )
+        return [(self._name, fill(body, schema))]
+
+    def _other_form(self, body: str) -> list[tuple[str, dict[str, object]]]:
+        """The calls of a JSON envelope that stands in this fence, if they are calls of offered tools."""
+        if body.lstrip()[:1] not in ("{", "["):
+            return []
+        try:
+            found = ENVELOPE.calls(loads(body), self._sink)
+        except (Unreadable, Misfit):
+            return []
+        return found if found and all(self._sink.offers(name) for name, _ in found) else []

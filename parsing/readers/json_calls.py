@@ -1,0 +1,168 @@
+"""Calls written as JSON: an object or an array of objects; the arguments stream as they are written."""
+
+from __future__ import annotations
+
+from parsing.lexis import WAIT, look
+from parsing.literals import Unreadable, loads
+from parsing.nesting import MORE, Nesting
+from parsing.shapes import Misfit, Named, Shape
+from parsing.sink import CUT, Sink
+
+
+class JsonCalls:
+    """One JSON value. Each object of a top-level array is a call of its own, made as soon as it closes.
+
+    With `offered_only`, nothing but the value marks it as a call: it is refused at the first key that no call has, and
+    at the first name that is no tool.
+    """
+
+    def __init__(self, sink: Sink, shape: Shape, *, offered_only: bool = False) -> None:
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self._sink = sink
+        self._closer = sink.closer
+        self._shape = shape
+        self._name = shape.name if isinstance(shape, Named) else ""
+        self._offered_only = offered_only
+        self._nesting = Nesting(watch=0 if self._name else 1)
+        self._home = 1  # the depth of a call's object
+        self._level = 1  # the depth of the keys that name and fill it
+        self._role = ""
+        self._parts: list[str] = []
+        self.take = self._parts.append
+        self._inside = False  # a call's object is open
+        self._mark = 0
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        self._mark = pos
+        nesting = self._nesting
+        while pos < len(buf) and not self.done:
+            pos = nesting.advance(buf, pos)
+            hit = nesting.hit
+            if not hit or (hit == MORE and not last):
+                break
+            if nesting.foreign:
+                step = self._foreign(buf, pos, last)
+                if step == WAIT:
+                    break
+                pos += step
+            else:
+                self._heed(hit, buf, pos)
+        self._take(buf, pos)
+        self.stop = "" if self.done else nesting.stop
+        return pos
+
+    def cut(self) -> None:
+        if self._inside:
+            self._sink.bad("".join(self._parts), CUT)
+
+    def _take(self, buf: str, pos: int) -> None:
+        if pos > self._mark:
+            piece = buf[self._mark : pos]
+            self._mark = pos
+            self._parts.append(piece)
+            if self.streams:
+                self._sink.delta(piece)
+
+    def _foreign(self, buf: str, pos: int, last: bool) -> int:
+        """What to do about text that no JSON has: how many characters to pass, or WAIT."""
+        end, _ = look(self._closer, buf, pos, last)
+        if end == WAIT:
+            return WAIT
+        unsettled = bool(self._nesting.unsettled)
+        self._nesting.settle(closed=end > 0)
+        if end > 0:
+            self._take(buf, pos)
+            self._finish(ended=True)
+            self.done = True
+        elif self._offered_only and not unsettled and buf[pos] not in "}])":
+            self._refuse()
+        return 0 if self.done or unsettled else 1
+
+    def _heed(self, hit: str, buf: str, pos: int) -> None:
+        depth = self._nesting.depth
+        if hit in "{[":
+            self._opened(hit, depth, buf, pos)
+        elif hit in "}])":
+            self._closed(depth, buf, pos)
+        elif hit == ":" and depth == self._level:
+            self._keyed(self._nesting.word.strip())
+        elif hit == ",":
+            self._role = ""
+            if depth == 1 and self._home == 2:
+                self._take(buf, pos)
+                self._parts.clear()
+        elif hit == '"' and depth == self._level and self._role == "name":
+            self._named(self._nesting.word)
+
+    def _opened(self, hit: str, depth: int, buf: str, pos: int) -> None:
+        if hit == "[" and depth == 1:
+            self._home = self._level = self._nesting.watch = 2
+        elif hit == "{" and depth == self._home:
+            self._take(buf, pos - 1)
+            self._parts.clear()
+            self._inside = True
+            if isinstance(self._shape, Named):
+                self._stream(buf, pos - 1)
+        elif hit == "{" and depth == self._level + 1:
+            if self._role in ("arguments", "whole") and self._name:
+                self._stream(buf, pos - 1)
+            elif self._role == "nested":
+                self._level = self._nesting.watch = depth
+
+    def _stream(self, buf: str, pos: int) -> None:
+        self._take(buf, pos)
+        self._sink.open(self._name)
+        self.streams = True
+
+    def _closed(self, depth: int, buf: str, pos: int) -> None:
+        if self.streams and depth <= self._level and not isinstance(self._shape, Named):
+            self._take(buf, pos)
+            self.streams = False
+        if depth < self._home:
+            self._take(buf, pos - 1 if depth == 0 and self._home == 2 else pos)
+            self._finish(ended=depth == 0 and self._home == 2)
+        elif depth < self._level:
+            self._level = self._nesting.watch = max(depth, self._home)
+        if depth == 0:
+            self._take(buf, pos)
+            self.done = True
+
+    def _keyed(self, key: str) -> None:
+        self._role = self._shape.role(key)
+        if self._role == "whole":
+            self._named(key)
+        if self._offered_only and self._role == "other":
+            self._refuse()
+
+    def _named(self, name: str) -> None:
+        self._name = name
+        if self._offered_only and not self._sink.offers(name):
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.refused = self.done = True
+
+    def _finish(self, *, ended: bool) -> None:
+        """The object of a call has ended: make its calls, or say what is wrong."""
+        if not self._inside or self.refused:
+            return
+        raw = "".join(self._parts)
+        self._inside = self.streams = False
+        self._parts.clear()
+        self._level = self._home
+        self._nesting.watch = 0 if isinstance(self._shape, Named) else self._home
+        if not isinstance(self._shape, Named):
+            self._name = ""
+        try:
+            found = self._shape.calls(loads(raw, ended=ended), self._sink)
+        except Unreadable as error:
+            self._sink.bad(raw, f"This call's JSON cannot be read: {error}. Send the call again as valid JSON.")
+            return
+        except Misfit as error:
+            self._sink.bad(raw, str(error))
+            return
+        for name, arguments in found:
+            self._sink.call(name, arguments)

@@ -1,0 +1,159 @@
+"""Calls written as Python: NAME(key=literal, ...), alone, in a list or line by line. Nothing is ever evaluated."""
+
+from __future__ import annotations
+
+from parsing.events import Arguments
+from parsing.lexis import WAIT, compiled, look
+from parsing.literals import Literals, Unreadable
+from parsing.nesting import Nesting
+from parsing.sink import CUT, Sink
+
+_BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
+_NAME = r"(?:default_api\.)?(?P<name>[^\W\d][\w.:-]{0,127}?)(?:\.call)?\s{0,20}\("
+_PRINTED = compiled(rf"{_BEFORE}(?P<print>print\s?\(\s{{0,20}}){_NAME}")
+_HEAD = compiled(rf"{_BEFORE}{_NAME}")
+_TAIL = compiled(r"\s{0,200}(?:(?P<print>\))|(?P<list>\])|(?P<fence>```))")
+
+
+class PythonCalls:
+    """One or more calls. With `offered_only` a call that is not a tool's, or not of literals alone, refuses the whole.
+
+    `listed`: only a closed list is whole.
+    """
+
+    def __init__(self, sink: Sink, *, offered_only: bool = False) -> None:
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self._sink = sink
+        self._offered_only = offered_only
+        self._nesting: Nesting | None = None
+        self._name = ""
+        self._parts: list[str] = []
+        self.take = self._parts.append
+        self._in_list = False
+        self._in_print = False
+        self._in_fence = False
+        self._any = False
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        while pos < len(buf) and not self.done:
+            step = self._head(buf, pos, last) if self._nesting is None else self._body(buf, pos, last)
+            if step < 0:
+                break
+            pos = step
+        self.stop = self._nesting.stop if self._nesting and not self.done else ""
+        return pos
+
+    def cut(self) -> None:
+        if self._nesting is not None:
+            self._sink.bad("".join(self._parts), CUT)
+        elif not self._in_list and not self._in_fence:
+            self.done = self._any
+
+    def _head(self, buf: str, pos: int, last: bool) -> int:
+        if self._any:
+            end, match = look(_TAIL, buf, pos, last)
+            if match:
+                return self._tail(match.lastgroup or "", end)
+            if end == WAIT:
+                return WAIT
+        for pattern in (_PRINTED, _HEAD):
+            end, match = look(pattern, buf, pos, last)
+            if match:
+                return self._begin(match.groupdict(), end)
+            if end == WAIT:
+                return WAIT
+        return self._end(pos)
+
+    def _tail(self, kind: str, end: int) -> int:
+        if kind == "print" and self._in_print:
+            self._in_print = False
+        elif kind == "fence" and self._in_fence:
+            self._in_fence = False
+            self.done = True
+        elif kind == "list" and self._in_list:
+            self._in_list = False
+            self.done = not self._in_fence
+        else:
+            self.done = True
+            return end - 1
+        return end
+
+    def _begin(self, groups: dict[str, str | None], end: int) -> int:
+        name = groups["name"] or ""
+        if (self._offered_only or (self._any and not self._in_fence)) and not self._sink.offers(name):
+            return self._end(end)
+        self._in_list = self._in_list or groups["list"] is not None
+        self._in_fence = self._in_fence or groups["fence"] is not None
+        self._in_print = groups.get("print") is not None
+        self._name = name
+        self._any = True
+        self._parts.clear()
+        self.streams = True
+        self._nesting = Nesting(watch=0)
+        self._nesting.advance("(", 0)
+        if not self._offered_only:
+            self._sink.open(name)
+        return end
+
+    def _end(self, pos: int) -> int:
+        self.done = True
+        self.refused = self._offered_only and (self._in_list or not self._any)
+        return pos
+
+    def _body(self, buf: str, pos: int, last: bool) -> int:
+        nesting = self._nesting
+        assert nesting is not None
+        after = nesting.advance(buf, pos)
+        if nesting.hit == ")" and nesting.depth == 0:
+            self._take(buf[pos : after - 1])
+            self._call()
+            return after
+        if nesting.foreign and nesting.unsettled:
+            nesting.settle(closed=False)
+            self._take(buf[pos:after])
+            return after
+        if nesting.foreign:  # a character that no literal has: it is read, and refused, at the end
+            self._take(buf[pos : after + 1])
+            return after + 1
+        self._take(buf[pos:after])
+        return after if after > pos else WAIT
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._parts.append(text)
+            self._sink.delta(text)
+
+    def _call(self) -> None:
+        raw = "".join(self._parts)
+        self._nesting = None
+        try:
+            arguments = keywords(raw)
+        except Unreadable as error:
+            self.refused = self._offered_only
+            self.done = self.done or self.refused
+            self._sink.bad(
+                f"{self._name}({raw})",
+                f"Not run: {error}. Write {self._name}(key=value, ...) with literal values only, each with its name.",
+            )
+            return
+        self._sink.call(self._name, arguments)
+
+
+def keywords(text: str) -> Arguments:
+    """The keyword arguments written in `text`, the inside of the parentheses. Raises Unreadable."""
+    reader = Literals(text)
+    found: Arguments = {}
+    while reader.skip():
+        key = reader.word()
+        if reader.skip() != "=":
+            raise Unreadable("an argument has no name")
+        reader.pos += 1
+        found[key] = reader.value()
+        if reader.skip() == ",":
+            reader.pos += 1
+        elif reader.skip():
+            raise Unreadable(f"only literal values are allowed, and commas between them (character {reader.pos})")
+    return found

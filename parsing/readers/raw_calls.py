@@ -1,0 +1,110 @@
+"""Calls whose body is text up to a marker: read whole, at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from parsing.events import Arguments
+from parsing.fences import fill
+from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.shapes import Misfit
+from parsing.sink import CUT, Sink
+
+Reading = Callable[[str, Sink], list[tuple[str, Arguments]]]
+
+
+class RawCall:
+    """The text up to `end`, which begins with the character `first`; to the end of the message if `whole_at_end`.
+
+    `reading` makes the calls of the text; it raises Misfit.
+    """
+
+    def __init__(
+        self, sink: Sink, end: str, first: str, reading: Reading, name: str = "", *, whole_at_end: bool = False
+    ) -> None:
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = first
+        self._sink = sink
+        self._end = compiled(end)
+        self._start = first
+        self._reading = reading
+        self._whole_at_end = whole_at_end
+        self._parts: list[str] = []
+        self.take = self._parts.append
+        self.streams = bool(name)
+        if name:
+            sink.open(name)
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        start = pos
+        self.stop = self._start
+        while pos < len(buf):
+            found = buf.find(self._start, pos)
+            if found < 0:
+                pos = len(buf)
+                break
+            pos = found
+            end, _ = look(self._end, buf, pos, last)
+            if end == WAIT:
+                self.stop = ""
+                break
+            if end != NONE:
+                self._take(buf[start:pos])
+                self._finish()
+                return end
+            pos += 1
+        self._take(buf[start:pos])
+        return pos
+
+    def cut(self) -> None:
+        if self._whole_at_end:
+            self._finish()
+        else:
+            self._sink.bad("".join(self._parts), CUT)
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._parts.append(text)
+            if self.streams:
+                self._sink.delta(text)
+
+    def _finish(self) -> None:
+        self.done = True
+        raw = "".join(self._parts)
+        try:
+            found = self._reading(raw, self._sink)
+        except Misfit as error:
+            self._sink.bad(raw, str(error))
+            return
+        for name, arguments in found:
+            self._sink.call(name, arguments)
+
+
+def body_of(name: str) -> Reading:
+    """A reading for text that fills the one tool `name`, as the body of a fence does."""
+
+    def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+        return [(name, fill(text.strip("\r\n"), sink.schema(name)))]
+
+    return read
+
+
+CODE_TOOLS = ("python", "code_interpreter", "ipython", "interpreter")
+_FENCED = re.compile(r"\s*```[\w-]*\n(?P<code>.*?)\n?```\s*\Z", re.DOTALL)
+
+
+def code_for(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+    """The call of whichever code tool is offered. Raises Misfit when none is."""
+    match = _FENCED.match(text)
+    code = match["code"] if match else text.strip("\r\n")
+    if not code.strip():
+        return []
+    if any(tool.startswith(code.strip()) for tool in sink.tools):
+        raise Misfit(CUT)
+    name = next((each for each in CODE_TOOLS if sink.offers(each)), None)
+    if name is None:
+        raise Misfit("Code was sent, but no tool runs code here. Call one of the tools instead.")
+    return [(name, fill(code, sink.schema(name)))]

@@ -1,0 +1,238 @@
+"""Calls whose arguments are raw text between tags: function/parameter, invoke/parameter, key/value pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import regex
+
+from parsing.arguments import fit_text, properties_of
+from parsing.events import Arguments
+from parsing.lexis import WAIT, compiled, look
+from parsing.literals import Unreadable, loads
+from parsing.shapes import Misfit, arguments_object
+from parsing.sink import CUT, Sink
+
+PACKED = ("arguments", "input", "parameters", "args")
+
+
+@dataclass(frozen=True)
+class Markup:
+    """The tags of one grammar, as patterns.
+
+    `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
+    follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
+    directly after `lead`.
+    """
+
+    opens: str
+    shuts: str
+    ends: str
+    after: str
+    first: str = "<"
+    lead: str = ""
+
+    @cached_property
+    def between(self) -> regex.Pattern[str]:
+        return compiled(rf"\s{{0,200}}(?:{self.opens}|(?P<end>{self.ends})|(?P<next>(?={self.after})))")
+
+    @cached_property
+    def closing(self) -> regex.Pattern[str]:
+        """A value's end counts only before what may follow it; or its closing tag was forgotten."""
+        return compiled(
+            rf"(?:{self.shuts})(?=\s{{0,200}}(?:{self.opens}|{self.ends}|{self.after}))"
+            rf"|(?=(?P<sibling>{self.opens}))|(?P<unclosed>(?=(?:{self.ends})\s{{0,200}}(?:{self.after})))"
+        )
+
+    @cached_property
+    def final(self) -> regex.Pattern[str]:
+        """The same at the end of the message, which may follow anything."""
+        return compiled(
+            rf"(?:{self.shuts})(?=\s*(?:\Z|{self.opens}|{self.ends}|{self.after}))"
+            rf"|(?=(?P<sibling>{self.opens}))|(?P<unclosed>(?=(?:{self.ends})\s*(?:\Z|{self.after})))"
+        )
+
+
+class TaggedCall:
+    """One call: values between tags until the call's own end."""
+
+    def __init__(self, sink: Sink, markup: Markup, name: str, *, whole_at_end: bool = False) -> None:
+        self._whole_at_end = whole_at_end
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self._sink = sink
+        self._markup = markup
+        self._name = name
+        self._schema = sink.schema(name)
+        self._key: str | None = None
+        self._kind: str | None = None
+        self._loose: list[str] = []
+        self._arguments: Arguments = {}
+        self._raw: list[str] = []
+        self._start = 0  # where in `_raw` the open value begins
+        self._mark = 0
+        self.take = self._raw.append
+        self.streams = True
+        sink.open(name)
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        self._mark = pos
+        while pos < len(buf) and not self.done:
+            step = self._between(buf, pos, last) if self._key is None else self._within(buf, pos, last)
+            if step < 0:
+                break
+            pos = step
+        self._keep(buf, pos)
+        self.stop = self._markup.first if self._key is not None and not self.done else ""
+        return pos
+
+    def _keep(self, buf: str, pos: int) -> None:
+        if pos > self._mark:
+            piece = buf[self._mark : pos]
+            self._mark = pos
+            self._raw.append(piece)
+            self._sink.delta(piece)
+
+    def cut(self) -> None:
+        if self._whole_at_end and self._key is None:
+            self._finish()
+        else:
+            self._sink.bad("".join(self._raw), CUT)
+
+    def _between(self, buf: str, pos: int, last: bool) -> int:
+        end, match = look(self._markup.between, buf, pos, last)
+        if match is None:
+            return self._stray(buf, pos, end)
+        groups = match.groupdict()
+        if groups.get("end") is not None or groups.get("next") is not None:
+            end = match.start("next") if groups.get("end") is None else end
+            self._keep(buf, end)
+            self._finish()
+            return end
+        self._key = (groups.get("key") or "").strip().strip("\"'")
+        self._kind = groups.get("kind")
+        if groups.get("string") is not None:
+            self._kind = "string" if groups["string"].lower() == "true" else "json"
+        self._keep(buf, end)
+        self._start = len(self._raw)
+        return end
+
+    def _stray(self, buf: str, pos: int, state: int) -> int:
+        """Words between the tags: a JSON body, or nothing that matters."""
+        if state == WAIT:
+            return WAIT
+        found = buf.find(self._markup.first, pos + 1)
+        end = found if found >= 0 else len(buf)
+        self._loose.append(buf[pos:end])
+        return end
+
+    def _within(self, buf: str, pos: int, last: bool) -> int:
+        at = buf.find(self._markup.first, pos)
+        if at < 0:
+            return len(buf)
+        if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
+            return at + 1
+        pattern = self._markup.final if last else self._markup.closing
+        end, found = look(pattern, buf, at, last)
+        if end == WAIT:
+            return at if at > pos else WAIT
+        if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
+            return at + 1
+        self._keep(buf, at)
+        self._close()
+        return end
+
+    def _follows(self, match: regex.Match[str]) -> bool:
+        """Whether an opening tag inside a value begins the next parameter, the closing tag being forgotten."""
+        key = (match.groupdict().get("key") or "").strip().strip("\"'")
+        return key in properties_of(self._schema) and key != self._key and key not in self._arguments
+
+    def _close(self) -> None:
+        key, self._key = self._key or "", None
+        self._arguments[key] = self._fitted(unframed("".join(self._raw[self._start :])), key)
+
+    def _fitted(self, text: str, key: str) -> object:
+        if self._kind == "json":
+            return json_or_text(text)
+        return fit_text(text, self._schema, key, self._kind)
+
+    def _finish(self) -> None:
+        self.done = True
+        try:
+            arguments = self._packed()
+        except Misfit as error:
+            self._sink.bad("".join(self._raw), str(error))
+            return
+        self._sink.call(self._name, arguments)
+
+    def _packed(self) -> Arguments:
+        """The arguments; taken out of a single parameter that packs them all, or of a JSON body."""
+        loose = "".join(self._loose).strip()
+        if not self._arguments and loose.startswith("{"):
+            try:
+                return arguments_object(loads(loose), self._schema)
+            except Unreadable as error:
+                raise Misfit(f"This call's JSON cannot be read: {error}. Send the call again.") from error
+        if len(self._arguments) == 1:
+            [(key, value)] = self._arguments.items()
+            packed = json_or_text(value) if isinstance(value, str) else value
+            if key in PACKED and key not in properties_of(self._schema) and isinstance(packed, dict):
+                return packed
+        return self._arguments
+
+
+def json_or_text(text: str) -> object:
+    """The JSON value in `text`, or the text when it is none."""
+    try:
+        return loads(text.strip())
+    except Unreadable:
+        return text
+
+
+def unframed(text: str) -> str:
+    """The value without the one newline on each side that belongs to the tags, and out of its CDATA."""
+    stripped = text.strip()
+    if stripped.startswith("<![CDATA[") and stripped.endswith("]]>"):
+        return stripped[9:-3]
+    text = text.removeprefix("\r").removeprefix("\n") if text.startswith(("\n", "\r\n")) else text
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+class VoidCall:
+    """A call whose opener said everything: an empty element."""
+
+    def __init__(self, sink: Sink, name: str) -> None:
+        self.done = True
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self.take: Callable[[str], None] = list[str]().append
+        sink.call(name, {})
+
+    def read(self, buf: str, pos: int, last: bool) -> int:
+        return pos
+
+    def cut(self) -> None:
+        """Nothing can be missing."""
+
+
+@lru_cache(maxsize=256)
+def _children(end: str, keys: tuple[str, ...], names: tuple[str, ...]) -> Markup:
+    either = "|".join(re.escape(key) for key in keys) or "(?!)"
+    tools = "|".join(re.escape(name) for name in names) or "(?!)"
+    return Markup(
+        opens=rf"<(?P<key>{either})>",
+        shuts=rf"</(?:{either})>",
+        ends=rf"</{re.escape(end)}\s?>",
+        after=rf"<(?:{tools})>|</invoke>",
+    )
+
+
+def children_tags(name: str, sink: Sink, end: str = "") -> Markup:
+    """The markup of a tool whose parameters are elements of their own, inside the element `end` or the tool's own."""
+    return _children(end or name, tuple(properties_of(sink.schema(name))), tuple(sink.tools))

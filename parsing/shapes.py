@@ -1,0 +1,133 @@
+"""How a call is written as JSON: which key holds the name, which the arguments, which further calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from parsing.arguments import properties_of, required_of
+from parsing.events import Arguments
+from parsing.literals import Unreadable, loads
+from parsing.sink import Sink
+
+NAMES = ("name", "tool", "tool_name", "function", "action", "recipient_name", "function_name")
+ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "params")
+NESTED = ("function", "function_call")
+LISTS = ("tool_calls", "tool_uses", "calls")
+EXTRAS = ("type", "id", "index", "call_id", "tool_call_id")
+
+Found = tuple[str, Arguments]
+
+
+class Misfit(ValueError):
+    """The JSON is no call; the message tells the model what a call needs."""
+
+
+class Shape(Protocol):
+    """What the keys of a call's object mean (`role`), and the calls that a finished value holds."""
+
+    def role(self, key: str) -> str: ...
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]: ...
+
+
+class Envelope:
+    """{"name": ..., "arguments": {...}} in all its spellings, alone, nested or in a list."""
+
+    def role(self, key: str) -> str:
+        if key in NESTED:
+            return "nested"
+        if key in NAMES:
+            return "name"
+        return "arguments" if key in ARGUMENTS else "extra" if key in EXTRAS or key in LISTS else "other"
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]:
+        if isinstance(value, list):
+            return [call for each in value for call in self.calls(each, sink)]
+        if not isinstance(value, dict):
+            raise Misfit('A call is a JSON object such as {"name": "...", "arguments": {...}}.')
+        for key in LISTS:
+            if isinstance(value.get(key), list) and not any(isinstance(value.get(name), str) for name in NAMES):
+                return self.calls(value[key], sink)
+        for key in NESTED:
+            if isinstance(value.get(key), dict):
+                return self.calls(value[key], sink)
+        return [self._call(value, sink)]
+
+    def _call(self, value: dict[str, Any], sink: Sink) -> Found:
+        name_key = next((key for key in NAMES if isinstance(value.get(key), str) and value[key].strip()), None)
+        if name_key is None:
+            raise Misfit('This call names no tool. Write {"name": "the tool", "arguments": {...}}.')
+        name: str = value[name_key]
+        held = next((key for key in ARGUMENTS if key in value and key != name_key), None)
+        if held is None:
+            return name, self._flat(value, name_key, sink.schema(name))
+        if is_definition(value[held], sink.schema(name)):
+            raise Misfit(f"This repeats the definition of {name!r}. To call it, send its arguments.")
+        return name, arguments_object(value[held], sink.schema(name))
+
+    def _flat(self, value: dict[str, Any], name_key: str, schema: Mapping[str, Any]) -> Arguments:
+        """Arguments beside the name, if the tool declares every one of them."""
+        rest = {key: each for key, each in value.items() if key != name_key and key not in EXTRAS}
+        return rest if rest.keys() <= properties_of(schema).keys() else {}
+
+
+class SingleKey:
+    """{"NAME": {...}}: the key is the name, its value the arguments."""
+
+    def role(self, key: str) -> str:
+        return "whole"
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]:
+        if isinstance(value, list):
+            return [call for each in value for call in self.calls(each, sink)]
+        if not isinstance(value, dict) or len(value) != 1:
+            raise Misfit('A call is a JSON object with one key, the tool: {"tool": {...arguments...}}.')
+        [(name, arguments)] = value.items()
+        return [(name, arguments_object(arguments, sink.schema(name)))]
+
+
+class Named:
+    """The arguments alone: the name stood in front of them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def role(self, key: str) -> str:
+        return "argument"
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]:
+        return [(self.name, arguments_object(value, sink.schema(self.name)))]
+
+
+def arguments_object(value: Any, schema: Mapping[str, Any]) -> Arguments:
+    """The arguments, decoded once if they came as JSON in a string. Raises Misfit."""
+    if isinstance(value, str) and value.strip():
+        value = _decoded(value, schema)
+    if value is None or value == "" or (isinstance(value, str) and not value.strip()):
+        return {}
+    if not isinstance(value, dict):
+        raise Misfit(f"The arguments must be a JSON object, not {type(value).__name__}. Send the call again.")
+    return value
+
+
+def _decoded(text: str, schema: Mapping[str, Any]) -> Any:
+    try:
+        value = loads(text)
+    except Unreadable:
+        value = text
+    if isinstance(value, dict | None):
+        return value
+    required = required_of(schema)
+    return {required[0]: text} if len(required) == 1 else value
+
+
+def is_definition(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether this is a JSON Schema, repeated from the prompt, instead of arguments."""
+    if not isinstance(value, dict) or "properties" in properties_of(schema):
+        return False
+    return value.get("type") == "object" and isinstance(value.get("properties"), dict)
+
+
+ENVELOPE = Envelope()
+SINGLE_KEY = SingleKey()

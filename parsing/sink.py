@@ -1,0 +1,106 @@
+"""Where readers put what they see: numbered events, under the names the tools really have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent
+from parsing.lexis import CLOSER
+
+Tools = Mapping[str, Mapping[str, Any]]
+RAW_LIMIT = 4096
+_PREFIXES = ("functions.", "default_api.", "functions:", "tools.")
+
+
+def offered_name(written: str, tools: Tools) -> str:
+    """The tool that `written` means: the name as it is, or without a prefix or a doubling if only that is offered."""
+    if written in tools:
+        return written
+    name = written.strip().strip("\"'`").strip()
+    if name in tools:
+        return name
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            break
+    half, dot, rest = name.partition(".")
+    return half if dot and half == rest else name
+
+
+class Sink:
+    """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
+
+    __slots__ = ("closer", "dialect", "events", "index", "is_open", "spoilt", "tools", "whole")
+
+    def __init__(self, tools: Tools) -> None:
+        self.tools = tools
+        self.events: list[ParseEvent] = []
+        self.index = 0
+        self.is_open = False
+        self.dialect = ""
+        self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
+        self.spoilt = False  # and something else has been seen
+        self.closer = CLOSER  # what may end the block that is read now
+
+    def offers(self, written: str) -> bool:
+        return offered_name(written, self.tools) in self.tools
+
+    def schema(self, written: str) -> Mapping[str, Any]:
+        return self.tools.get(offered_name(written, self.tools), {})
+
+    def open(self, written: str) -> None:
+        """A call of this tool has surely begun."""
+        if not self.is_open:
+            self.is_open = True
+            self.events.append(CallOpened(self.index, offered_name(written, self.tools)))
+
+    def delta(self, text: str) -> None:
+        """A further piece of the open call's arguments."""
+        if text and not self.whole:
+            self.events.append(CallDelta(self.index, text))
+
+    def call(self, written: str, arguments: Arguments) -> None:
+        self.open(written)
+        self.spoilt = self.spoilt or (self.whole and not self.offers(written))
+        self.events.append(Call(self.index, offered_name(written, self.tools), arguments, self.dialect))
+        self._next()
+
+    def bad(self, raw: str, reason: str) -> None:
+        self.events.append(BadCall(self.index, raw[:RAW_LIMIT], reason))
+        self.spoilt = self.whole
+        self._next()
+
+    def _next(self) -> None:
+        self.index += 1
+        self.is_open = False
+
+    def taken(self) -> list[ParseEvent]:
+        """The events since the last time."""
+        events, self.events = self.events, []
+        return events
+
+
+class Reader(Protocol):
+    """Reads one block, from the end of its opener on.
+
+    `read` takes what it can of `buf` from `pos` and says where it stopped: at the end, or at text that it must see
+    together with what comes next. It is fed again from there. `done`: the block ends where `read` stopped.
+    `stop` is the one character that can matter at present: a piece without it, and without a backslash at its end,
+    may be given to `take` whole, and is shown as it comes if the reader `streams`. An empty `stop` is in every piece.
+    `cut`: the message ended inside the block.
+    """
+
+    done: bool
+    refused: bool
+    streams: bool
+    stop: str
+    take: Callable[[str], None]
+
+    def read(self, buf: str, pos: int, last: bool) -> int: ...
+
+    def cut(self) -> None: ...
+
+
+CUT = "The message ended inside this call, so it was not run. Send the whole call again, shorter if need be."
+TOO_LONG = "This call is too long to be read, so it was not run. Split the work into several smaller calls."

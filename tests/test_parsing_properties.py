@@ -1,0 +1,157 @@
+"""The parser's promises, for texts that nobody wrote down."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
+from parsing.parser import gather
+from tests.parsing_writers import SINGLE, WEAK, WRITERS
+from tests.test_parsing_cases import CASES, joined
+
+TOOLS: dict[str, dict[str, Any]] = {
+    tool["name"]: tool["parameters"] for case in CASES for tool in case["tools"] if "." not in tool["name"]
+}
+NOTE = "write_note"
+QUICK = settings(derandomize=True, deadline=None, max_examples=60)
+# Their values are raw text between tags, without escapes: what a tag is made of may not be tried against them.
+VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r<>[]{}|`✿\x00"), min_size=1, max_size=60)
+FRAGMENTS = sorted(
+    {case["text"][start:end] for case in CASES[::7] for start, end in pairwise(range(0, len(case["text"]), 9))}
+)
+WILD = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=8), max_size=14).map("".join)
+
+
+def read(pieces: list[str], **hints: Any) -> list[ParseEvent]:
+    parser = Parser(TOOLS, **hints)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return joined([*events, *parser.close()])
+
+
+def sliced(text: str, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    pieces = []
+    while text:
+        size = chance.choice((1, 1, 2, 3, 5, 11, 40))
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces
+
+
+def trimmed(value: str) -> str:
+    """A value that keeps its ends in every dialect: one newline on each side may belong to the tags."""
+    return value.strip("\n") or "x"
+
+
+@QUICK
+@given(WILD, st.integers(0, 1000), st.booleans())
+def test_any_slicing_gives_the_same_events(text: str, seed: int, thinking: bool) -> None:
+    assert read(sliced(text, seed), starts_in_thought=thinking) == read([text], starts_in_thought=thinking)
+
+
+@QUICK
+@given(st.binary(max_size=200).map(lambda raw: raw.decode("utf-8", "surrogateescape")) | WILD)
+def test_nothing_raises_and_events_are_in_order(text: str) -> None:
+    check_order(read([text]))
+
+
+def check_order(events: list[ParseEvent]) -> None:
+    """Indexes count up from 0; each call is opened once, ends once, and streams in between."""
+    index, opened = 0, False
+    for event in events:
+        match event:
+            case CallOpened(at, _):
+                assert at == index and not opened
+                opened = True
+            case CallDelta(at, _):
+                assert at == index and opened
+            case Call(at, _, _, _):
+                assert at == index and opened
+                index, opened = index + 1, False
+            case BadCall(at, _, reason):
+                assert at == index and reason
+                index, opened = index + 1, False
+    assert not opened
+
+
+@QUICK
+@given(st.text(st.characters(exclude_characters="<[]{}(`~✿◁|"), max_size=300))
+def test_prose_is_shown_verbatim(text: str) -> None:
+    if ":" in text or text.startswith("analysis"):
+        return  # words that begin a line of a dialect
+    parsed = parse(text, TOOLS)
+    assert (parsed.content, parsed.calls, parsed.rejected) == (text, [], [])
+
+
+@QUICK
+@given(WILD)
+def test_shown_text_is_the_models_own(text: str) -> None:
+    """What is shown and thought stands in the input, in that order: nothing is invented, doubled or moved."""
+    parsed = gather(read([text]))
+    for said in (parsed.content, parsed.reasoning):
+        rest = iter(text)
+        assert all(char in rest for char in said)
+
+
+@pytest.mark.parametrize("dialect", sorted(WRITERS))
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(VALUES.map(trimmed), VALUES.map(trimmed), st.integers(0, 99))
+def test_what_a_dialect_writes_is_read_back(dialect: str, path: str, body: str, seed: int) -> None:
+    text = WRITERS[dialect]([(NOTE, {"path": path, "body": body})])
+    events = read(sliced(text, seed), fences=False)
+    parsed = gather(events)
+    assert [(call.name, call.arguments) for call in parsed.calls] == [(NOTE, {"path": path, "body": body})]
+    assert not parsed.content.strip() and not parsed.rejected
+    check_order(events)
+
+
+@pytest.mark.parametrize("dialect", sorted(WRITERS))
+def test_a_call_cut_short_never_runs(dialect: str) -> None:
+    first = ("set_lamp", {"room": "attic", "level": 2})
+    second = (NOTE, {"path": "log.txt", "body": "the quick brown heron"})
+    calls = [second] if dialect in SINGLE | WEAK else [first, second]
+    text = WRITERS[dialect](calls)
+    for end in range(text.index("brown") + 6):
+        made = [(call.name, call.arguments) for call in parse(text[:end], TOOLS, fences=False).calls]
+        assert made == [] or (made == [first] and calls[0] == first)
+
+
+@pytest.mark.parametrize("dialect", sorted(WRITERS.keys() - WEAK))
+def test_calls_in_reasoning_wait_for_its_end(dialect: str) -> None:
+    call = ("set_lamp", {"room": "attic", "level": 2})
+    text = WRITERS[dialect]([call])
+    draft = parse(f"<think>\nperhaps {text}\n</think>\nWhich room?", TOOLS, fences=False)
+    assert (draft.content.strip(), draft.calls) == ("Which room?", [])
+    made = parse(f"<think>plan</think>\n{text}", TOOLS, fences=False)
+    assert (made.reasoning, [(each.name, each.arguments) for each in made.calls]) == ("plan", [call])
+
+
+@pytest.mark.parametrize("dialect", sorted(WRITERS))
+def test_a_sample_in_a_fence_is_text(dialect: str) -> None:
+    sample = WRITERS[dialect]([("set_lamp", {"room": "attic", "level": 2})])
+    text = f"It looks like this:\n\n````text\n{sample}\n````\n\nI sent nothing."
+    parsed = parse(text, TOOLS)
+    assert (parsed.content, parsed.calls, parsed.rejected) == (text, [], [])
+
+
+@pytest.mark.parametrize("dialect", sorted(WEAK))
+def test_a_form_without_a_marker_is_a_call_only_alone(dialect: str) -> None:
+    sample = WRITERS[dialect]([("set_lamp", {"room": "attic", "level": 2})])
+    assert parse(sample, TOOLS, fences=False).calls
+    for text in (f"So: it is\n\n{sample}", f"{sample}\n\nis how it looks."):
+        parsed = parse(text, TOOLS, fences=False)
+        assert (parsed.content, parsed.calls) == (text, [])
+    unknown = WRITERS[dialect]([("sell_house", {"price": 1})])
+    assert parse(unknown, TOOLS, fences=False).content == unknown
+
+
+def test_neighbouring_events_of_two_kinds_are_unequal() -> None:
+    assert Text("a") != Thought("a")
+    assert Text("a") == Text("a")
+    assert Text("a") != "a"
