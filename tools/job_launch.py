@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tools.family import MARK
-from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, write_json
+from tools.job_folder import COMMAND, JOB, LIFELINE_FD, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
 from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
-from tools.sandbox import Command
+from tools.sandbox import Bubblewrap, Sandbox
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
 _LOOK_S = 0.01
@@ -26,19 +27,29 @@ _ROOT = Path(__file__).parent.parent
 _log = logging.getLogger(__name__)
 
 
-def launch(folder: Path, job: Job, script: bytes, command: Command, cwd: Path) -> int:
+def launch(folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 
     Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
     """
+    # The box ends with the supervisor, not with the server.
+    box = replace(sandbox, lifeline=LIFELINE_FD) if isinstance(sandbox, Bubblewrap) else sandbox
+    command = box.command("bash", SCRIPT_FD, workspace)
     try:
         folder.mkdir(mode=0o700, parents=True)
         with _locked(folder) as lock:
             write_job(folder, job)
             (folder / SCRIPT).write_bytes(script)
-            environment = {**command.env, MARK: job.id}
-            asked = {"argv": command.argv, "env": environment, "wrapped": command.wrapped, "cwd": str(cwd)}
-            write_json(str(folder / COMMAND), asked | {"mark": job.id, "time_limit_s": job.time_limit_s})
+            asked: dict[str, object] = {
+                "argv": command.argv,
+                "env": {**command.env, MARK: job.id},
+                "fds": command.fds,
+                "wrapped": command.wrapped,
+                "cwd": str(workspace),
+                "mark": job.id,
+                "time_limit_s": job.time_limit_s,
+            }
+            write_json(str(folder / COMMAND), asked)
             return _started(folder, lock)
     except OSError as error:
         where = folder.parent

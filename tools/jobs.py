@@ -20,7 +20,6 @@ from secrets import token_hex
 from typing import Any
 
 from tools.family import sweep
-from tools.job_folder import SCRIPT_FD
 from tools.job_launch import find, find_all, launch, reap, wait_for
 from tools.job_records import (
     SHOWN_COMMAND,
@@ -120,9 +119,8 @@ class Jobs:
             follow_up=self._follow_up,
         )
         known = self._known[job.id] = Known(job, self._folder / job.id)
-        boxed = sandbox.command("bash", SCRIPT_FD, workspace)
         # Shielded: a job that has been started must be known, also when nobody waits for the answer any more.
-        starting = self._keep(self._start(known, lambda: launch(known.folder, job, script, boxed, workspace)))
+        starting = self._keep(self._start(known, lambda: launch(known.folder, job, script, sandbox, workspace)))
         await asyncio.shield(starting)
         return known.job
 
