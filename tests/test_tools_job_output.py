@@ -40,7 +40,8 @@ async def test_what_is_read_of_an_endless_writer_is_never_torn(tmp_path: Path) -
             first = -part.start % 11
             numbers = [int(line) for line in part.data[first:].split(b"\n")[:-1]]
             begin = 1_000_000_000 + (part.start + first) // 11
-            assert numbers and numbers == list(range(begin, begin + len(numbers)))
+            assert part.data, part
+            assert numbers == list(range(begin, begin + len(numbers)))
         await jobs.cancel(job.id, ANN)
 
 

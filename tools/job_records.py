@@ -15,7 +15,7 @@ from tools.output import Output
 
 SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
 UNREADABLE = (OSError, ValueError, TypeError, KeyError)  # what files that somebody changed may raise
-_TRIES = 5  # a writer in full flight may run over all that is being read
+_TRIES = 6  # a writer in full flight may run over all that is being read: then less is read, nearer to the end
 _LOOKED_AT = 32 * 1024  # bytes before the end that the last lines are taken from
 
 
@@ -155,25 +155,26 @@ def read_part(folder: Path, offset: int, size: int) -> Part:
     except FileNotFoundError:  # not begun
         return Part(0, b"", 0, 0)
     try:
-        part = _part(file, offset, size)
-        for _ in range(_TRIES):
-            if part.data or part.start == part.bytes:
-                break
-            part = _part(file, offset, size)
-        return part
+        for shorter in range(_TRIES):
+            if part := _part(file, offset, size, TAIL >> shorter):
+                return part
+        total, lines = _counts(file)
+        return Part(total, b"", total, lines)
     finally:
         os.close(file)
 
 
-def _part(file: int, offset: int, size: int) -> Part:
+def _part(file: int, offset: int, size: int, kept: int) -> Part | None:
+    """The part as far as it lies in the head or in the last `kept` bytes; None when it was overwritten meanwhile."""
     total, lines = _counts(file)
     start = max(0, total + offset) if offset < 0 else min(offset, total)
-    start = max(start, total - TAIL) if start >= HEAD else start
+    start = max(start, total - kept) if start >= HEAD else start
     data = _stored(file, start, min(size, total - start), total)
-    # The writer may have run over what was being read.
-    kept_from = _counts(file)[0] - TAIL
-    if start >= HEAD and kept_from > start:
-        data, start = data[kept_from - start :], min(kept_from, start + len(data))
+    overwritten = _counts(file)[0] - TAIL - start if start >= HEAD else 0
+    if overwritten > 0:
+        if overwritten >= len(data):
+            return None
+        data, start = data[overwritten:], start + overwritten
     return Part(start, data, total, lines)
 
 

@@ -282,6 +282,7 @@ class Jobs:
 
     async def _forget(self, known: Known) -> None:
         self._known.pop(known.job.id, None)
+        self._let_go(known)
         await asyncio.to_thread(shutil.rmtree, known.folder, ignore_errors=True)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
