@@ -98,10 +98,11 @@ async def test_a_job_that_obeys_ends_by_term_and_may_say_so(tmp_path: Path, sand
     assert glance.tail == ("up", "bye") and glance.job.state is State.CANCELLED
 
 
-async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("without_its_mark", ["", "exec env -i "])
+async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox, without_its_mark: str) -> None:
     sleeper = endless()
     async with opened(tmp_path, time_limit_s=0.3) as jobs:
-        job = await started(jobs, tmp_path, f"trap '' TERM; {sleeper}", sandbox)
+        job = await started(jobs, tmp_path, f"trap '' TERM; {without_its_mark}{sleeper}", sandbox)
         assert (await end_of(jobs, job.id)).job.state is State.TIMED_OUT
     assert all_gone(sleeper)
 
