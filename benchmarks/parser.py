@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from time import process_time
 
 from parsing import Parser
-from tests.parsing_writers import WRITERS
+from tests.parsing_forms import WRITERS
 
 TOOLS = {
     "write_note": {

@@ -83,6 +83,15 @@ def first() -> Table:
     return _table([*_marks(FIRST_REASONING), *_rows(WHOLE)])
 
 
+AHEAD = 4
+
+
+@lru_cache(maxsize=4096)
+def may_begin(ahead: str) -> bool:
+    """Whether anything begins with these AHEAD characters: most brackets of ordinary text are ruled out by them."""
+    return any(table.pattern.match(ahead, partial=True) for table in (marked(), rest(), tokens()))
+
+
 @lru_cache(maxsize=64)
 def tool_elements(names: tuple[str, ...]) -> regex.Pattern[str] | None:
     """The opening tag of a tool's own element, with the first child or the end after it."""

@@ -15,7 +15,19 @@ from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.events import Text, Thought
 from parsing.framing import ANSWERS, FIRST_WORDS, Reasoning
 from parsing.lexis import NONE, WAIT, compiled, look
-from parsing.openers import ECHO, Table, echo_lines, first, lines, marked, rest, tokens, tool_elements
+from parsing.openers import (
+    AHEAD,
+    ECHO,
+    Table,
+    echo_lines,
+    first,
+    lines,
+    marked,
+    may_begin,
+    rest,
+    tokens,
+    tool_elements,
+)
 from parsing.readers.fence_calls import FenceCall
 
 GATES = "<[]`\n✿◁"
@@ -171,6 +183,8 @@ class Prose(Blocks):
             return self._open_span(buf, pos, last)
         if buf[pos] == "\n":
             return NONE
+        if len(buf) - pos >= AHEAD and not may_begin(buf[pos : pos + AHEAD]):
+            return self._at_element(buf, pos, last)
         for table in (marked(), rest()):
             end, match = look(table.pattern, buf, pos, last)
             step = self._begin_kind(table, match, buf, pos) if match else end

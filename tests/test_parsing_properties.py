@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
 from parsing.parser import gather
-from tests.parsing_writers import SINGLE, WEAK, WRITERS
+from tests.parsing_forms import SINGLE, WEAK, WRITERS
+from tests.parsing_writers import Call as Written
 from tests.test_parsing_cases import CASES, joined
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -113,8 +114,8 @@ def test_what_a_dialect_writes_is_read_back(dialect: str, path: str, body: str, 
 
 @pytest.mark.parametrize("dialect", sorted(WRITERS))
 def test_a_call_cut_short_never_runs(dialect: str) -> None:
-    first = ("set_lamp", {"room": "attic", "level": 2})
-    second = (NOTE, {"path": "log.txt", "body": "the quick brown heron"})
+    first: Written = ("set_lamp", {"room": "attic", "level": 2})
+    second: Written = (NOTE, {"path": "log.txt", "body": "the quick brown heron"})
     calls = [second] if dialect in SINGLE | WEAK else [first, second]
     text = WRITERS[dialect](calls)
     for end in range(text.index("brown") + 6):

@@ -7,9 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -242,19 +240,3 @@ def test_without_a_sandbox_only_when_asked(tmp_path: Path) -> None:
     found = find_sandbox(unsafe=True)
     assert isinstance(found, Unboxed)
     assert told(Context(tmp_path, 60, found), "echo $HOME; pwd").text == f"{tmp_path}\n{tmp_path}"
-
-
-def test_a_command_of_a_server_that_is_gone_does_not_begin(tmp_path: Path) -> None:
-    box = find_sandbox()
-    assert isinstance(box, Bubblewrap)
-    read_end, write_end = os.pipe()
-    os.close(write_end)
-    orphan = replace(box, lifeline=read_end)
-    with tempfile.TemporaryFile() as script:
-        script.write(b"touch began")
-        script.seek(0)
-        command = orphan.command("bash", script.fileno(), tmp_path)
-        ended = subprocess.run(command.argv, env=dict(command.env), pass_fds=command.fds, timeout=30, check=False)
-    os.close(read_end)
-    assert ended.returncode == 125
-    assert not (tmp_path / "began").exists()

@@ -12,10 +12,11 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tools.undertaker import MARK
+
 if TYPE_CHECKING:
     import psutil
 
-MARK = "DRAGOMAN_CALL"
 _SWEEPS = 20
 
 

@@ -12,10 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.family import MARK, descendants, surely, sweep, tell
+from tools.family import descendants, surely, sweep, tell
 from tools.output import Output
 from tools.sandbox import Command
 from tools.tool import Progress, ToolFailed
+from tools.undertaker import MARK, watched
 
 TIME_LIMIT_S = 3600.0
 GRACE_S = 0.5
@@ -78,7 +79,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def _start(command: Command, cwd: Path) -> _Child:
-    mark = secrets.token_hex(16)
+    mark = f"{watched()}.{secrets.token_hex(8)}"
     read_end, write_end = os.pipe()
     try:
         os.set_blocking(read_end, False)

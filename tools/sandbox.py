@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -32,9 +31,6 @@ _ISOLATION = (
 # In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
 # Older than 0.8, or setuid, bubblewrap cannot do this.
 _NO_NESTING = ("--unshare-user", "--disable-userns")
-# --die-with-parent is told to the kernel some milliseconds after the start; a server that is killed before that leaves
-# the box behind. Once it is told, and the server is still there, nothing can be left.
-_IF_ALIVE = 'read -t 0 -u {fd} && exit 125; exec {fd}<&- "$@"'
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 _TRY_S = 10.0
 
@@ -79,19 +75,12 @@ class Unboxed:
         return Command((interpreter, f"/dev/fd/{script}"), _environment(workspace, program), fds=(script,))
 
 
-@cache
-def _lifeline() -> int:
-    """The read end of a pipe whose write end only this process has: it is at its end when the process is gone."""
-    read_end, _write_end = os.pipe()
-    return read_end
-
-
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     """Sees the system read-only, the workspace read-write at its own path, and nothing else; no network.
 
     `hidden` are directories that stay empty inside even where they lie in something that is shown. `locks` are options
-    that not every bubblewrap knows. `lifeline` is a pipe whose other end the server holds.
+    that not every bubblewrap knows.
     """
 
     level: ClassVar[str] = "bubblewrap"
@@ -99,7 +88,6 @@ class Bubblewrap:
     python: Path
     hidden: tuple[Path, ...] = ()
     locks: tuple[str, ...] = ()
-    lifeline: int = field(default_factory=_lifeline)
 
     def command(self, program: Program, script: int, workspace: Path) -> Command:
         """Run the open file `script` in the box."""
@@ -107,12 +95,11 @@ class Bubblewrap:
         argv = (
             *self.outer(),
             *self._mounts(workspace),
-            *("--ro-bind-data", str(script), inside, "--chdir", str(workspace), "--"),
-            *("bash", "-c", _IF_ALIVE.format(fd=self.lifeline), "bash", program, inside),
+            *("--ro-bind-data", str(script), inside, "--chdir", str(workspace), "--", program, inside),
         )
         environment = _environment(workspace, program)
         environment["PATH"] += ":/run/bin"
-        return Command(argv, environment, fds=(script, self.lifeline), wrapped=True)
+        return Command(argv, environment, fds=(script,), wrapped=True)
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""

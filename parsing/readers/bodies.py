@@ -117,4 +117,9 @@ def text_until(end: str, first: str, *, whole_at_end: bool = False) -> Callable[
 
 def interpreter(sink: Sink, groups: Groups) -> Reader:
     """Code for whichever code tool is offered."""
-    return RawCall(sink, r"(?=<\|(?:action_end|eom_id|eot_id|im_end|call|end)\|>)", "<", code_for, whole_at_end=True)
+    return RawCall(sink, r"(?=<\|action_end\|>)", "<", code_for)
+
+
+def code_to_end(sink: Sink, groups: Groups) -> Reader:
+    """The same, up to the end of the message: nothing else marks where it ends."""
+    return RawCall(sink, r"(?=<\|(?:eom_id|eot_id|im_end)\|>)", "<", code_for, whole_at_end=True)

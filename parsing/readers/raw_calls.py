@@ -93,6 +93,7 @@ def body_of(name: str) -> Reading:
 
 
 CODE_TOOLS = ("python", "code_interpreter", "ipython", "interpreter")
+_WORDS = re.compile(r"\s*[\w.]+\s*")
 _FENCED = re.compile(r"\s*```[\w-]*\n(?P<code>.*?)\n?```\s*\Z", re.DOTALL)
 
 
@@ -102,7 +103,7 @@ def code_for(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
     code = match["code"] if match else text.strip("\r\n")
     if not code.strip():
         return []
-    if any(tool.startswith(code.strip()) for tool in sink.tools):
+    if _WORDS.fullmatch(code) and any(tool.startswith(code.strip().split(".")[0]) for tool in sink.tools):
         raise Misfit(CUT)
     name = next((each for each in CODE_TOOLS if sink.offers(each)), None)
     if name is None:

@@ -1,0 +1,120 @@
+"""Texts made to hurt: time stays linear, memory bounded, and every character is accounted for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+
+from parsing import BadCall, Parser, parse
+from parsing.parser import gather
+
+TOOLS: dict[str, dict[str, Any]] = {
+    "note": {"type": "object", "properties": {"path": {"type": "string"}, "body": {"type": "string"}}},
+    "ping": {"type": "object", "properties": {}},
+}
+# One row: what is repeated, and what stands in front of it.
+REPEATED = {
+    "brackets": ("", "["),
+    "nested brackets": ('<tool_call>{"a": ', "["),
+    "nested objects": ('<tool_call>{"name": "note", "arguments": ', '{"a": '),
+    "unclosed openers": ("", "<tool_call>"),
+    "unclosed calls": ("", '<tool_call>{"name": "note", "arguments": {"body": "'),
+    "unclosed functions": ("", "<tool_call><function=note><parameter=body>"),
+    "closed parameters of unclosed calls": ("", "<tool_call><function=note><parameter=body>x</parameter></function>."),
+    "near sentinels": ("", "<tool_ca <|tool_cal <｜DSML｜too [TOOL_CAL "),
+    "bars": ("", "<｜"),
+    "back-ticks": ("", "a `b "),
+    "fences": ("", "```\n````\n"),
+    "thoughts": ("", "<think>a <tool_call>{"),
+    "closed thoughts": ("", "<think>a</think>"),
+    "spaces after an opener": ("<tool_call>", " "),
+    "one line": ("", "word "),
+    "a bare list": ("", "[ping(), "),
+    "bare calls": ("", "ping()\n"),
+    "bare objects": ("", '{"name": "ping", "arguments": {}}; '),
+    "quotes in a string": ('<tool_call>{"name": "note", "arguments": {"body": "', 'a "b" '),
+    "backslashes": ('<tool_call>{"name": "note", "arguments": {"body": "', "\\\\"),
+    "closers in a value": ("<tool_call><function=note><parameter=body>", "</parameter> <parameter=x "),
+    "closing brackets": ("<tool_call>{", "]}"),
+    "pairs without an end": ("<tool_call>note<arg_key>body</arg_key><arg_value>", "<arg_key>"),
+    "calls": ("", '<tool_call>{"name": "ping", "arguments": {}}</tool_call>'),
+    "flags": ('[TOOL_CALL]{tool => "note", args => {', ' --body "x'),
+}
+SMALL, LARGE = 8_000, 64_000
+
+
+def feed(text: str, size: int) -> float:
+    """CPU seconds to read the text in pieces of this size."""
+    start = process_time()
+    parser = Parser(TOOLS)
+    for at in range(0, len(text), size):
+        parser.feed(text[at : at + size])
+    parser.close()
+    return process_time() - start
+
+
+@pytest.mark.parametrize("size", [5, 4096])
+@pytest.mark.parametrize("name", REPEATED)
+def test_time_grows_with_the_length_only(name: str, size: int) -> None:
+    """Eight times the text takes about eight times as long: 20 leaves room for noise, 64 would be quadratic."""
+    before, again = REPEATED[name]
+
+    def text(length: int) -> str:
+        return before + again * (length // len(again))
+
+    small = min(feed(text(SMALL), size) for _ in range(2))
+    large = min(feed(text(LARGE), size) for _ in range(2))
+    assert large / max(small, 0.001) < 20, f"exponent {math.log(large / small, LARGE / SMALL):.2f}"
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_hostile_text_is_the_same_in_any_slicing(name: str) -> None:
+    before, again = REPEATED[name]
+    text = before + again * 60
+    whole = parse(text, TOOLS)
+    parser = Parser(TOOLS)
+    assert gather([*(event for char in text for event in parser.feed(char)), *parser.close()]) == whole
+
+
+def test_a_hundred_thousand_brackets_are_refused() -> None:
+    nested = "[" * 100_000 + "]" * 100_000
+    parsed = parse(f'<tool_call>{{"name": "note", "arguments": {nested}}}</tool_call> after', TOOLS)
+    assert parsed.calls == []
+    assert (len(parsed.rejected), parsed.content.strip()) == (1, "after")
+
+
+@pytest.mark.parametrize(
+    "pieces", [lambda text: [text], lambda text: [text[i : i + 999] for i in range(0, len(text), 999)]]
+)
+def test_an_undecided_form_is_released_at_its_limit(pieces: Callable[[str], list[str]]) -> None:
+    text = '{"name": "note", "arguments": {"body": "' + "x" * 5000 + '"}}'
+    parser = Parser(TOOLS, limit=2000)
+    parsed = gather([*(event for piece in pieces(text) for event in parser.feed(piece)), *parser.close()])
+    assert (parsed.content, parsed.calls) == (text, [])
+
+
+def test_an_undecided_form_is_not_held_beyond_its_limit() -> None:
+    parser = Parser(TOOLS, limit=2000)
+    parser.feed('{"name": "note", "arguments": {"body": "')
+    shown = sum(len(event) for _ in range(30) for event in parser.feed("x" * 100) if isinstance(event, str))
+    assert shown > 2900
+
+
+def test_a_call_beyond_all_measure_is_refused() -> None:
+    parser = Parser(TOOLS, limit=1000)
+    events = parser.feed('<tool_call>{"name": "note", "arguments": {"body": "')
+    for _ in range(200):
+        events += parser.feed("x" * 100)
+    events += parser.close()
+    [bad] = gather(events).rejected
+    assert isinstance(bad, BadCall) and "too long" in bad.reason
+    assert gather(events).calls == []
+
+
+def test_a_line_of_ten_megabytes() -> None:
+    parsed = parse("word " * 2_000_000, TOOLS)
+    assert len(parsed.content) == 10_000_000

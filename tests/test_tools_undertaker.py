@@ -1,0 +1,60 @@
+"""A server that is killed leaves none of its commands behind, boxed or not."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import alive, all_gone, endless
+
+ROOT = Path(__file__).parent.parent
+SERVER = """
+import asyncio, sys
+from pathlib import Path
+from tools.catalogue import TOOLS
+from tools.sandbox import find_sandbox
+from tools.tool import Context
+
+async def main(command, workspace, unsafe):
+    [bash] = [tool for tool in TOOLS if tool.name == "bash"]
+    context = Context(Path(workspace), sandbox=find_sandbox(unsafe=unsafe == "unsafe"))
+    print("ready", flush=True)
+    async for seen in bash.run({"command": command}, context):
+        print(seen, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def start(command: str, workspace: Path, level: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", SERVER, command, str(workspace), level]
+    server = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert server.stdout
+    assert server.stdout.readline() == "ready\n"
+    return server
+
+
+@pytest.mark.parametrize("level", ["boxed", "unsafe"])
+def test_a_command_ends_with_its_server(tmp_path: Path, level: str) -> None:
+    sleeper = endless()
+    with start(f"setsid {sleeper} & {sleeper} & echo up; wait", tmp_path, level) as server:
+        assert server.stdout
+        assert "up" in server.stdout.readline()
+        server.kill()
+    assert all_gone(sleeper)
+
+
+@pytest.mark.parametrize("late_ms", range(0, 24, 2))
+def test_a_box_that_was_just_being_started_ends_too(tmp_path: Path, late_ms: int) -> None:
+    sleeper = endless()
+    with start(f"{sleeper} & echo up; wait", tmp_path, "boxed") as server:
+        assert server.stdout
+        select.select([server.stdout], [], [], late_ms / 1000)  # killed before it is up, at another moment each time
+        server.kill()
+    select.select([], [], [], 0.2)  # what was being started may show itself only now
+    assert all_gone(sleeper)
+    assert not alive(sleeper)
