@@ -20,7 +20,6 @@ import struct
 JOB, COMMAND, SCRIPT, LOCK = "job.json", "command.json", "script", "lock"
 STATE, OUTPUT, LOG = "state.json", "output", "supervisor.log"
 SCRIPT_FD = 3  # where the command finds its script
-LIFELINE_FD = 4  # where its box finds a pipe that is at its end when the supervisor is gone
 LOCK_FD = 3  # where the supervisor finds its lock
 READY = b"ready\n"  # on the supervisor's stdout: state.json says how the start went
 

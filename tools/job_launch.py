@@ -12,13 +12,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
-from tools.family import MARK
-from tools.job_folder import COMMAND, JOB, LIFELINE_FD, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
+from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
 from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
-from tools.sandbox import Bubblewrap, Sandbox
+from tools.sandbox import Sandbox
+from tools.undertaker import MARK
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
 _LOOK_S = 0.01
@@ -32,9 +31,7 @@ def launch(folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: P
 
     Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
     """
-    # The box ends with the supervisor, not with the server.
-    box = replace(sandbox, lifeline=LIFELINE_FD) if isinstance(sandbox, Bubblewrap) else sandbox
-    command = box.command("bash", SCRIPT_FD, workspace)
+    command = sandbox.command("bash", SCRIPT_FD, workspace)
     try:
         folder.mkdir(mode=0o700, parents=True)
         with _locked(folder) as lock:
@@ -43,7 +40,6 @@ def launch(folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: P
             asked: dict[str, object] = {
                 "argv": command.argv,
                 "env": {**command.env, MARK: job.id},
-                "fds": command.fds,
                 "wrapped": command.wrapped,
                 "cwd": str(workspace),
                 "mark": job.id,

@@ -18,19 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from tools.job_folder import (
-    BLOCK,
-    COMMAND,
-    LIFELINE_FD,
-    LOCK_FD,
-    OUTPUT,
-    READY,
-    SCRIPT,
-    SCRIPT_FD,
-    STATE,
-    OutputFile,
-    write_json,
-)
+from tools.job_folder import BLOCK, COMMAND, LOCK_FD, OUTPUT, READY, SCRIPT, SCRIPT_FD, STATE, OutputFile, write_json
 
 GRACE_S = 1.0  # between TERM and KILL, and how long remains of the output may take to arrive
 KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
@@ -151,22 +139,18 @@ def _end_requests() -> int:
 def _spawn(command: dict[str, Any], script: str, write_end: int) -> int:
     """Start the command with nothing open but its script and the pipe. Raises OSError."""
     os.environ["PATH"] = command["env"].get("PATH", os.defpath)  # the command is looked for as it would do itself
-    # All of these have higher numbers than the command knows them by, because the request pipe was opened before.
     text = os.open(script, os.O_RDONLY)
-    lifeline, _until_the_end = os.pipe()
-    handed = {SCRIPT_FD: text, LIFELINE_FD: lifeline}
     os.chdir(command["cwd"])
     actions = (
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, write_end, 1),
         (os.POSIX_SPAWN_DUP2, write_end, 2),
-        *((os.POSIX_SPAWN_DUP2, handed[number], number) for number in command["fds"]),
+        (os.POSIX_SPAWN_DUP2, text, SCRIPT_FD),
     )
     argv = command["argv"]
     child = os.posix_spawnp(argv[0], argv, command["env"], file_actions=actions, setsid=True, setsigdef=_IGNORED)
     os.chdir("/")
     os.close(text)
-    os.close(lifeline)
     return child
 
 
