@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 from app.conversation import Conversation
@@ -154,7 +154,8 @@ class Agent:
         await conversation.start(call)
         started = time.monotonic()
         yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
-        async with aclosing(self.toolbox.run(call.name, call.arguments, self.context)) as seen:
+        context = replace(self.context, session=conversation.session)
+        async with aclosing(self.toolbox.run(call.name, call.arguments, context)) as seen:
             async for step in seen:
                 match step:
                     case Progress(elapsed_s, tail, lines, size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from app.store import StateRow, Store, StoreFailed
@@ -24,6 +25,7 @@ class Switch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.paused = True
+        self._going_on = asyncio.Event()
 
     async def load(self) -> None:
         try:
@@ -31,13 +33,25 @@ class Switch:
         except StoreFailed as failure:
             logger.error("the kill switch cannot be read, so the server is paused: %s", failure)
             return
-        self.paused = value not in (None, RUNNING)
+        self._turn(paused=value not in (None, RUNNING))
 
     async def set(self, *, paused: bool) -> None:
         """Pausing holds at once, even if it cannot be stored; going on only once it is. Raises StoreFailed."""
-        self.paused = self.paused or paused
+        if paused:
+            self._turn(paused=True)
         await self._store.write([StateRow(NAME, PAUSED if paused else RUNNING)])
+        self._turn(paused=paused)
+
+    async def unpaused(self) -> None:
+        """Wait while the server is paused."""
+        await self._going_on.wait()
+
+    def _turn(self, *, paused: bool) -> None:
         self.paused = paused
+        if paused:
+            self._going_on.clear()
+        else:
+            self._going_on.set()
 
     def check(self) -> None:
         """Raises Paused. Asked before each model request and each tool."""

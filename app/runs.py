@@ -172,6 +172,16 @@ class Runs:
             raise NotFound(f"There is no session {session!r}. GET /sessions lists yours; leave it out to begin one.")
         return row
 
+    def under_way(self, session: str) -> str | None:
+        """The run that a session is busy with."""
+        return next(iter(self._line.of(session)), None)
+
+    async def ended(self, run: str) -> None:
+        """Wait until a run has ended."""
+        live = self._live.get(run)
+        if live and live.task:
+            await asyncio.wait([live.task])
+
     async def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         while True:

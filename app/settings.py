@@ -82,6 +82,9 @@ class Settings(BaseModel):
         le=DAY_S,
     )
     keep_days: int = _whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
+    job_time_limit_s: float = _seconds(3600.0, "how long a background job may take")
+    job_limit: int = _whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
+    job_follow_up: bool = _setting(True, "whether a background job that has ended begins a turn", "true or false")
     unsafe_no_sandbox: bool = _setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"
     )
@@ -95,7 +98,7 @@ class Settings(BaseModel):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator("port", "max_rounds", "max_message_bytes", mode="before")
+    @field_validator("port", "max_rounds", "max_message_bytes", "job_limit", mode="before")
     @classmethod
     def _not_a_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):

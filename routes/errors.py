@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from app.pause import Paused
 from app.runs import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from app.store import StoreFailed
+from tools.job_records import JobsFailed, NoSuchJob
 
 
 class ASCIIResponse(JSONResponse):
@@ -59,6 +60,8 @@ BROKEN = "The server has a bug that broke this request; its log has the details.
 REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     NotFound: lambda error: Refused(404, "not_found", str(error)),
+    NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
+    JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
     RunOver: lambda error: Refused(409, "run_ended", str(error)),
     KeyReused: lambda error: Refused(422, "key_reused", str(error)),

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from app.settings import Loaded, Settings
 from app.store import StoreFailed
-from routes import chat, overview, pause, runs, sessions
+from routes import chat, jobs, overview, pause, runs, sessions
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.services import Services, open_services
@@ -35,6 +35,10 @@ ROUTES = (
     Route("/sessions", sessions.list_sessions),
     Route("/sessions/{session}", sessions.show_session),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    Route("/jobs", jobs.list_jobs),
+    Route("/jobs/{job}", jobs.show_job),
+    Route("/jobs/{job}/events", jobs.job_events),
+    Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
     Route("/tools", overview.list_tools),
     Route("/livez", overview.livez),
     Route("/readyz", overview.readyz),
@@ -119,6 +123,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
+        await self._services.jobs.close()  # first: a job that ends now must not begin a run
         await self._services.runs.close(self._services.settings.shutdown_grace_s)
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

@@ -14,26 +14,30 @@ from pathlib import Path
 from starlette.requests import Request
 
 from app.agent import Agent
+from app.follow_up import ROUNDS, FollowUps
 from app.gate import decide
 from app.housekeeping import Housekeeping
 from app.journal import Journal
 from app.pause import Switch
-from app.people import Principal
+from app.people import LOCAL_USER, Principal, Role
 from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
-from app.runs import Runs
+from app.runs import Runs, Turn
 from app.settings import Settings
 from app.store import Store, StoreFailed
 from app.store.sqlite import SQLiteStore
 from routes.errors import Refused
 from routes.requests import ChatRequest
 from tools.catalogue import TOOLS
+from tools.job_records import Job
+from tools.jobs import Jobs
 from tools.sandbox import NoSandbox, Sandbox, find_sandbox
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 
 DATABASE = "dragoman.db"
+JOBS = "jobs"
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Services:
     provider: Provider
     about_model: str
     sandbox: Sandbox | NoSandbox
+    jobs: Jobs
     tools: Sequence[Tool] = TOOLS
 
     def toolbox(self, principal: Principal, names: Sequence[str] | None = None) -> Toolbox:
@@ -66,7 +71,13 @@ class Services:
             message = f"model: there is no {wish.model[:80]!a}; there is {self.provider.model}"
             raise Refused(422, "unknown_model", message)
         toolbox = self.toolbox(principal, wish.tools)
-        context = Context(self.settings.workspace, self.settings.tool_time_limit_s, self.sandbox)
+        context = Context(
+            self.settings.workspace,
+            self.settings.tool_time_limit_s,
+            self.sandbox,
+            jobs=self.jobs,
+            principal=principal.name,
+        )
         return Agent(
             self.provider,
             toolbox,
@@ -81,6 +92,13 @@ class Services:
             self.switch.check,
             wish.inactivity_s,
         )
+
+    async def begin_follow_up(self, job: Job, message: str) -> None:
+        """Tell a session of its job's end. Raises NotFound, SessionBusy, Paused, Stopping, StoreFailed."""
+        principal = await principal_named(self.store, job.principal)
+        rounds = min(ROUNDS, self.settings.max_rounds)
+        agent = self.agent(principal, ChatRequest(message=message, max_rounds=rounds))
+        await self.runs.start(agent, principal, Turn(message, job.session))
 
 
 Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
@@ -120,7 +138,17 @@ async def open_services(
         stack.push_async_callback(runs.close)
         made(settings.workspace, "workspace")
         sandbox = find_sandbox(hidden=[settings.data_dir], unsafe=settings.unsafe_no_sandbox)
-        yield Services(settings, store, runs, switch, provider, about_model, sandbox)
+        jobs = Jobs(
+            settings.data_dir / JOBS,
+            limit=settings.job_limit,
+            time_limit_s=settings.job_time_limit_s,
+            follow_up=settings.job_follow_up,
+        )
+        stack.push_async_callback(jobs.close)
+        services = Services(settings, store, runs, switch, provider, about_model, sandbox, jobs)
+        follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
+        await jobs.open(follow_ups.on_end if settings.job_follow_up else None)
+        yield services
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -172,3 +200,14 @@ def asker(request: Request) -> Principal:
     principal = request.state.principal
     assert isinstance(principal, Principal)
     return principal
+
+
+async def principal_named(store: Store, name: str) -> Principal:
+    """Someone with the rights of today, whoever asks. Raises NotFound."""
+    tokens = await store.tokens()
+    if not tokens and name == LOCAL_USER.name:
+        return LOCAL_USER
+    for row in tokens:
+        if row.name == name:
+            return Principal(row.name, Role(row.role))
+    raise NotFound(f"{name} has no token any more.")

@@ -34,6 +34,9 @@ async def show_session(request: Request) -> Response:
 
 
 async def delete_session(request: Request) -> Response:
-    """Stops what runs in it and forgets its messages, runs and events."""
-    await services_of(request).runs.delete_session(request.path_params["session"], asker(request))
+    """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
+    services, principal, session = services_of(request), asker(request), request.path_params["session"]
+    await services.runs.session(session, principal)
+    await services.jobs.forget(principal.name, session)
+    await services.runs.delete_session(session, principal)
     return Response(status_code=204)

@@ -15,6 +15,9 @@ def test_the_tools_that_ship() -> None:
         "write_file": Risk.WRITE,
         "edit_file": Risk.WRITE,
         "list_files": Risk.READ,
+        "job_status": Risk.READ,
+        "job_output": Risk.READ,
+        "job_cancel": Risk.EXECUTE,
     }
 
 
@@ -26,5 +29,5 @@ def test_a_row_is_whole(tool: Tool) -> None:
 
 def test_all_rows_together_are_short_enough_for_a_small_model() -> None:
     written = json.dumps([[tool.name, tool.description, tool.parameters] for tool in TOOLS])
-    # About 350 tokens; JSON has some 3.5 characters to a token.
-    assert len(written) < 1_225
+    # About 480 tokens; JSON has some 3.5 characters to a token.
+    assert len(written) < 1_680

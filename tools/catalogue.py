@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tools.files import edit_file, off_the_loop, read_file, write_file
+from tools.job_tools import backgroundable, job_cancel, job_output, job_status
 from tools.listing import list_files
 from tools.shell import running
 from tools.tool import Risk, Tool
 
 _TEXT = {"type": "string"}
+_FROM_0 = {"type": "integer", "minimum": 0}
+_FROM_1 = {"type": "integer", "minimum": 1}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -17,7 +20,13 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 
 TOOLS = (
-    Tool("bash", "Run a shell command.", _object({"command": _TEXT}), Risk.EXECUTE, running("bash", "command")),
+    Tool(
+        "bash",
+        "Run a shell command. First line #!bg: in the background.",
+        _object({"command": _TEXT}, {"background": {"type": "boolean"}}),
+        Risk.EXECUTE,
+        backgroundable(running("bash", "command")),
+    ),
     Tool(
         "python",
         "Run Python code; print what you need.",
@@ -28,7 +37,7 @@ TOOLS = (
     Tool(
         "read_file",
         "Read a text file from line offset.",
-        _object({"path": _TEXT}, {"offset": {"type": "integer", "minimum": 1}}),
+        _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
         off_the_loop(read_file),
     ),
@@ -53,4 +62,13 @@ TOOLS = (
         Risk.READ,
         off_the_loop(list_files),
     ),
+    Tool("job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status),
+    Tool(
+        "job_output",
+        "Read a job's output from byte offset, or its last lines.",
+        _object({"id": _TEXT}, {"offset": _FROM_0, "tail": _FROM_1}),
+        Risk.READ,
+        job_output,
+    ),
+    Tool("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
 )

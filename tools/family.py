@@ -51,13 +51,18 @@ def tell(family: list[psutil.Process], what: signal.Signals) -> None:
             process.send_signal(what)
 
 
-async def sweep(mark: str) -> None:
+def sweep_now(mark: str) -> None:
     """KILL every process that carries `mark`, until none is left."""
     for _ in range(_SWEEPS):
-        found = await asyncio.to_thread(marked, mark)
+        found = marked(mark)
         if not found:
             return
         tell(found, signal.SIGKILL)
+
+
+async def sweep(mark: str) -> None:
+    """The same, off the loop."""
+    await asyncio.to_thread(sweep_now, mark)
 
 
 async def surely(work: Coroutine[Any, Any, None]) -> None:

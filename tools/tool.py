@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
+from tools.jobs import Jobs
 from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 
@@ -52,6 +53,9 @@ class Context:
     workspace: Path
     time_limit_s: float = 3600.0
     sandbox: Sandbox | NoSandbox = NO_SANDBOX
+    jobs: Jobs | None = None
+    session: str = ""
+    principal: str = ""
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]

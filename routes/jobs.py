@@ -1,0 +1,64 @@
+"""Background jobs: what runs and ran, its output live, and a way to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.job_events import encode_job_event, job_event
+from routes.services import asker, services_of
+from routes.sse import HEADERS, PING_S
+from tools.job_records import Glance, Job
+from tools.jobs import Jobs
+
+SHOWN = ("id", "session", "command", "state", "created", "started", "ended", "exit_code", "reason", "time_limit_s")
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in SHOWN} | {"elapsed_s": job.elapsed_s}
+
+
+def _seen(glance: Glance) -> dict[str, Any]:
+    return _fields(glance.job) | {"tail": list(glance.tail), "lines": glance.lines, "bytes": glance.bytes}
+
+
+async def list_jobs(request: Request) -> Response:
+    """Oldest first."""
+    jobs = services_of(request).jobs.listed(asker(request).name)
+    return JSONResponse({"jobs": [_fields(job) for job in jobs]})
+
+
+async def show_job(request: Request) -> Response:
+    jobs = services_of(request).jobs
+    return JSONResponse(_seen(await jobs.glance(request.path_params["job"], asker(request).name)))
+
+
+async def cancel_job(request: Request) -> Response:
+    """Answers when the job is gone with everything it started; harmless on one that has ended."""
+    jobs, principal = services_of(request).jobs, asker(request).name
+    job = await jobs.cancel(request.path_params["job"], principal)
+    return JSONResponse(_seen(await jobs.glance(job.id, principal)))
+
+
+async def job_events(request: Request) -> Response:
+    """`job.progress` while it runs, then exactly one `job.finished`."""
+    jobs, principal = services_of(request).jobs, asker(request).name
+    job = jobs.get(request.path_params["job"], principal)
+    return EventSourceResponse(
+        _frames(jobs, job.id, principal),
+        headers=HEADERS,
+        ping=PING_S,
+        ping_message_factory=lambda: ServerSentEvent(comment="ping", sep="\n"),
+    )
+
+
+async def _frames(jobs: Jobs, job: str, principal: str) -> AsyncGenerator[bytes, None]:
+    async with aclosing(jobs.watch(job, principal)) as glances:
+        async for glance in glances:
+            event = job_event(glance)
+            yield f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()

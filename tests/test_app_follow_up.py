@@ -1,0 +1,157 @@
+"""The turn that tells a session of its job's end: what it says, when it begins, and that it begins once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, follow_up_message
+from app.runs import NotFound, SessionBusy
+from app.store import StoreFailed
+from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started
+from tools.job_records import FollowUp, Job, Part, State
+from tools.jobs import Jobs
+
+pytestmark = pytest.mark.anyio
+
+JOB = Job("job_1", SESSION, ANN, "make test", 0, 60, FollowUp.PENDING, State.EXITED, duration_s=2.5, exit_code=3)
+
+
+class Sessions:
+    """A session that may be busy with runs, which a test ends; it answers the begin of a run as told."""
+
+    def __init__(self, *answers: Exception) -> None:
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.waited: list[str] = []
+        self.busy: str | None = None
+        self.free = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.tried = asyncio.Event()
+        self._answers = list(answers)
+
+    def under_way(self, session: str) -> str | None:
+        assert session == SESSION
+        return self.busy
+
+    async def ended(self, run: str) -> None:
+        self.waited.append(run)
+        self.asked.set()
+        await self.free.wait()
+        self.busy = None
+
+    async def unpaused(self) -> None:
+        return
+
+    async def begin(self, job: Job, message: str) -> None:
+        self.tried.set()
+        if self._answers:
+            raise self._answers.pop(0)
+        self.begun.put_nowait(message)
+
+
+@asynccontextmanager
+async def telling(folder: Path, sessions: Sessions) -> AsyncGenerator[Jobs, None]:
+    jobs = Jobs(folder / "data" / "jobs")
+    async with asyncio.timeout(LIMIT_S):
+        await jobs.open(FollowUps(jobs, sessions, sessions.begin, sessions.unpaused).on_end)
+        try:
+            yield jobs
+        finally:
+            await jobs.close()
+
+
+def part(data: bytes, start: int, whole: int) -> Part:
+    return Part(start, data, whole, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "told"),
+    [
+        (b"", b"", "It wrote nothing."),
+        (b"all\0 of it\n", b"all of it\n", "Its output:\nall\ufffd of it\n\nGo on"),
+        (
+            b"a" * (HEAD_BYTES + TAIL_BYTES),
+            b"z" * TAIL_BYTES,
+            f"aaa\n[... {9_000 - HEAD_BYTES - TAIL_BYTES:,} bytes left out; job_output shows them ...]\nzzz",
+        ),
+    ],
+)
+def test_what_it_says(head: bytes, tail: bytes, told: str) -> None:
+    whole = 9_000 if len(head) > TAIL_BYTES else len(head)
+    message = follow_up_message(JOB, part(head, 0, whole), part(tail, whole - len(tail), whole))
+    assert message.startswith("The background job job_1 has ended after 2.5 s: exited with exit code 3.")
+    assert "Its command was:\nmake test\n" in message and told in message
+
+
+async def test_a_quiet_session_is_told_at_once(tmp_path: Path) -> None:
+    sessions = Sessions()
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "echo out; exit 3")
+        message = await sessions.begun.get()
+        assert f"{job.id} has ended" in message and "exit code 3" in message and "Its output:\nout\n" in message
+        assert jobs.get(job.id, ANN).follow_up is FollowUp.GIVEN
+    async with telling(tmp_path, sessions):
+        assert sessions.begun.empty()
+
+
+async def test_a_busy_session_is_told_when_its_run_has_ended(tmp_path: Path) -> None:
+    sessions = Sessions()
+    sessions.busy = "run_1"
+    async with telling(tmp_path, sessions) as jobs:
+        for _ in range(2):
+            await end_of(jobs, (await started(jobs, tmp_path, "true")).id)
+        await sessions.asked.wait()
+        assert sessions.begun.empty()
+        sessions.free.set()
+        assert {await sessions.begun.get(), await sessions.begun.get()}
+    assert sessions.waited == ["run_1"], "the second waits for its turn"
+
+
+async def test_a_server_that_stops_while_the_session_is_busy_leaves_it_to_the_next(tmp_path: Path) -> None:
+    sessions = Sessions()
+    sessions.busy = "run_1"
+    async with telling(tmp_path, sessions) as jobs:
+        await started(jobs, tmp_path, "true")
+        await sessions.asked.wait()
+    assert sessions.begun.empty()
+    after = Sessions()
+    async with telling(tmp_path, after):
+        assert await after.begun.get()
+
+
+async def test_somebody_who_came_first_is_waited_for(tmp_path: Path) -> None:
+    sessions = Sessions(SessionBusy("run_2"), SessionBusy("run_3"))
+    async with telling(tmp_path, sessions) as jobs:
+        await started(jobs, tmp_path, "true")
+        assert await sessions.begun.get()
+
+
+async def test_a_session_that_has_gone_is_told_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "app.follow_up")
+    sessions = Sessions(NotFound("There is no such session."))
+    async with telling(tmp_path, sessions) as jobs:
+        await started(jobs, tmp_path, "true")
+        await sessions.tried.wait()
+    assert sessions.begun.empty() and "There is no such session" in caplog.text
+
+
+async def test_a_store_that_fails_leaves_it_to_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sessions = Sessions(StoreFailed("The disk is full."))
+    async with telling(tmp_path, sessions) as jobs:
+        await started(jobs, tmp_path, "true")
+        await sessions.tried.wait()
+    assert "The disk is full" in caplog.text and sessions.begun.empty()
+    async with telling(tmp_path, sessions):
+        assert await sessions.begun.get()
+
+
+async def test_a_cancelled_job_is_not_told_of(tmp_path: Path) -> None:
+    sessions = Sessions()
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "exec sleep 1000")
+        assert (await jobs.cancel(job.id, ANN)).follow_up is FollowUp.OFF
+    assert sessions.begun.empty()
