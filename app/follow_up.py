@@ -45,7 +45,7 @@ class FollowUps:
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_end(self, job: Job) -> None:
-        """For `Jobs.open`. Raises JobsFailed, StoreFailed, Stopping; what could not begin is tried again at the next start."""
+        """For `Jobs.open`. Raises JobsFailed, StoreFailed, Stopping; then it is tried again at the next start."""
         message = await self._message(job)
         turn = self._order.setdefault(job.session, asyncio.Lock())
         async with turn:

@@ -29,11 +29,11 @@ class Housekeeping:
     async def for_ever(self) -> None:
         """Tidy once a minute; a store that fails is tried again."""
         while True:
+            await asyncio.sleep(EVERY_S)
             try:
                 await self.tidy(time.time())
             except StoreFailed as failure:
                 logger.warning("housekeeping was put off: %s", failure)
-            await asyncio.sleep(EVERY_S)
 
     async def tidy(self, now: float) -> None:
         while runs := await self.store.bulky_runs(now - self.join_after_s, RUNS_AT_ONCE):

@@ -23,7 +23,7 @@ from app.people import LOCAL_USER, Principal, Role
 from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
-from app.runs import Runs, Turn
+from app.runs import NotFound, Runs, Turn
 from app.settings import Settings
 from app.store import Store, StoreFailed
 from app.store.sqlite import SQLiteStore
