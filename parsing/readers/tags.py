@@ -25,7 +25,8 @@ class Markup:
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
     follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
-    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. What stands between values begins with one of `starts`.
+    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. What stands
+    between values begins with one of `starts`.
     """
 
     opens: str
