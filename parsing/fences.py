@@ -6,10 +6,11 @@ leading lines fill the earlier required strings in order and the rest is the las
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from parsing.arguments import is_plain_string, properties_of, required_of
+from parsing.arguments import fit_text, is_plain_string, properties_of, required_of
 from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit
@@ -61,6 +62,22 @@ def fitting_object(body: str, schema: Schema) -> Arguments | None:
     declared = properties_of(schema)
     fits = value.keys() <= declared.keys() and set(required_of(schema)) <= value.keys()
     return value if fits else None
+
+
+_PAIR = re.compile(r"(?P<key>[\w.-]+)=(?:\"(?P<value>[^\"]*)\"|'(?P<value_>[^']*)')(?:\s+|\Z)")
+
+
+def on_the_line(text: str, schema: Schema) -> Arguments | None:
+    """The arguments that stand behind the tag: JSON, or key="value" pairs, that fit the tool. None if they do not."""
+    if not text.strip():
+        return {}
+    if text.lstrip().startswith("{"):
+        return fitting_object(text, schema)
+    pairs = list(_PAIR.finditer(text))
+    found = {pair["key"]: pair["value"] if pair["value"] is not None else pair["value_"] for pair in pairs}
+    whole = "".join(pair.group() for pair in pairs) == text
+    fits = whole and found.keys() <= properties_of(schema).keys() and set(required_of(schema)) <= found.keys()
+    return {key: fit_text(value, schema, key) for key, value in found.items()} if fits else None
 
 
 def how_to_fill(schema: Schema) -> str:

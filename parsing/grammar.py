@@ -104,6 +104,7 @@ ARG_LINES = Markup(
     after=r"```|~~~",
     first="E",
     lead="\n",
+    starts="BT`~",
 )
 CORTEX_TAGS = Markup(
     opens=rf"{PAIR_TAGS.opens}|{FUNCTION_TAGS.opens}|{PARAMETER}",

@@ -87,7 +87,7 @@ class Nesting:
                 self.unsettled, self._quote = self._quote, ""
                 return pos
             if pos == size:
-                self._keep(buf, start, pos - 1)
+                self._keep(buf, start, pos)
                 self._escaped = True
                 return pos
             pos += 1

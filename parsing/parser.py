@@ -195,15 +195,15 @@ class Parser(Prose):
             draft.raw.append(held)
             self._release(draft)
             return
-        if draft is not None and draft.row is None and not ended and self._split(draft):
+        if draft is not None and draft.row is None and not ended and self._split(draft, held):
             return
         self._commit()
         if held and ended and not self._over:
             self._say(held, 0)
 
-    def _split(self, draft: Draft) -> bool:
+    def _split(self, draft: Draft, held: str) -> bool:
         """A call inside reasoning was cut, and what should end the reasoning was taken for a part of it."""
-        raw = "".join(draft.raw)
+        raw = "".join(draft.raw) + held
         match = self._closer.search(raw) if self._closer is not None else None
         if match is None:
             return False
@@ -211,9 +211,10 @@ class Parser(Prose):
         self._out.append(Thought(raw[: match.start()]))
         self._shown = draft.shown
         self._end_thought(0)
-        self._out += self._scan(raw[match.end() :], last=True)
-        self._closer = None
+        events = self._scan(raw[match.end() :], last=True)
+        self._closer = None  # once is enough: what is cut again is cut
         self._end()
+        self._out = events + self._out
         return True
 
 

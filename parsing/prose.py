@@ -13,6 +13,7 @@ from parsing.arguments import properties_of, required_of
 from parsing.blocks import Blocks, Draft
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.events import Text, Thought
+from parsing.fences import on_the_line
 from parsing.framing import ANSWERS, FIRST_WORDS, Reasoning
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.openers import (
@@ -152,11 +153,15 @@ class Prose(Blocks):
         end, match = look(_FENCE, buf, pos, last)
         if not match:
             return end
-        info = match["info"].strip()
-        if self._fences and self._voice is Text and info in self._sink.tools:
-            self._sink.dialect = FENCED.name
-            self._start(FENCED, FenceCall(self._sink, info, buf[pos:end], match["run"], alone=not self._shown))
-            return end
+        name, _, rest = match["info"].strip().partition(" ")
+        if self._fences and self._voice is Text and name in self._sink.tools:
+            given = on_the_line(rest, self._sink.schema(name))
+            if given is not None:
+                self._sink.dialect = FENCED.name
+                opening = buf[pos:end]
+                reader = FenceCall(self._sink, name, opening, match["run"], given, alone=not self._shown)
+                self._start(FENCED, reader)
+                return end
         self._fence = match["run"]
         return self._say(buf[pos:end], end)
 

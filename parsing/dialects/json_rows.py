@@ -155,6 +155,6 @@ REST: tuple[Dialect, ...] = (
     ),
     Dialect(
         "internlm2", "json_sentinel", "InternLM 2-3",
-        rf"<\|action_start\|>{S}<\|interpreter\|>{S}", body.interpreter,
+        rf"<\|action_start\|>{S}<\|interpreter\|>", body.interpreter,
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from parsing.events import Text
+from parsing.events import Arguments, Text
 from parsing.fences import fill, fitting_object, how_to_fill
 from parsing.lexis import NONE, WAIT, compiled, look
 from parsing.literals import Unreadable, loads
@@ -15,10 +15,13 @@ _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=
 
 
 class FenceCall:
-    """`opening` is the whole opening line. `alone`: nothing has been shown before, so a call in another form that
-    stands in this fence is taken for what it is; else it is answered by teaching the right form."""
+    """`opening` is the whole opening line, `given` the arguments that stand there.
 
-    def __init__(self, sink: Sink, name: str, opening: str, run: str, *, alone: bool) -> None:
+    `alone`: nothing has been shown before, so a call in another form that stands in this fence is taken for what it
+    is; else it is answered by teaching the right form.
+    """
+
+    def __init__(self, sink: Sink, name: str, opening: str, run: str, given: Arguments, *, alone: bool) -> None:
         self.done = False
         self.refused = False
         self.streams = False
@@ -27,6 +30,7 @@ class FenceCall:
         self._name = name
         self._opening = opening
         self._alone = alone
+        self._given = given
         self._shut = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")
         self._parts: list[str] = []
         self.take = self._parts.append
@@ -83,6 +87,10 @@ class FenceCall:
 
     def _calls(self, body: str) -> list[tuple[str, dict[str, object]]]:
         schema = self._sink.schema(self._name)
+        if self._given:
+            if body.strip():
+                raise Misfit(f"The arguments stand on the first line and again below it. {how_to_fill(schema)}")
+            return [(self._name, self._given)]
         if fitting_object(body, schema) is None:
             if (found := self._other_form(body)) and self._alone:
                 return found

@@ -25,7 +25,8 @@ class Markup:
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
     follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
-    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value.
+    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. What stands
+    between values begins with one of `starts`.
     """
 
     opens: str
@@ -35,6 +36,11 @@ class Markup:
     first: str = "<"
     lead: str = ""
     nests: str = "(?!)"
+    starts: str = "<"
+
+    @cached_property
+    def start(self) -> re.Pattern[str]:
+        return re.compile(f"[{self.starts}]")
 
     @cached_property
     def between(self) -> regex.Pattern[str]:
@@ -129,8 +135,8 @@ class TaggedCall:
         """Words between the tags: a JSON body, or nothing that matters."""
         if state == WAIT:
             return WAIT
-        found = buf.find(self._markup.first, pos + 1)
-        end = found if found >= 0 else len(buf)
+        found = self._markup.start.search(buf, pos + 1)
+        end = found.start() if found else len(buf)
         self._loose.append(buf[pos:end])
         return end
 

@@ -1,0 +1,133 @@
+"""Text to values: the coercion law, and repairs that have one reading only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parsing import parse
+from parsing.arguments import fit_text
+from parsing.literals import MAX_DEPTH, Unreadable, loads
+
+SCHEMA: dict[str, Any] = {
+    "$defs": {"size": {"type": "integer"}, "loop": {"$ref": "#/$defs/loop"}},
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "share": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "maybe": {"type": ["string", "null"]},
+        "either": {"anyOf": [{"type": "array"}, {"type": "string"}]},
+        "object": {"type": "object"},
+        "size": {"$ref": "#/$defs/size"},
+        "loop": {"$ref": "#/$defs/loop"},
+        "level": {"enum": [1, 2, "high"]},
+        "fixed": {"const": True},
+        "free": {},
+        "number_or_text": {"type": ["string", "integer"]},
+        "odd": 3,
+    },
+}
+FITTED = [
+    ("text", "null", "null"),
+    ("text", "0042", "0042"),
+    ("text", "1e5", "1e5"),
+    ("text", " true ", " true "),
+    ("count", " 12 ", 12),
+    ("count", "12.0", 12),
+    ("count", "07", 7),
+    ("count", "12.5", "12.5"),
+    ("count", "many", "many"),
+    ("share", "1e3", 1000.0),
+    ("share", "-.5", -0.5),
+    ("share", "nan", "nan"),
+    ("share", "9" * 5000, "9" * 5000),
+    ("flag", "True", True),
+    ("flag", "false", False),
+    ("flag", "yes", "yes"),
+    ("maybe", "null", None),
+    ("maybe", "None", None),
+    ("maybe", "nothing", "nothing"),
+    ("either", '["a"]', ["a"]),
+    ("either", "['a', 'b']", ["a", "b"]),
+    ("either", "[a", "[a"),
+    ("object", "{'a': True}", {"a": True}),
+    ("size", "3", 3),
+    ("loop", "3", "3"),
+    ("level", "2", 2),
+    ("level", "high", "high"),
+    ("fixed", "true", True),
+    ("free", "3", "3"),
+    ("unknown", "3", "3"),
+    ("odd", "3", "3"),
+    ("number_or_text", "7", 7),
+    ("number_or_text", "x", "x"),
+]
+REPAIRED = {
+    '{"a": 1,}': {"a": 1},
+    "{'a': 'it\\'s', 'b': None}": {"a": "it's", "b": None},
+    '{a: "x", b: 2}': {"a": "x", "b": 2},
+    '{"a": "one\ntwo\t"}': {"a": "one\ntwo\t"},
+    '{"a": "\\d+"}': {"a": "\\d+"},
+    '{"a": "say "hi" now"}': {"a": 'say "hi" now'},
+    '{"a": "\\ud83d\\udeb2", "b": \'x\'}': {"a": "\U0001f6b2", "b": "x"},
+    '{"a": [1, 2,], "b": True}}': {"a": [1, 2], "b": True},
+    "{'a': \"cook's den\"}": {"a": "cook's den"},
+    '{"a": 007, }': {"a": 7},
+    '{"a": [1, 2}': {"a": [1, 2]},
+    "{\"a\": '''long \"text\"'''}": {"a": 'long "text"'},
+}
+REFUSED = [
+    "", "{", '{"a": }', '{"a": "x', '{"a": 1 "b": 2}', "{'a': f(x)}", '{"a": NaN}', "[" * 5000,
+    '{"a": 1} and more', "{1 2}",
+    "\ud800", "[" * (MAX_DEPTH + 1) + "'x'" + "]" * (MAX_DEPTH + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "text", "value"), FITTED)
+def test_text_becomes_what_the_schema_allows(key: str, text: str, value: Any) -> None:
+    fitted = fit_text(text, SCHEMA, key)
+    assert (fitted, type(fitted)) == (value, type(value))
+
+
+@pytest.mark.parametrize(("inline", "value"), [("string", "12"), ("number", 12), ("str", "12"), ("array", "12")])
+def test_a_type_that_the_model_wrote_outranks_the_schema(inline: str, value: Any) -> None:
+    assert fit_text("12", SCHEMA, "flag", inline) == value
+
+
+@pytest.mark.parametrize("text", REPAIRED)
+def test_one_reading_is_repaired(text: str) -> None:
+    assert loads(text) == REPAIRED[text]
+
+
+def test_missing_closers_are_added_only_to_text_that_has_ended() -> None:
+    assert loads('{"a": {"b": [1', ended=True) == {"a": {"b": [1]}}
+    with pytest.raises(Unreadable):
+        loads('{"a": {"b": [1')
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable):
+        loads(text)
+
+
+def test_repairs_are_bounded() -> None:
+    with pytest.raises(Unreadable, match="too long"):
+        loads("[" + "1," * 30_000 + "'x']")
+
+
+def test_code_in_a_string_survives_a_repair_byte_for_byte() -> None:
+    code = 'def f(a):\n    return {"x": [a, "b"]}  # it\'s "quoted"\n' * 40
+    written = code.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    call = f'<tool_call>{{"name": "run", "arguments": {{"code": "{written}"}}</tool_call>'
+    [made] = parse(call, {"run": {"type": "object", "properties": {"code": {"type": "string"}}}}).calls
+    assert made.arguments == {"code": code}
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "3", '"text"', "true"])
+def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
+    tools = {"run": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}}
+    parsed = parse(f'<tool_call>{{"name": "run", "arguments": {arguments}}}</tool_call>', tools)
+    assert parsed.calls == [] and "JSON object" in parsed.rejected[0].reason

@@ -1,0 +1,120 @@
+"""Fences whose tag is a tool: what the prompt teaches, and what is not one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parsing import CallDelta, CallOpened, Parser, Text, parse
+from parsing.fences import fill, how_to_fill
+from parsing.shapes import Misfit
+
+STRING = {"type": "string"}
+TOOLS: dict[str, dict[str, Any]] = {
+    "bash": {"type": "object", "properties": {"command": STRING}, "required": ["command"]},
+    "python": {"type": "object", "properties": {"code": STRING}, "required": ["code"]},
+    "write_file": {
+        "type": "object",
+        "properties": {"path": STRING, "content": STRING},
+        "required": ["path", "content"],
+    },
+    "list_files": {"type": "object", "properties": {"path": STRING, "depth": {"type": "integer"}}},
+    "ping": {"type": "object", "properties": {}},
+}
+CALLS = {
+    "raw text": ("```bash\nls -la\n```", "bash", {"command": "ls -la"}),
+    "JSON that fits": ('```bash\n{"command": "ls"}\n```', "bash", {"command": "ls"}),
+    "JSON that does not fit is text": ('```python\n{"a": 1}\n```', "python", {"code": '{"a": 1}'}),
+    "a line, then the rest": (
+        "```write_file\na.md\n# A\n\ntext\n```",
+        "write_file",
+        {"path": "a.md", "content": "# A\n\ntext"},
+    ),
+    "a fence inside a longer one": (
+        "````write_file\na.md\n```js\nx\n```\n````",
+        "write_file",
+        {"path": "a.md", "content": "```js\nx\n```"},
+    ),
+    "no arguments": ("```ping\n```", "ping", {}),
+    "an empty body for optional ones": ("```list_files\n```", "list_files", {}),
+    "one optional string": ("```list_files\nsrc\n```", "list_files", {"path": "src"}),
+    "JSON behind the tag": ('```list_files {"path": "a", "depth": 2}\n```', "list_files", {"path": "a", "depth": 2}),
+    "pairs behind the tag": ('```list_files path="a" depth="2"\n```', "list_files", {"path": "a", "depth": 2}),
+    "tildes": ("~~~bash\nls\n~~~", "bash", {"command": "ls"}),
+    "CRLF": ("```bash\r\nls\r\n```\r\n", "bash", {"command": "ls"}),
+    "another form, alone": ('```python\n{"name": "ping", "arguments": {}}\n```', "ping", {}),
+}
+TEXTS = {
+    "an info string": '```python title="demo.py"\nprint(1)\n```',
+    "a longer tag": "```python3\nprint(1)\n```",
+    "attributes": "```bash {title=x}\nls\n```",
+    "JSON that is no argument": '```python {"x": 1}\nprint(1)\n```',
+    "an unknown tag": "```rust\nfn main() {}\n```",
+    "inside a longer fence": "````md\n```bash\nls\n```\n````",
+    "inside inline code": "Write ```bash ls``` to list.",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_fence_is_a_call(name: str) -> None:
+    text, tool, arguments = CALLS[name]
+    parsed = parse(text, TOOLS)
+    assert [(call.name, call.arguments) for call in parsed.calls] == [(tool, arguments)]
+    assert not parsed.content.strip()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_fence_is_text(name: str) -> None:
+    parsed = parse(TEXTS[name], TOOLS)
+    assert (parsed.content, parsed.calls, parsed.rejected) == (TEXTS[name], [], [])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_without_the_hint_a_fence_is_text(name: str) -> None:
+    text = f"So:\n{CALLS[name][0]}"
+    assert parse(text, TOOLS, fences=False).content == text
+
+
+def test_an_unclosed_fence_is_shown_and_told() -> None:
+    text = "So:\n```bash\nrm -rf build"
+    parsed = parse(text, TOOLS)
+    assert (parsed.content, parsed.calls) == (text, [])
+    [bad] = parsed.rejected
+    assert bad.raw == "" and "not closed" in bad.reason
+
+
+def test_another_form_in_a_fence_amid_prose_is_answered_by_teaching() -> None:
+    parsed = parse('So:\n```python\n{"name": "ping", "arguments": {}}\n```', TOOLS)
+    [bad] = parsed.rejected
+    assert not parsed.calls and "tag is the tool's name" in bad.reason
+
+
+def test_markup_in_a_code_fence_is_not_run_as_code() -> None:
+    parsed = parse('```bash\n<invoke name="ping"></invoke>\n```', TOOLS)
+    assert not parsed.calls and len(parsed.rejected) == 1
+
+
+def test_a_file_is_seen_growing() -> None:
+    parser = Parser(TOOLS)
+    events = [
+        event
+        for piece in ("```write", "_file\na.md\n", "one ", "two\n", "three\n", "```\n")
+        for event in parser.feed(piece)
+    ]
+    assert isinstance(events[0], CallOpened)
+    grown = [event.text for event in events if isinstance(event, CallDelta)]
+    assert grown == ["a.md\n", "one ", "two\n", "three\n"]
+    assert not any(isinstance(event, Text) for event in events[:-1])
+
+
+@pytest.mark.parametrize(("tool", "body"), [("bash", ""), ("write_file", "only a path")])
+def test_a_body_that_fills_nothing_says_what_would(tool: str, body: str) -> None:
+    with pytest.raises(Misfit) as refused:
+        fill(body, TOOLS[tool])
+    assert how_to_fill(TOOLS[tool]) in str(refused.value)
+
+
+def test_the_rule_in_words() -> None:
+    assert how_to_fill(TOOLS["bash"]) == "The fence's body is the command."
+    assert "the path, each on a line of its own, then the content" in how_to_fill(TOOLS["write_file"])
