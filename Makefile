@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
 
-.PHONY: serve chat test lint bench clean
+.PHONY: serve chat test lint bench nightly clean
 
 serve: $(VENV)/.serve
 	@$(BIN)/dragoman serve $(ARGS)
@@ -38,6 +38,10 @@ $(VENV)/.serve: pyproject.toml
 $(VENV)/.dev: $(VENV)/.serve
 	@$(PIP) --group dev
 	@touch $@
+
+# What takes too long for every change: 200 kills of the server at random moments.
+nightly: $(VENV)/.dev
+	DRAGOMAN_KILLS=200 $(BIN)/python -m pytest tests/test_routes_kill.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
