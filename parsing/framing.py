@@ -65,7 +65,7 @@ TOKENS: tuple[str, ...] = (
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>",
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
     rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
-    r"</s>|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",
+    r"</s>(?=\s{0,20}[<\[])|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",
     r"</?(?:answer|response)>",
     r"<co>|</co(?::[^<>]{0,80})?>",
     r"<\|(?:open|close)\|>(?:response|message|tools)[^<]{0,80}<\|sep\|>",

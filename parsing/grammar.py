@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parsing.readers.tags import Markup
+from parsing.readers.markup import Markup
 
 S = r"\s{0,100}"
 BAR = "[｜|]{1,4}"

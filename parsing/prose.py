@@ -36,7 +36,7 @@ _LINE_FIRST = frozenset("fF-> A*`~T[acOot")
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
 # A beginning that is no ordinary text: dropped when the message ends in it.
-_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:]|<\w{4}|\[[A-Z]*_|\]<|✿|◁")
+_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:]|<\w{4}|</s>\s*\Z|\[[A-Z]*_|\]<|✿|◁")
 _TAG = re.compile(r"<[^<>\s]*(?:>|\Z)|\[[^\[\]\s]*(?:\]|\Z)")
 _SPECIAL = re.compile(r"<[|｜]|\]<\]|✿")
 _SPAN_LIMIT = 4096
@@ -262,6 +262,8 @@ class Prose(Blocks):
         if isinstance(kind, Reasoning):
             if self._closer is not None:  # reasoning that is open already is ended by its own mark only
                 return NONE
+            if self._shown and not self._bol and (after := buf[match.end() : match.end() + 1]) in ("", " "):
+                return NONE if after else WAIT  # in the middle of a sentence the mark is only mentioned
             self._think(kind.shuts, kind.first, answer=kind in ANSWERS)
         return match.end()
 

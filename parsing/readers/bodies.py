@@ -8,9 +8,10 @@ from collections.abc import Callable
 from parsing.readers.arrows import arrow_calls, attribute_values, nested_calls, pair_calls
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.literal_calls import LiteralCall
+from parsing.readers.markup import Markup, children_tags
 from parsing.readers.python_calls import PythonCalls
 from parsing.readers.raw_calls import RawCall, body_of, code_for
-from parsing.readers.tags import Markup, TaggedCall, VoidCall, children_tags
+from parsing.readers.tags import TaggedCall, VoidCall
 from parsing.shapes import ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
 

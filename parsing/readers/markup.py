@@ -1,0 +1,74 @@
+"""The tags of one grammar of raw values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import regex
+
+from parsing.arguments import properties_of
+from parsing.lexis import compiled
+from parsing.sink import Sink
+
+
+@dataclass(frozen=True)
+class Markup:
+    """The tags of one grammar, as patterns.
+
+    `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
+    follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
+    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. What stands
+    between values begins with one of `starts`.
+    """
+
+    opens: str
+    shuts: str
+    ends: str
+    after: str
+    first: str = "<"
+    lead: str = ""
+    nests: str = "(?!)"
+    starts: str = "<"
+
+    @cached_property
+    def start(self) -> re.Pattern[str]:
+        return re.compile(f"[{self.starts}]")
+
+    @cached_property
+    def between(self) -> regex.Pattern[str]:
+        return compiled(rf"\s{{0,200}}(?:{self.opens}|(?P<end>{self.ends})|(?P<next>(?={self.after})))")
+
+    @cached_property
+    def closing(self) -> regex.Pattern[str]:
+        """A value's end counts only before what may follow it; or its closing tag was forgotten."""
+        return compiled(
+            rf"(?:{self.shuts})(?=\s{{0,200}}(?:{self.opens}|{self.ends}|{self.after}))"
+            rf"|(?=(?P<sibling>{self.opens}))|(?P<unclosed>(?=(?:{self.ends})\s{{0,200}}(?:{self.after})))"
+        )
+
+    @cached_property
+    def final(self) -> regex.Pattern[str]:
+        """The same at the end of the message, which may follow anything."""
+        return compiled(
+            rf"(?:{self.shuts})(?=\s*(?:\Z|{self.opens}|{self.ends}|{self.after}))"
+            rf"|(?=(?P<sibling>{self.opens}))|(?P<unclosed>(?=(?:{self.ends})\s*(?:\Z|{self.after})))"
+        )
+
+
+@lru_cache(maxsize=256)
+def _children(end: str, keys: tuple[str, ...], names: tuple[str, ...]) -> Markup:
+    either = "|".join(re.escape(key) for key in keys) or "(?!)"
+    tools = "|".join(re.escape(name) for name in names) or "(?!)"
+    return Markup(
+        opens=rf"<(?P<key>{either})>",
+        shuts=rf"</(?:{either})>",
+        ends=rf"</{re.escape(end)}\s?>",
+        after=rf"<(?:{tools})>|</invoke>",
+    )
+
+
+def children_tags(name: str, sink: Sink, end: str = "") -> Markup:
+    """The markup of a tool whose parameters are elements of their own, inside the element `end` or the tool's own."""
+    return _children(end or name, tuple(properties_of(sink.schema(name))), tuple(sink.tools))
