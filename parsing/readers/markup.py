@@ -29,12 +29,16 @@ class Markup:
     after: str
     first: str = "<"
     lead: str = ""
-    nests: str = "(?!)"
+    nests: str = ""
     starts: str = "<"
 
     @cached_property
     def start(self) -> re.Pattern[str]:
         return re.compile(f"[{self.starts}]")
+
+    @cached_property
+    def quoted(self) -> regex.Pattern[str] | None:
+        return compiled(rf"(?P<inner>{self.nests})|(?P<outer>{self.ends})") if self.nests else None
 
     @cached_property
     def between(self) -> regex.Pattern[str]:

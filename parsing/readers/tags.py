@@ -8,7 +8,7 @@ import regex
 
 from parsing.arguments import fit_text, properties_of
 from parsing.events import Arguments
-from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.lexis import NONE, WAIT, look
 from parsing.literals import Unreadable, loads
 from parsing.readers.markup import Markup
 from parsing.shapes import Misfit, arguments_object
@@ -114,8 +114,9 @@ class TaggedCall:
 
     def _quoted(self, buf: str, at: int, last: bool) -> int:
         """Pass what belongs to a call that is quoted in a value: where that ends, WAIT, or NONE."""
-        pattern = compiled(rf"(?P<inner>{self._markup.nests})|(?P<outer>{self._markup.ends})")
-        end, match = look(pattern, buf, at, last)
+        if self._markup.quoted is None:
+            return NONE
+        end, match = look(self._markup.quoted, buf, at, last)
         if match is None or (match["inner"] is None and not self._depth):
             return WAIT if end == WAIT and not last else (at + 1 if self._depth else NONE)
         self._depth += 1 if match["inner"] is not None else -1
