@@ -14,15 +14,12 @@ from typing import Any
 
 from app.messages import AskedCall, Message
 from parsing import Arguments
+from parsing.fences import RULE
 from tools.tool import Tool
 
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
-TEACHING = (
-    "To use a tool, write a fenced block: the tag is the tool's name, the body its arguments, as a JSON object or as "
-    "plain text. Plain text is the one required argument as it is; of several, each takes a line and the last takes "
-    "the rest. The result comes in the next message; then answer in plain text."
-)
+TEACHING = f"To use a tool, {RULE} The result comes in the next message; then answer in plain text."
 FENCED = "fence_tool_tag"  # the dialect of the worked examples
 
 

@@ -15,6 +15,12 @@ from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit
 
+# The same rule in words for a model: the system prompt teaches it with these.
+RULE = (
+    "write a fenced block: the tag is the tool's name, the body its arguments, as a JSON object or as plain text. "
+    "Plain text is the one required argument as it is; of several, each takes a line and the last takes the rest."
+)
+
 Schema = Mapping[str, Any]
 USUAL = ("command", "code", "query", "content", "text", "input")
 
