@@ -206,3 +206,13 @@ async def test_a_page_and_a_plain_answer() -> None:
     async with upstream(*acts) as server, chat_with(server) as chat:
         assert (await failure_of(chat))[1].code == "model_garbled"
         assert await pieces_of(chat) == [Said("Hi"), Used(3, 1), Stopped("stop")]
+
+
+async def test_a_connection_that_the_server_had_closed_is_no_failure() -> None:
+    async def goodbye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()  # a second request on the kept-alive connection finds it ended
+
+    async with upstream(WHOLE, goodbye, WHOLE) as server, chat_with(server) as chat:
+        first = await pieces_of(chat)
+        assert await pieces_of(chat) == first
+        assert (server.connections, len(server.asked)) == (2, 3)

@@ -20,6 +20,8 @@ ANY_MODEL = "auto"
 DRAIN_S = 0.05
 MAX_COMPLAINT_BYTES = 64 * 1024
 # Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
+# A kept-alive connection that the server has ended shows itself only when it is used.
+CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
 
@@ -93,7 +95,7 @@ class OpenAIChat:
         if request.inactivity_s is not None:
             asked.extensions["timeout"]["read"] = request.inactivity_s
         try:
-            response = await self._client.send(asked, stream=True)
+            response = await self._send(asked)
             if response.status_code == 200:
                 return response
             said = await self._complaint(response)
@@ -102,6 +104,13 @@ class OpenAIChat:
         if native and refuses_tools(response.status_code, said):
             raise ToolsRefused
         raise failures.answered(self.url, response.status_code, said, response.headers.get("retry-after"))
+
+    async def _send(self, asked: httpx2.Request) -> httpx2.Response:
+        """Send it, and once more if the connection had been closed: servers end those that were idle without a word."""
+        try:
+            return await self._client.send(asked, stream=True)
+        except CLOSED:
+            return await self._client.send(asked, stream=True)
 
     async def _open_taught(self, request: ModelRequest) -> httpx2.Response:
         """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
