@@ -115,7 +115,7 @@ class Prose(Blocks):
             return self._say(buf[pos], pos + 1)
         end, match = look(first().pattern, buf, pos, last)
         if end == WAIT:
-            return WAIT if self._may_name(buf[pos:]) else NONE
+            return WAIT if self._sink.may_offer(buf[pos:], FIRST_WORDS) else NONE
         if not match:
             return NONE
         kind = first().kind(match)
@@ -127,12 +127,6 @@ class Prose(Blocks):
             self._hold(buf[pos:end])
             return end
         return NONE
-
-    def _may_name(self, text: str) -> bool:
-        """Whether a first word may still become a tool's name, or a word that begins something."""
-        if not text.replace("_", "a").isalnum():
-            return True
-        return any(name.startswith(text) for name in (*self._sink.tools, *FIRST_WORDS))
 
     # --- the beginning of a line ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from parsing.lexis import CLOSER
 
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
+_FIRST_WORD = re.compile(r"\w[^\s<>\"'=(){}\[\],;]*")
 _PREFIXES = ("functions.", "default_api.", "functions:", "tools.")
 
 
@@ -45,6 +47,17 @@ class Sink:
 
     def offers(self, written: str) -> bool:
         return offered_name(written, self.tools) in self.tools
+
+    def may_offer(self, text: str, words: tuple[str, ...]) -> bool:
+        """Whether a message that begins so may still begin with an offered name, or with one of `words`."""
+        match = _FIRST_WORD.match(text)
+        names = (*self.tools, *words)
+        if match is None or any(name in match.group() for name in names):
+            return True
+        if match.end() < len(text):
+            return False
+        begun = next((match.group().removeprefix(each) for each in _PREFIXES if text.startswith(each)), match.group())
+        return any(name.startswith(begun) for name in (*names, *_PREFIXES))
 
     def schema(self, written: str) -> Mapping[str, Any]:
         return self.tools.get(offered_name(written, self.tools), {})

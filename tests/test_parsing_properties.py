@@ -156,3 +156,20 @@ def test_neighbouring_events_of_two_kinds_are_unequal() -> None:
     assert Text("a") != Thought("a")
     assert Text("a") == Text("a")
     assert Text("a") != "a"
+
+
+BASH = {"bash": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}
+
+
+@pytest.mark.parametrize("words", ["One. ", "Hello ", "Hello, ", "I ", "1. ", "To ", "Ok\n", "x.y ", "basic "])
+def test_ordinary_first_words_are_shown_at_once(words: str) -> None:
+    assert "".join(event.text for event in Parser(BASH).feed(words) if isinstance(event, Text)) == words
+
+
+@pytest.mark.parametrize("prefix", ["", "functions.", "default_api.", "functions:", "tools."])
+@pytest.mark.parametrize("form", ['bash(command="ls")', 'bash\n{"command": "ls"}'])
+def test_a_prefixed_first_name_means_the_same_in_any_slices(prefix: str, form: str) -> None:
+    whole = parse(prefix + form, BASH)
+    parser = Parser(BASH)
+    events = [event for character in prefix + form for event in parser.feed(character)] + parser.close()
+    assert [event for event in events if isinstance(event, Call)] == whole.calls
