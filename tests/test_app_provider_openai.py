@@ -163,7 +163,7 @@ async def test_a_cut_inside_a_chunk() -> None:
 
 
 async def test_a_cut_before_the_answer() -> None:
-    async with upstream(hang_up_at_once) as server, chat_with(server) as chat:
+    async with upstream(hang_up_at_once, repeat=True) as server, chat_with(server) as chat:
         _, failure = await failure_of(chat)
     assert (failure.code, failure.retryable) == ("model_cut", True)
     assert "before it began" in failure.message
