@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tools.family import sweep_now
 from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
 from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
 from tools.sandbox import Sandbox
@@ -80,6 +81,7 @@ def _started(folder: Path, lock: int) -> int:
     if not ready:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        sweep_now(folder.name)  # the command may have begun, although its supervisor could not say so
         raise JobsFailed(f"The job's supervisor did not start: {_last_words(folder)}")
     return pid
 

@@ -114,6 +114,11 @@ def lost(job: Job) -> Job:
     return replace(job, state=State.LOST, ended=now, duration_s=duration, reason=reason)
 
 
+def failed(job: Job, reason: str) -> Job:
+    """A job that never began."""
+    return replace(job, state=State.FAILED, ended=time.time(), duration_s=0.0, reason=reason)
+
+
 def write_state(folder: Path, job: Job) -> None:
     """The last word for a supervisor that could not say it. Raises OSError."""
     fields = asdict(job)

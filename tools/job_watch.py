@@ -37,6 +37,17 @@ class Known:
         self._stirred.set()
         self._stirred = asyncio.Event()
 
+    def end(self, job: Job) -> None:
+        """It is over, as `job` says."""
+        self.job = job
+        self.ended.set()
+        self.stir()
+
+    def release(self) -> None:
+        """Let who watches go, whatever becomes of it."""
+        self.released = True
+        self.stir()
+
     async def glance(self) -> Glance:
         """How it goes now. Raises JobsFailed."""
         return await off_the_loop(lambda: glance_at(self.folder, self.job))

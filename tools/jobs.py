@@ -13,7 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -31,6 +31,7 @@ from tools.job_records import (
     NoSuchJob,
     Part,
     State,
+    failed,
     lost,
     read_part,
     with_state,
@@ -92,8 +93,7 @@ class Jobs:
         """Let go of the jobs; they go on."""
         for known in self._known.values():
             self._let_go(known)
-            known.released = True
-            known.stir()
+            known.release()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -132,7 +132,8 @@ class Jobs:
                 await asyncio.to_thread(wait_for, pid)
             if known.job.state is State.FAILED:
                 raise JobsFailed(known.job.reason or "The job could not be started.")
-        except JobsFailed:
+        except JobsFailed as failure:
+            known.end(failed(known.job, str(failure)))  # somebody may have found it in the list, and watch it
             await self._forget(known)
             raise
         finally:
@@ -176,7 +177,8 @@ class Jobs:
         known = self._find(job, principal)
         await known.begun.wait()
         if not known.ended.is_set():
-            await self.set_follow_up(known.job.id, FollowUp.OFF)
+            with suppress(JobsFailed):  # a disk that is full must not keep the job running
+                await self.set_follow_up(job, FollowUp.OFF)
             for what in (signal.SIGTERM, signal.SIGKILL):
                 if known.handle is not None:
                     with suppress(ProcessLookupError):
@@ -189,18 +191,17 @@ class Jobs:
 
     async def forget(self, principal: str, session: str) -> None:
         """End the jobs of a session, and keep nothing of them."""
-        for job in self.listed(principal, session):
-            await self.cancel(job.id, principal)
-            await self._forget(self._known[job.id])
+        for known in [one for one in self._of(principal) if one.job.session == session]:
+            with suppress(NoSuchJob):  # the end of one may push another out
+                await self.cancel(known.job.id, principal)
+            await self._forget(known)
 
-    async def watch(self, job: str, principal: str) -> AsyncGenerator[Glance, None]:
+    def watch(self, job: str, principal: str) -> AsyncGenerator[Glance, None]:
         """How a job goes: at most 5 times a second on change, at least every 2 s, and last with its end.
 
         Ends without that when this server closes. Raises NoSuchJob, JobsFailed.
         """
-        async with aclosing(self._find(job, principal).watch()) as glances:
-            async for glance in glances:
-                yield glance
+        return self._find(job, principal).watch()
 
     def untold(self, job: str) -> bool:
         """Whether the session is still to be told of the end of this job."""
@@ -249,9 +250,8 @@ class Jobs:
         if known.job.under_way:
             known.job = replace(await self._last_state(known), follow_up=known.job.follow_up)
         await self._prune()
-        known.ended.set()
-        known.stir()
-        if self._on_end and known.job.follow_up is FollowUp.PENDING:
+        known.end(known.job)
+        if self._on_end and self.untold(known.job.id):
             self._keep(self._on_end(known.job)).add_done_callback(_report)
 
     async def _last_state(self, known: Known) -> Job:
@@ -271,8 +271,10 @@ class Jobs:
         return job
 
     async def _prune(self) -> None:
-        """Forget the oldest of the ended jobs, and those of long ago."""
+        """Forget the oldest of the ended jobs, and those of long ago, but none whose end is still to be told."""
         ended = [known for known in self._known.values() if not known.job.under_way]
+        if self._on_end:
+            ended = [known for known in ended if not self.untold(known.job.id)]
         ended.sort(key=lambda known: known.job.ended or 0, reverse=True)
         kept: Counter[str] = Counter()
         for known in ended:
