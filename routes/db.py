@@ -10,6 +10,7 @@ from app.messages import as_json
 from app.settings import Loaded
 from app.store import Store
 from routes.runs import run_fields
+from routes.services import only_server
 from routes.tokens import with_store
 
 ALL = 1 << 40
@@ -27,11 +28,12 @@ def show_sizes(loaded: Loaded) -> int:
 
 
 def vacuum(loaded: Loaded) -> int:
-    """Give the room of deleted rows back to the disk."""
+    """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
 
     async def shrink(store: Store) -> int:
-        before = (await store.sizes())["bytes"]
-        await store.vacuum()
+        with only_server(loaded.settings.data_dir):  # its writes would wait for us until they fail
+            before = (await store.sizes())["bytes"]
+            await store.vacuum()
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
         return 0
 

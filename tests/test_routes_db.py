@@ -22,6 +22,8 @@ async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["```bash\necho hi\n```\n", "Done."])) as served:
         events = await served.chat("Say hi")
         session = events[0]["session"]
+        refused = dragoman(tmp_path, "db", "vacuum")  # it would hold up the server's runs until they fail
+        assert (refused.returncode, "Stop it" in refused.stderr) == (1, True)
     sizes = dragoman(tmp_path, "db", "sizes").stdout
     assert {line.split()[0]: line.split()[1] for line in sizes.splitlines()}["messages"] == "4"
     exported = json.loads(dragoman(tmp_path, "db", "export", session).stdout)
