@@ -38,6 +38,7 @@ class Housekeeping:
     async def tidy(self, now: float) -> None:
         while runs := await self.store.bulky_runs(now - self.join_after_s, RUNS_AT_ONCE):
             for run in runs:
-                await self.store.replace_events(run, joined_rows(await self.store.events(run, 0, ALL)))
+                rows = await self.store.events(run, 0, ALL)
+                await self.store.replace_events(run, await asyncio.to_thread(joined_rows, rows))
         sessions = now - self.keep_days * DAY_S if self.keep_days else 0.0
         await self.store.forget_before(sessions, now - KEY_LIFE_S)

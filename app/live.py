@@ -12,7 +12,7 @@ from functools import partial
 
 from app.agent import Agent
 from app.conversation import INTERRUPTED, STOPPED, Conversation
-from app.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished
+from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished
 from app.inbox import Inbox
 from app.journal import Journal, RunLog
 from app.line import Line
@@ -100,14 +100,21 @@ class LiveRun:
         """Wait for the runs before it in the session; then the history is complete."""
         if self.row.state == "queued":
             before = self.line.of(self.row.session)[0]
-            self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
+            if before != self.row.id:  # it may have ended while this one was stored
+                self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
             await self.line.reach(self.row.session, self.row.id)
             self.log.put(RunBegan(self.row.id))
         messages = await self.store.messages(self.row.session)
         conversation = conversation_of(self.row, messages, self.log.put, self.journal)
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
-        for text in self.inbox.take():
+        for stranded in await self.store.stranded(self.row.session):
+            conversation.append(Message("user", stranded.text))
+            self.log.put(InboxTaken(stranded.run))
+        first, *added = self.inbox.take()
+        conversation.append(Message("user", first))
+        for text in added:
             conversation.append(Message("user", text))
+            self.log.add(MessageAdded(text))
         return conversation
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
@@ -134,6 +141,7 @@ class LiveRun:
         self.conversation.settle(STOPPED)
         for text in left:
             self.conversation.append(Message("user", text))
+            self.log.add(MessageAdded(text))
 
 
 def state_of(terminal: AgentEvent) -> str:

@@ -58,8 +58,14 @@ def _continues(group: list[tuple[EventRow, dict[str, Any]]], row: EventRow, fiel
         and row.seq == last.seq + 1
         and fields.get("call") == first_fields.get("call")
         and "name" not in fields
+        and not _splits_character(group[-1][1]["text"], fields["text"])
         and len(group) < MAX_PARTS
     )
+
+
+def _splits_character(left: str, right: str) -> bool:
+    """Whether the two halves of a surrogate pair would meet: read back as JSON they are one character, not two."""
+    return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"
 
 
 def _joined(group: list[tuple[EventRow, dict[str, Any]]]) -> EventRow:

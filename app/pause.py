@@ -25,6 +25,7 @@ class Switch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.paused = True
+        self._wanted = True  # what was asked for last: of a pause and a resume at once, the later one holds
         self._going_on = asyncio.Event()
 
     async def load(self) -> None:
@@ -37,10 +38,12 @@ class Switch:
 
     async def set(self, *, paused: bool) -> None:
         """Pausing holds at once, even if it cannot be stored; going on only once it is. Raises StoreFailed."""
+        self._wanted = paused
         if paused:
             self._turn(paused=True)
         await self._store.write([StateRow(NAME, PAUSED if paused else RUNNING)])
-        self._turn(paused=paused)
+        if not self._wanted:
+            self._turn(paused=False)
 
     async def unpaused(self) -> None:
         """Wait while the server is paused."""

@@ -26,7 +26,9 @@ from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow
 
 logger = logging.getLogger(__name__)
 
-PAGE = 256  # events read from the store at a time
+PAGE = 256  # events read from the store at a time, at most
+FIRST_PAGE = 16
+PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
 TITLE_LENGTH = 80
 MAX_LINE = 16  # runs of one session that wait or are under way
 KEY_LIFE_S = 24 * 3600
@@ -85,7 +87,7 @@ class Runs:
         self._switch = switch
         self._live: dict[str, LiveRun] = {}
         self._line = Line()
-        self._keyed = asyncio.Lock()
+        self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
         self._lost: dict[str, tuple[EventRow, RunEnded]] = {}  # ends that the store refused, until it takes them
         self._keeping = asyncio.Lock()
@@ -98,8 +100,9 @@ class Runs:
         """
         if turn.key is None:
             return await self._start(agent, principal, turn)
-        async with self._keyed:  # two requests with one key must not both find it new
-            known = await self._store.key(principal.name, turn.key.value)
+        owned = principal.name, turn.key.value
+        async with self._keyed.setdefault(owned, asyncio.Lock()):  # two requests must not both find it new
+            known = await self._store.key(*owned)
             if known is None or known.created < time.time() - KEY_LIFE_S:
                 return await self._start(agent, principal, turn)
         if known.body != turn.key.body:
@@ -108,6 +111,7 @@ class Runs:
 
     async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
         self._may_begin()
+        await self._keep_ends()
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._alone.setdefault(session, asyncio.Lock()):
             if turn.session is not None:
@@ -152,7 +156,15 @@ class Runs:
         async with self._keeping:
             if run in self._lost:
                 await self._store.write(self._lost[run])
-                del self._lost[run]
+                self._lost.pop(run, None)
+
+    async def _keep_ends(self) -> None:
+        """Try all of them; a store that still refuses says so to whoever wants something of it."""
+        try:
+            for run in list(self._lost):
+                await self._keep_end(run)
+        except StoreFailed as failure:
+            logger.error("the ends of %d runs could not be kept: %s", len(self._lost), failure)
 
     def _may_begin(self) -> None:
         self._switch.check()
@@ -184,14 +196,17 @@ class Runs:
 
     async def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+        limit = FIRST_PAGE
         while True:
             live = self._live.get(run)
             rows = await live.log.after(after) if live else None
             if rows is None:
-                rows = [rest_after(row, after) for row in await self._store.events(run, after, PAGE)]
+                rows = [rest_after(row, after) for row in await self._store.events(run, after, limit)]
             if not rows and run in self._lost:
                 rows = [row for row in self._lost[run][:1] if row.seq > after]
             if rows:
+                rows = page_of(rows)
+                limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
                 after = rows[-1].seq
                 yield rows
             if not rows or rows[-1].type in TERMINAL:
@@ -204,9 +219,11 @@ class Runs:
             if live is None:
                 raise InboxClosed
             live.inbox.post(message)
+            await self._journal.flush()
+            if live.log.failure:  # it takes nothing more, though the store may be well again
+                raise InboxClosed
         except InboxClosed:
             raise RunOver(f"Run {run} has ended. Send the message to POST /chat with its session.") from None
-        await self._journal.flush()
 
     async def cancel(self, run: str, why: str = "cancelled") -> None:
         """Stop a run: its model request, its tool and that tool's processes. Returns when all are gone."""
@@ -225,6 +242,8 @@ class Runs:
             await self.session(session, principal)
             for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
                 await self.cancel(run)
+            for row in await self._store.runs(session):
+                self._lost.pop(row.id, None)
             await self._store.delete_session(session)
 
     async def recover(self) -> None:
@@ -252,3 +271,14 @@ class Runs:
         if tasks and grace_s:
             await asyncio.wait(tasks, timeout=grace_s)
         await self.cancel_all("server_stopped")
+        await self._keep_ends()
+
+
+def page_of(rows: list[EventRow]) -> list[EventRow]:
+    """The first of these rows, as many as a watcher may hold: one at least."""
+    size = 0
+    for count, row in enumerate(rows):
+        size += len(row.data)
+        if size > PAGE_SIZE and count:
+            return rows[:count]
+    return rows

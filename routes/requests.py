@@ -103,7 +103,7 @@ def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
         return None
     if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
         raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return Key(value, hashlib.sha256(wish.model_dump_json().encode()).hexdigest())
+    return Key(value, hashlib.sha256(wish.model_dump_json(exclude_defaults=True).encode()).hexdigest())
 
 
 def cursor(request: Request) -> int:

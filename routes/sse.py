@@ -22,7 +22,7 @@ def frame(row: EventRow) -> str:
 
 
 async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
-    """What is there at once leaves at once, as one piece."""
+    """A page of events leaves as one piece."""
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:

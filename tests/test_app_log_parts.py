@@ -14,10 +14,11 @@ from app.events import AgentEvent, ReasoningDelta, RunFinished, TextDelta, ToolD
 from app.housekeeping import Housekeeping
 from app.log_parts import joined_rows, rest_after
 from app.providers.scripted import Scripted
-from app.store import EventRow
+from app.store import EventRow, RunRow, SessionRow
 from tests.serving import serving
 
-words = st.text(max_size=5)
+HALVES = "\ud83d\ude00"  # of one character; a model may write them in two deltas
+words = st.text(st.one_of(st.characters(), st.sampled_from(HALVES)), max_size=5)
 deltas = st.one_of(
     st.builds(TextDelta, words),
     st.builds(ReasoningDelta, words),
@@ -57,16 +58,35 @@ def test_a_reader_with_an_old_cursor_gets_the_rest_of_the_text(events: list[Agen
     assert joined_rows(fewer) == fewer
 
 
+def test_a_character_in_two_deltas_is_not_counted_as_two() -> None:
+    whole = rows_of([TextDelta(HALVES[0]), TextDelta(f"{HALVES[1]}x"), TextDelta("y")])
+    later = [rest_after(row, 2) for row in joined_rows(whole) if row.seq > 2]
+    assert [json.loads(row.data)["text"] for row in later] == ["y"]
+
+
+@pytest.mark.anyio
+async def test_a_log_that_was_deleted_while_it_was_joined_stays_deleted(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["One."])) as served:
+        store = served.services.store
+        events = await served.chat()
+        rows = await store.events(events[0]["run"], 0, 100)
+        await store.delete_session(events[0]["session"])
+        await store.replace_events(events[0]["run"], joined_rows(rows))
+        assert (await store.sizes())["events"] == 0
+
+
 @pytest.mark.anyio
 async def test_the_log_of_an_ended_run_is_joined_and_still_resumes(tmp_path: Path) -> None:
     words = [f"{number} " for number in range(300)]
-    async with serving(tmp_path, Scripted([words])) as served:
-        before = await served.chat()
-        run, store = before[0]["run"], served.services.store
-        size = len(await store.events(run, 0, 10_000))
+    rows = rows_of([*map(TextDelta, words), RunFinished("answered", "", 1, 0, {})])
+    async with serving(tmp_path, Scripted([])) as served:
+        store, run = served.services.store, "r"
+        ended = RunRow(run, "ses_1", "local", "scripted", "answered", 1.0, 2.0)
+        await store.write([SessionRow("ses_1", "local", 1.0, "t"), ended, *rows])
+        before = await served.events(run)
         await Housekeeping(store, join_after_s=0, keep_days=0).tidy(now=9e12)
         after = await served.events(run)
-        assert len(after) < 10 <= size
+        assert (len(before), len(after)) == (301, 2)
         assert "".join(event.get("text", "") for event in after[:-1]) == "".join(words)
         middle = before[len(before) // 2]["seq"]
         rest = await served.events(run, middle)

@@ -66,6 +66,8 @@ async def test_an_accepted_message_is_never_lost(tmp_path: Path) -> None:
             await until(turn, "text.delta")
             assert await steer(served, run, "Wait!") == 202
             await served.client.post(f"/runs/{run}/cancel")
+            rest = [event["type"] async for event in turn]
+        assert rest[-2:] == ["message.added", "run.finished"]
         await served.chat("Go on.", session=session)
     assert [message.text for message in provider.requests[1].messages[-4:]] == ["x", "Half", "Wait!", "Go on."]
 
@@ -103,11 +105,14 @@ async def test_a_queued_run_waits_for_its_turn(tmp_path: Path) -> None:
             assert (notice["code"], started["run"] in notice["message"]) == ("queued", True)
             async with aclosing(served.turn(message="c", **body)) as third:
                 await until(third, "notice")
+                [*_, waiting] = (await served.client.get(f"/sessions/{started['session']}")).json()["runs"]
+                assert await steer(served, waiting["id"], "and d") == 202
                 go_on.set()
                 assert (await until(second, "run.finished"))["text"] == "Two"
+                assert (await until(third, "message.added"))["text"] == "and d"
                 assert (await until(third, "run.finished"))["text"] == "Three"
-    said = [message.text for message in provider.requests[2].messages[-5:]]
-    assert said == ["a", "One", "b", "Two", "c"]
+    said = [message.text for message in provider.requests[2].messages[-6:]]
+    assert said == ["a", "One", "b", "Two", "c", "and d"]
 
 
 async def test_a_queued_run_can_be_cancelled(tmp_path: Path) -> None:
@@ -135,6 +140,8 @@ async def test_the_same_key_and_request_attach_to_the_same_run(tmp_path: Path) -
         answers = await asyncio.gather(*(served.client.post("/chat", json=body, headers=HEADERS) for _ in range(5)))
         assert len({answer.headers["x-run-id"] for answer in answers}) == 1
         assert len({answer.content for answer in answers}) == 1
+        told = await served.client.post("/chat", json=body | {"when_busy": "refuse"}, headers=HEADERS)
+        assert told.content == answers[0].content  # a default written out is the same request
         other = await served.client.post("/chat", json={"message": "Bye"}, headers=HEADERS)
         assert (other.status_code, other.json()["error"]["code"]) == (422, "key_reused")
     async with serving(tmp_path, Scripted([])) as served:  # and after a restart

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.providers.scripted import Line, Pause, Scripted
+from app.runs import PAGE_SIZE
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +64,24 @@ async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> 
         for _, writer in stalled:
             writer.close()
         assert len(await body(served, run)) > 4_500_000
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_watcher_holds_little_however_long_the_log(tmp_path: Path, *, live: bool) -> None:
+    wait = [Pause(asyncio.Event())] if live else []
+    provider = Scripted([["x" * 9_000 for _ in range(300)] + ["y" * 60_000, "z" * 60_000, "The end.", *wait]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run, seen = (await until(turn, "run.started"))["run"], 0
+        async for event in turn:
+            if "The end." in event.get("text", ""):
+                break
+        async with aclosing(served.services.runs.watch(run, 0)) as pages:
+            async for rows in pages:
+                assert [row.seq for row in rows] == list(range(seen + 1, seen + 1 + len(rows)))
+                assert len(rows) == 1 or sum(len(row.data) for row in rows) <= PAGE_SIZE
+                seen = rows[-1].seq
+                if "The end." in rows[-1].data:
+                    break
 
 
 async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> None:

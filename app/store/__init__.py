@@ -162,6 +162,10 @@ class Store(Protocol):
         """The messages for a run that are not in the history, in order."""
         ...
 
+    async def stranded(self, session: str) -> list[InboxRow]:
+        """Messages for runs of a session that ended because the store refused: they are not in the history yet."""
+        ...
+
     async def key(self, principal: str, key: str) -> KeyRow | None: ...
 
     async def state(self, name: str) -> str | None: ...
@@ -171,7 +175,7 @@ class Store(Protocol):
         ...
 
     async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
-        """The log of an ended run, in fewer rows; the run is not bulky any more."""
+        """The log of an ended run, in fewer rows; the run is not bulky any more. Nothing, if it has been deleted."""
 
     async def forget_before(self, sessions: float, keys: float) -> int:
         """Delete sessions without activity since `sessions` and keys made before `keys`; how many sessions went."""

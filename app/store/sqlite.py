@@ -14,7 +14,7 @@ from typing import Any, Self
 import aiosqlite
 
 from app.messages import Message, load
-from app.store import Change, EventRow, KeyRow, RunRow, SessionRow, StoreFailed, TokenRow
+from app.store import Change, EventRow, InboxRow, KeyRow, RunRow, SessionRow, StoreFailed, TokenRow
 from app.store.statements import (
     EVENT_COLUMNS,
     FORGET,
@@ -137,6 +137,13 @@ class SQLiteStore:
         rows = await self._all("SELECT text FROM inbox WHERE run = ? ORDER BY position", run)
         return [row[0] for row in rows]
 
+    async def stranded(self, session: str) -> list[InboxRow]:
+        query = """
+            SELECT inbox.run, inbox.position, inbox.text FROM inbox JOIN runs ON runs.id = inbox.run
+            WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
+        """
+        return [InboxRow(*row) for row in await self._all(query, session)]
+
     async def key(self, principal: str, key: str) -> KeyRow | None:
         query = "SELECT principal, key, body, run, created FROM idempotency WHERE principal = ? AND key = ?"
         rows = await self._all(query, principal, key)
@@ -153,9 +160,11 @@ class SQLiteStore:
     async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
         insert, values = STATEMENTS[EventRow]
         async with self._transaction():
+            updated = await self._writer.execute("UPDATE runs SET joined = 1 WHERE id = ?", (run,))
+            if not updated.rowcount:
+                return  # deleted while its log was being joined: nothing of it may come back
             await self._writer.execute("DELETE FROM events WHERE run = ?", (run,))
             await self._writer.executemany(insert, list(map(values, rows)))
-            await self._writer.execute("UPDATE runs SET joined = 1 WHERE id = ?", (run,))
 
     async def sizes(self) -> dict[str, int]:
         counts = {table: (await self._all(f"SELECT COUNT(*) FROM {table}"))[0][0] for table in TABLES}

@@ -1,0 +1,157 @@
+"""Accepted messages, ends of runs and keys while the store refuses, or is slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app.people import LOCAL_USER as LOCAL
+from app.providers.scripted import Pause, Scripted
+from app.runs import Key, RunOver, Runs, Turn
+from app.store import RunRow, Store
+from app.store.sqlite import SQLiteStore
+from routes.requests import ChatRequest
+from tests.serving import Served, serving, until
+
+pytestmark = pytest.mark.anyio
+
+
+def sqlite(store: Store) -> SQLiteStore:
+    assert isinstance(store, SQLiteStore)
+    return store
+
+
+@asynccontextmanager
+async def read_only(served: Served) -> AsyncGenerator[None, None]:
+    store = sqlite(served.services.store)
+    await store._writer.execute("PRAGMA query_only = 1")
+    yield
+    await store._writer.execute("PRAGMA query_only = 0")
+
+
+async def true(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+        await asyncio.sleep(0)
+
+
+async def start(served: Served, turn: Turn) -> RunRow:
+    agent = served.services.agent(LOCAL, ChatRequest(message=turn.message))
+    return await served.services.runs.start(agent, LOCAL, turn)
+
+
+async def failed_run(served: Served, go_on: asyncio.Event) -> RunRow:
+    """A run that the store refused to keep, and its end too."""
+    row = await start(served, Turn("x"))
+    await true(lambda: served.services.runs._live[row.id].log.last_seq > 2)
+    async with read_only(served):
+        go_on.set()
+        await served.services.runs.ended(row.id)
+    left = await served.services.store.run(row.id)
+    assert left
+    assert left.state == "running"
+    return row
+
+
+async def by_the_next_start(runs: Runs, served: Served) -> None:
+    await served.chat("y")
+
+
+async def by_the_server_s_stop(runs: Runs, served: Served) -> None:
+    await runs.close()
+
+
+@pytest.mark.parametrize("kept", [by_the_next_start, by_the_server_s_stop])
+async def test_an_end_that_was_refused_is_kept_as_it_was_seen(tmp_path: Path, kept: Callable[..., object]) -> None:
+    go_on = asyncio.Event()
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([["Half", Pause(go_on), "!"], "Fine."])) as served:
+        run = (await failed_run(served, go_on)).id
+        async with aclosing(served.services.runs.watch(run, 0)) as pages:
+            seen = [row async for rows in pages for row in rows]
+        waiting = kept(served.services.runs, served)
+        assert asyncio.iscoroutine(waiting)
+        await waiting
+        store = served.services.store
+        assert await store.events(run, 0, 100) == seen
+        row = await store.run(run)
+        assert row
+        assert (row.state, seen[-1].type) == ("storage_failed", "run.failed")
+
+
+async def test_nothing_of_a_deleted_session_is_kept_later(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([["Half", Pause(go_on), "!"], "Fine."])) as served:
+        row = await failed_run(served, go_on)
+        await served.client.delete(f"/sessions/{row.session}")
+        await served.chat("y")
+        assert await served.services.store.events(row.id, 0, 100) == []
+
+
+async def test_a_message_that_was_accepted_before_the_store_refused_reaches_the_session(tmp_path: Path) -> None:
+    provider = Scripted([["Half", Pause(asyncio.Event())], "I see.", "Yes."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        started = await until(turn, "run.started")
+        await until(turn, "text.delta")
+        runs, run = served.services.runs, started["run"]
+        await runs.steer(run, "Wait!")
+        runs._live[run].log.fail("No room.")
+        with pytest.raises(RunOver):  # what could not be kept is not accepted
+            await runs.steer(run, "Stop!")
+        await runs.ended(run)
+        for message in ("Go on.", "And?"):
+            await served.chat(message, session=started["session"])
+    assert [message.text for message in provider.requests[2].messages if message.role == "user"] == [
+        "x",
+        "Wait!",
+        "Go on.",
+        "And?",
+    ]
+
+
+async def test_a_run_whose_predecessor_ended_while_it_was_stored_does_not_wait_for_itself(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([["One", Pause(go_on)], "Two"])) as served:
+        runs = served.services.runs
+        first = await start(served, Turn("x"))
+        live = runs._live[first.id]
+        await true(lambda: live.log.last_seq > 2)
+        async with sqlite(served.services.store)._one_writer:
+            go_on.set()
+            await true(lambda: live.stopping == "ended" and runs._journal._next is None)
+            starting = asyncio.create_task(start(served, Turn("y", first.session, "queue")))
+            await true(lambda: runs._journal._next)
+        events = await served.events((await starting).id)
+    assert [event["type"] for event in events].count("notice") == 0
+    assert events[-1]["text"] == "Two"
+
+
+async def test_a_request_with_a_key_waits_for_no_other_key(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi.", "Ho.", "Hu."])) as served:
+        runs = served.services.runs
+        session = (await served.chat())[0]["session"]
+        lock = runs._alone.setdefault(session, asyncio.Lock())
+        async with lock:  # as a deletion holds it, until the session's tools are gone
+            held = asyncio.create_task(start(served, Turn("x", session, key=Key("a", "1"))))
+            await true(lambda: lock._waiters)
+            assert await start(served, Turn("x", key=Key("b", "1")))
+        assert (await held).session == session
+
+
+async def test_a_pause_holds_against_a_resume_that_is_still_being_stored(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([])) as served:
+        switch, writing = served.services.switch, sqlite(served.services.store)._one_writer
+        await switch.set(paused=True)
+        async with writing:
+            resumed = asyncio.create_task(switch.set(paused=False))
+            await true(lambda: writing._waiters)
+            paused = asyncio.create_task(switch.set(paused=True))
+            await true(lambda: len(writing._waiters or ()) == 2)
+        await resumed
+        assert switch.paused
+        await paused
+        assert switch.paused
+        await switch.load()
+        assert switch.paused
