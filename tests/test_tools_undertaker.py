@@ -13,16 +13,23 @@ from tests.processes import alive, all_gone, endless
 
 ROOT = Path(__file__).parent.parent
 SERVER = """
-import asyncio, sys
+import asyncio, os, psutil, sys
 from pathlib import Path
 from tools.catalogue import TOOLS
 from tools.sandbox import find_sandbox
 from tools.tool import Context
 
-async def main(command, workspace, unsafe):
+async def main(command, workspace, unsafe, kill_the_undertaker=None):
     [bash] = [tool for tool in TOOLS if tool.name == "bash"]
     context = Context(Path(workspace), sandbox=find_sandbox(unsafe=unsafe == "unsafe"))
     print("ready", flush=True)
+    if kill_the_undertaker:
+        async for seen in bash.run({"command": "true"}, context):
+            pass
+        for child in psutil.Process().children():
+            assert child.cmdline()[3].endswith("undertaker.py"), child
+            child.kill()
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     async for seen in bash.run({"command": command}, context):
         print(seen, flush=True)
 
@@ -30,8 +37,8 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def start(command: str, workspace: Path, level: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", SERVER, command, str(workspace), level]
+def start(command: str, workspace: Path, level: str, *more: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", SERVER, command, str(workspace), level, *more]
     server = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout
     assert server.stdout.readline() == "ready\n"
@@ -42,6 +49,15 @@ def start(command: str, workspace: Path, level: str) -> subprocess.Popen[str]:
 def test_a_command_ends_with_its_server(tmp_path: Path, level: str) -> None:
     sleeper = endless()
     with start(f"setsid {sleeper} & {sleeper} & echo up; wait", tmp_path, level) as server:
+        assert server.stdout
+        assert "up" in server.stdout.readline()
+        server.kill()
+    assert all_gone(sleeper)
+
+
+def test_a_killed_undertaker_is_replaced(tmp_path: Path) -> None:
+    sleeper = endless()
+    with start(f"setsid {sleeper} & {sleeper} & echo up; wait", tmp_path, "unsafe", "kill the undertaker") as server:
         assert server.stdout
         assert "up" in server.stdout.readline()
         server.kill()

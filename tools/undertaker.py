@@ -21,16 +21,34 @@ _LINGER_S = 1.0  # what was being started when the server died has shown itself 
 _PAUSE_S = 0.05
 
 
-@cache
 def watched() -> str:
-    """The beginning of every mark that is watched over; the first call starts the watcher (about 15 ms)."""
-    server = secrets.token_hex(8)
-    read_end, _kept = os.pipe()  # the write end stays open, here alone, as long as this process lives
-    command = [sys.executable, "-I", "-S", __file__, server]
-    duplicate = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
-    os.posix_spawn(command[0], command, {}, file_actions=duplicate, setsid=True)
-    os.close(read_end)
-    return server
+    """The beginning of every mark that is watched over.
+
+    The first call starts the watcher (about 15 ms), and so does the first one after it was killed.
+    """
+    watcher = _watcher()
+    watcher.keep_up()
+    return watcher.server
+
+
+class _Watcher:
+    def __init__(self) -> None:
+        self.server = secrets.token_hex(8)
+        self._pid: int | None = None
+        self._read_end, self._kept = os.pipe()  # the write end stays open, here alone, as long as this process lives
+
+    def keep_up(self) -> None:
+        """Start it unless it runs."""
+        if self._pid is not None:
+            with suppress(ChildProcessError):
+                if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                    return
+        command = [sys.executable, "-I", "-S", __file__, self.server]
+        duplicate = [(os.POSIX_SPAWN_DUP2, self._read_end, 0)]
+        self._pid = os.posix_spawn(command[0], command, {}, file_actions=duplicate, setsid=True)
+
+
+_watcher = cache(_Watcher)
 
 
 def _outlive(server: str) -> None:
