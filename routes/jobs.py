@@ -10,12 +10,13 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.job_events import encode_job_event, job_event
+from app.job_events import JobFinished, encode_job_event, job_event
 from routes.services import asker, services_of
-from routes.sse import HEADERS, PING_S
+from routes.sse import HEADERS, PING_S, RETRY
 from tools.job_records import Glance, Job
 from tools.jobs import Jobs
 
+LAST_ID = "finished"  # of the last event: who comes back with it has heard everything
 SHOWN = ("id", "session", "command", "state", "created", "started", "ended", "exit_code", "reason", "time_limit_s")
 
 
@@ -46,9 +47,11 @@ async def cancel_job(request: Request) -> Response:
 
 
 async def job_events(request: Request) -> Response:
-    """`job.progress` while it runs, then exactly one `job.finished`."""
+    """`job.progress` while it runs, then exactly one `job.finished`; 204 for who has heard that."""
     jobs, principal = services_of(request).jobs, asker(request).name
     job = jobs.get(request.path_params["job"], principal)
+    if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
+        return Response(status_code=204)  # a browser's EventSource would come back for ever
     return EventSourceResponse(
         _frames(jobs, job.id, principal),
         headers=HEADERS,
@@ -58,7 +61,11 @@ async def job_events(request: Request) -> Response:
 
 
 async def _frames(jobs: Jobs, job: str, principal: str) -> AsyncGenerator[bytes, None]:
+    prefix = RETRY
     async with aclosing(jobs.watch(job, principal)) as glances:
         async for glance in glances:
             event = job_event(glance)
-            yield f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()
+            if isinstance(event, JobFinished):
+                prefix += f"id: {LAST_ID}\n".encode()
+            yield prefix + f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()
+            prefix = b""

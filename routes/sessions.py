@@ -37,6 +37,6 @@ async def delete_session(request: Request) -> Response:
     """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
     services, principal, session = services_of(request), asker(request), request.path_params["session"]
     await services.runs.session(session, principal)
-    await services.jobs.forget(principal.name, session)
     await services.runs.delete_session(session, principal)
+    await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
     return Response(status_code=204)

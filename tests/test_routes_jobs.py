@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from app.provider import Said, Stopped
 from app.providers.scripted import Line, Scripted
 from app.store import TokenRow
 from routes.access import fingerprint
-from tests.processes import alive, all_gone, endless
-from tests.serving import Served, serving
+from tests.processes import all_gone, endless
+from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +69,10 @@ async def test_a_job_from_start_to_follow_up(tmp_path: Path) -> None:
         assert (finished["type"], finished["job"], finished["state"]) == ("job.finished", job, "exited")
         assert (finished["exit_code"], finished["tail"]) == (3, ["one", "two"])
         assert await watched(served, job) == [finished], "who comes late hears of the end"
+        late = await served.client.get(f"/jobs/{job}/events")
+        assert late.text.startswith("retry: 1000\nid: finished\nevent: job.finished\ndata: ")
+        heard = await served.client.get(f"/jobs/{job}/events", headers={"Last-Event-ID": "finished"})
+        assert (heard.status_code, heard.content) == (204, b""), "or a browser would come back for ever"
 
         events = await next_run(served, session)
         assert events[-1]["type"] == "run.finished" and events[-1]["text"] == "It failed."
@@ -117,12 +122,25 @@ async def test_a_deleted_session_takes_its_jobs_along(tmp_path: Path) -> None:
         assert (await served.client.get(f"/jobs/{job}")).status_code == 404, "and what they wrote"
 
 
-async def test_a_job_goes_on_while_no_server_runs(tmp_path: Path) -> None:
+async def test_a_run_under_way_leaves_no_job_behind_when_its_session_is_deleted(tmp_path: Path) -> None:
     sleeper = endless()
+    stubborn = in_background(f"trap '' TERM; {endless()}")
+    provider = Scripted([stubborn, says("It runs."), says(f"```bash\n{WAIT}\n```\n"), in_background(sleeper), says("")])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served:
+        session, _ = await job_of(served)
+        async with aclosing(served.turn(message="Another.", session=session)) as turn:
+            await until(turn, "tool.progress")
+            deleting = asyncio.create_task(served.client.delete(f"/sessions/{session}"))
+            (tmp_path / "work" / "go").touch()
+            assert (await deleting).status_code == 204
+        assert (await served.client.get("/jobs")).json() == {"jobs": []}
+        assert all_gone(sleeper)
+
+
+async def test_a_job_goes_on_while_no_server_runs(tmp_path: Path) -> None:
     provider = Scripted([in_background(f"{WAIT}; echo done"), says("It runs."), says("Good.")])
     async with asyncio.timeout(60), serving(tmp_path, provider) as served:
         session, job = await job_of(served)
-        assert not alive(sleeper)
     async with asyncio.timeout(60), serving(tmp_path, provider) as served:
         assert (await served.client.get(f"/jobs/{job}")).json()["state"] == "running"
         (tmp_path / "work" / "go").touch()
