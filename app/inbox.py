@@ -41,3 +41,7 @@ class Inbox:
     def close(self) -> list[str]:
         self._closed = True
         return self.take()
+
+    def leave(self) -> None:
+        """Close it with what is in it: it stays stored, for the session's next run."""
+        self._closed = True

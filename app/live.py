@@ -135,9 +135,13 @@ class LiveRun:
 
     def _settle(self) -> None:
         """The history as the session's next run needs it: no open call, no message lost."""
+        if self.conversation is None:  # its turn never came
+            if self.row.state == "queued" and self.stopping == "cancelled":
+                self.inbox.close()  # taken back before anything came of it
+            else:
+                self.inbox.leave()
+            return
         left = self.inbox.close()
-        if self.conversation is None:
-            return  # its turn never came: what it was told is not part of the conversation
         self.conversation.settle(STOPPED)
         for text in left:
             self.conversation.append(Message("user", text))

@@ -111,6 +111,31 @@ async def test_a_message_that_was_accepted_before_the_store_refused_reaches_the_
     ]
 
 
+async def test_what_waited_when_the_server_stopped_is_in_the_history_at_the_next_start(tmp_path: Path) -> None:
+    provider = Scripted([["Half", Pause(asyncio.Event())], "Fine."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        first = await start(served, Turn("x"))
+        await true(lambda: served.services.runs._live[first.id].log.last_seq > 2)
+        second = await start(served, Turn("y", first.session, "queue"))
+        await served.services.runs.steer(second.id, "and z")
+        await served.services.runs.close()
+        assert (await served.events(second.id))[-1]["reason"] == "server_stopped"
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        await served.chat("Go on.", session=first.session)
+        assert (await served.services.store.sizes())["inbox"] == 0
+    assert [message.text for message in provider.requests[-1].messages[-5:]] == ["x", "Half", "y", "and z", "Go on."]
+
+
+async def test_a_run_that_was_cancelled_before_its_first_event_keeps_what_it_was_asked(tmp_path: Path) -> None:
+    provider = Scripted(["Fine."], repeat=True)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        row = await start(served, Turn("x"))
+        await served.services.runs.cancel(row.id)
+        assert [event["type"] for event in await served.events(row.id)] == ["run.finished"]
+        await served.chat("y", session=row.session)
+    assert [message.text for message in provider.requests[-1].messages[-2:]] == ["x", "y"]
+
+
 async def test_a_run_whose_predecessor_ended_while_it_was_stored_does_not_wait_for_itself(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with asyncio.timeout(30), serving(tmp_path, Scripted([["One", Pause(go_on)], "Two"])) as served:
