@@ -78,7 +78,7 @@ def _joined(group: list[tuple[EventRow, dict[str, Any]]]) -> EventRow:
 
 def _without_old_progress(rows: Sequence[EventRow]) -> list[EventRow]:
     """Only the last progress before another event: each says all that those before it said."""
-    following = [*rows[1:], None]
+    following = [*rows[1:], None][: len(rows)]
     return [
         row
         for row, later in zip(rows, following, strict=True)

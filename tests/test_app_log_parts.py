@@ -73,6 +73,7 @@ async def test_a_log_that_was_deleted_while_it_was_joined_stays_deleted(tmp_path
         await store.delete_session(events[0]["session"])
         await store.replace_events(events[0]["run"], joined_rows(rows))
         assert (await store.sizes())["events"] == 0
+        assert joined_rows(await store.events(events[0]["run"], 0, 100)) == []
 
 
 @pytest.mark.anyio
