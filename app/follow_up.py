@@ -9,8 +9,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.pause import Paused
-from app.runs import NotFound, SessionBusy, Stopping
-from app.store import StoreFailed
+from app.runs import NotFound, SessionBusy
 from tools.family import surely
 from tools.job_records import FollowUp, Job, Part
 from tools.jobs import Jobs
@@ -31,7 +30,8 @@ class Turns(Protocol):
 
 
 Begin = Callable[[Job, str], Awaitable[None]]
-"""Starts a run in the job's session with this message. Raises what `Runs.start` raises."""
+"""Starts a run in the job's session with this message, or finds the one that was started for this job already: a
+server that was killed before it could keep that the follow-up was given asks again. Raises what `Runs.start` raises."""
 
 
 class FollowUps:
@@ -52,21 +52,17 @@ class FollowUps:
             while self._jobs.untold(job.id):
                 await self._unpaused()
                 await self._quiet(job.session)
-                # Surely: a server that stops in between would have it counted as told.
+                # Surely: what has begun is to be kept as given.
                 await surely(self._tell(job, message))
 
     async def _tell(self, job: Job, message: str) -> None:
-        if not await self._jobs.tell_once(job.id):
-            return
         try:
             await self._begin(job, message)
         except (SessionBusy, Paused):
-            await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
+            return
         except NotFound as gone:
             _log.info("nobody is told that %s has ended: %s", job.id, gone)
-        except (StoreFailed, Stopping):
-            await self._jobs.set_follow_up(job.id, FollowUp.PENDING)
-            raise
+        await self._jobs.set_follow_up(job.id, FollowUp.GIVEN)
 
     async def _quiet(self, session: str) -> None:
         while run := self._turns.under_way(session):

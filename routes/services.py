@@ -23,7 +23,7 @@ from app.people import LOCAL_USER, Principal, Role
 from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
-from app.runs import NotFound, Runs, Turn
+from app.runs import Key, NotFound, Runs, Turn
 from app.settings import Settings
 from app.store import Store, StoreFailed
 from app.store.sqlite import SQLiteStore
@@ -94,11 +94,12 @@ class Services:
         )
 
     async def begin_follow_up(self, job: Job, message: str) -> None:
-        """Tell a session of its job's end. Raises NotFound, SessionBusy, Paused, Stopping, StoreFailed."""
+        """Tell a session of its job's end, once. Raises NotFound, SessionBusy, Paused, Stopping, StoreFailed."""
         principal = await principal_named(self.store, job.principal)
         rounds = min(ROUNDS, self.settings.max_rounds)
         agent = self.agent(principal, ChatRequest(message=message, max_rounds=rounds))
-        await self.runs.start(agent, principal, Turn(message, job.session))
+        key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
+        await self.runs.start(agent, principal, Turn(message, job.session, key=key))
 
 
 Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]

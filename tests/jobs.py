@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from tools.job_records import Glance, Job
+from tools.job_records import FollowUp, Glance, Job
 from tools.jobs import CANCEL_S, Jobs
 from tools.sandbox import NoSandbox, Sandbox, find_sandbox
 
@@ -34,7 +34,8 @@ async def opened(
     jobs = Jobs(folder / "data" / "jobs", limit=limit, time_limit_s=time_limit_s, cancel_s=cancel_s)
 
     async def on_end(job: Job) -> None:
-        if ended is not None and await jobs.tell_once(job.id):
+        if ended is not None:
+            await jobs.set_follow_up(job.id, FollowUp.GIVEN)
             ended.put_nowait(job)
 
     async with asyncio.timeout(LIMIT_S):

@@ -13,6 +13,7 @@ from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, follow_up_message
 from app.runs import NotFound, SessionBusy
 from app.store import StoreFailed
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started
+from tools.job_folder import JOB as JOB_FILE
 from tools.job_records import FollowUp, Job, Part, State
 from tools.jobs import Jobs
 
@@ -142,11 +143,26 @@ async def test_a_session_that_has_gone_is_told_nothing(tmp_path: Path, caplog: p
 async def test_a_store_that_fails_leaves_it_to_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sessions = Sessions(StoreFailed("The disk is full."))
     async with telling(tmp_path, sessions) as jobs:
-        await started(jobs, tmp_path, "true")
+        job = await started(jobs, tmp_path, "true")
         await sessions.tried.wait()
+        other = await started(jobs, tmp_path, "true")
+        assert f"{other.id} has ended" in await sessions.begun.get()
     assert "The disk is full" in caplog.text and sessions.begun.empty()
     async with telling(tmp_path, sessions):
-        assert await sessions.begun.get()
+        assert f"{job.id} has ended" in await sessions.begun.get()
+
+
+async def test_a_full_disk_does_not_keep_an_end_from_being_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = Sessions()
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "until [ -e go ]; do read -t 0.05 < <(:); done")
+        (tmp_path / "data" / "jobs" / job.id / f"{JOB_FILE}.new").mkdir()
+        (tmp_path / "work" / "go").touch()
+        assert f"{job.id} has ended" in await sessions.begun.get()
+        assert not jobs.untold(job.id)
+    assert sessions.begun.empty()
 
 
 async def test_a_cancelled_job_is_not_told_of(tmp_path: Path) -> None:

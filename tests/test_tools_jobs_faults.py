@@ -83,7 +83,7 @@ async def test_a_job_that_ended_while_no_server_ran_is_told_once(tmp_path: Path,
     for _ in range(2):
         async with opened(tmp_path, ended) as jobs:
             assert jobs.get(job, ANN).follow_up is FollowUp.GIVEN
-            assert not await jobs.tell_once(job)
+            assert not jobs.untold(job)
     assert ended.empty()
 
 
@@ -187,13 +187,14 @@ async def test_what_had_not_begun_when_the_server_was_killed_leaves_no_trace(tmp
     assert not folder.exists()
 
 
-async def test_whoever_tells_of_an_end_tells_it_once(tmp_path: Path) -> None:
+async def test_who_has_been_told_of_an_end_is_not_to_be_told_again(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "data" / "jobs")
     await jobs.open()
     job = await started(jobs, tmp_path, "true")
     await end_of(jobs, job.id)
-    assert [await jobs.tell_once(job.id) for _ in range(3)] == [True, False, False]
-    assert not await jobs.tell_once("job_of_nobody")
+    assert jobs.untold(job.id) and not jobs.untold("job_of_nobody")
+    await jobs.set_follow_up(job.id, FollowUp.GIVEN)
+    assert not jobs.untold(job.id)
     await jobs.close()
 
 

@@ -43,7 +43,7 @@ UNDER_WAY = frozenset({State.STARTING, State.RUNNING})
 
 
 class FollowUp(StrEnum):
-    """Whether the session has been told of the end; `given` is written before it is told, so that it is told once."""
+    """Whether the session has been told of the end; `given` is written once it has been."""
 
     PENDING = "pending"
     GIVEN = "given"

@@ -57,7 +57,7 @@ class Jobs:
 
     Jobs belong to a principal, by name: those of others do not exist for it (NoSuchJob). `on_end` is awaited once for
     each job whose session has not been told of its end, also for those that ended while no server ran; whoever tells
-    it calls `tell_once` first. `follow_up` says whether new jobs want that.
+    it calls `set_follow_up` with `given`. `follow_up` says whether new jobs want that.
     """
 
     def __init__(
@@ -207,13 +207,6 @@ class Jobs:
         """Whether the session is still to be told of the end of this job."""
         known = self._known.get(job)
         return known is not None and known.job.follow_up is FollowUp.PENDING
-
-    async def tell_once(self, job: str) -> bool:
-        """The same; from now on it counts as told, whatever happens. Raises JobsFailed when that cannot be kept."""
-        if not self.untold(job):
-            return False
-        await self.set_follow_up(job, FollowUp.GIVEN)
-        return True
 
     async def set_follow_up(self, job: str, follow_up: FollowUp) -> None:
         """Raises JobsFailed when it cannot be kept."""
