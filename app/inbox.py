@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+MAX_WAITING = 64
+
 
 class InboxClosed(Exception):
     """The run has ended, or is about to: it will answer nothing more."""
+
+
+class InboxFull(Exception):
+    """Many messages wait already. The message says what to do."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MAX_WAITING} messages wait for this run already. Send more once it has taken them.")
 
 
 class Inbox:
@@ -20,9 +29,11 @@ class Inbox:
         self._closed = False
 
     def post(self, text: str) -> None:
-        """Raises InboxClosed."""
+        """Raises InboxClosed, InboxFull."""
         if self._closed:
             raise InboxClosed
+        if len(self._waiting) >= MAX_WAITING:
+            raise InboxFull
         self._keep(self._posted, text)
         self._posted += 1
         self._waiting.append(text)

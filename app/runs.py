@@ -26,7 +26,7 @@ from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow
 
 logger = logging.getLogger(__name__)
 
-PAGE = 256  # events read from the store at a time, at most
+PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
 FIRST_PAGE = 16
 PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
 TITLE_LENGTH = 80
@@ -40,10 +40,12 @@ class NotFound(Exception):
 
 
 class SessionBusy(Exception):
-    """The session already has a run under way."""
+    """The session already has a run under way, and that one is not to be waited for, or by too many."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__(f"The session is busy with run {run}: wait for it, cancel it, or send when_busy: queue.")
+    def __init__(self, run: str, waiting: int = 0) -> None:
+        full = f"{waiting} runs wait behind it, which is the most." if waiting >= MAX_LINE - 1 else ""
+        advice = full or "Wait for it, cancel it, or send when_busy: queue."
+        super().__init__(f"The session is busy with run {run}. {advice}")
         self.run = run
 
 
@@ -118,7 +120,7 @@ class Runs:
                 await self.session(session, principal)
             others = self._line.of(session)
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
-                raise SessionBusy(others[0])
+                raise SessionBusy(others[0], len(others) - 1)
             now, run, state = time.time(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(run, session, principal.name, agent.provider.model, state, now)
             if turn.session is None:
@@ -213,7 +215,10 @@ class Runs:
                 return
 
     async def steer(self, run: str, message: str) -> None:
-        """Put a message in after the current round; it is stored when this returns. Raises RunOver, StoreFailed."""
+        """Put a message in after the current round; it is stored when this returns.
+
+        Raises RunOver, InboxFull, StoreFailed.
+        """
         live = self._live.get(run)
         try:
             if live is None:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.inbox import InboxFull
 from app.pause import Paused
 from app.runs import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from app.store import StoreFailed
@@ -64,6 +65,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
     RunOver: lambda error: Refused(409, "run_ended", str(error)),
+    InboxFull: lambda error: Refused(429, "too_many_messages", str(error)),
     KeyReused: lambda error: Refused(422, "key_reused", str(error)),
     Paused: lambda error: Refused(503, "paused", str(error)),
     Stopping: lambda error: Refused(503, "stopping", str(error)),

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from app.inbox import MAX_WAITING
 from app.messages import Message, dump
+from app.people import LOCAL_USER as LOCAL
 from app.providers.scripted import Line, Pause, Scripted
-from app.runs import KEY_LIFE_S
+from app.runs import KEY_LIFE_S, MAX_LINE, Turn
 from app.store import EventRow, InboxRow, KeyRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
+from routes.requests import ChatRequest
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -129,6 +132,21 @@ async def test_a_queued_run_can_be_cancelled(tmp_path: Path) -> None:
         go_on.set()
         await until(turn, "run.finished")
         assert (await served.chat("c", session=session))[-1]["text"] == "Two"
+
+
+async def test_what_waits_for_a_session_or_a_run_is_bounded(tmp_path: Path) -> None:
+    provider = Scripted([["One", Pause(asyncio.Event())]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="a")) as turn:
+        started = await until(turn, "run.started")
+        await until(turn, "text.delta")
+        assert [await steer(served, started["run"], "x") for _ in range(MAX_WAITING + 1)] == [202] * MAX_WAITING + [429]
+        agent = served.services.agent(LOCAL, ChatRequest(message="x"))
+        for _ in range(MAX_LINE - 1):
+            await served.services.runs.start(agent, LOCAL, Turn("x", started["session"], "queue"))
+        body = {"message": "b", "session": started["session"], "when_busy": "queue"}
+        refused = await served.client.post("/chat", json=body)
+        assert (refused.status_code, refused.json()["error"]["run"]) == (409, started["run"])
+        assert "15 runs wait" in refused.json()["error"]["message"]
 
 
 HEADERS = {"Idempotency-Key": "k1"}
