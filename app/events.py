@@ -178,7 +178,7 @@ class Encoded:
     data: str
 
 
-MAX_JOINED = 65_536  # characters: clients bound the size of one event
+MAX_JOINED = 16_384  # characters: clients bound the size of one event
 
 
 def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:

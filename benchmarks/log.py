@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
 import tempfile
 import time
@@ -18,11 +19,12 @@ from app.runs import Runs
 from app.store import EventRow
 from app.store.sqlite import PRAGMAS, SQLiteStore
 from benchmarks.processes import child, dragoman
-from benchmarks.relay import Load, measure
+from benchmarks.relay import Heard, Load, measure, read_stream
 
 EVENTS = 20_000
 BATCH = 50
 WATCHERS = 1000
+LAST = 500
 PACED = Load("paced", 300, 90, 30)
 
 
@@ -110,6 +112,44 @@ def whole_server() -> None:
     print(f"CPU ratio {ratio:.2f} (target 1.3), p50 added {added:.2f} ms (target 1)")
 
 
+async def stall(port: int, run: str, count: int) -> list[asyncio.StreamWriter]:
+    """Watchers that ask for the run's events and never read one: their small buffers are full at once."""
+    writers = []
+    for _ in range(count):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        sock.connect(("127.0.0.1", port))
+        _, writer = await asyncio.open_connection(sock=sock, limit=1024)
+        writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        writers.append(writer)
+    return writers
+
+
+async def healthy_waits(port: int, stalled: int) -> list[float]:
+    """How long each token took, in milliseconds, sorted, with so many stalled watchers of the same run."""
+    heard, known = Heard(), asyncio.get_running_loop().create_future()
+    reading = asyncio.create_task(read_stream(port, heard, known))
+    writers = await stall(port, await known, stalled)
+    await reading
+    for writer in writers:
+        writer.close()
+    return sorted(heard.waits_ms[-LAST:])  # not while they were connecting
+
+
+def stalled_watchers() -> None:
+    with ExitStack() as stack:
+        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", "1500", "100", "1000"))
+        url = f"http://127.0.0.1:{upstream}/v1"
+        port, process = stack.enter_context(dragoman("--model-url", url, "--model", "bench"))
+        alone = asyncio.run(healthy_waits(port, 0))
+        before = process.memory_info().rss
+        beside = asyncio.run(healthy_waits(port, WATCHERS))
+        grown = (process.memory_info().rss - before) / WATCHERS
+    p99 = alone[len(alone) * 99 // 100], beside[len(beside) * 99 // 100]
+    print(f"\n{WATCHERS} stalled watchers of one run: p99 of a healthy one {p99[1]:.1f} ms, alone {p99[0]:.1f} ms")
+    print(f"memory of the whole server: {grown:,.0f} bytes per stalled watcher")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -120,6 +160,7 @@ def main() -> None:
             print(f"journal, {runs:3} runs: {cost:5.1f} us/event, {cost / floor:.1f} times the floor")
         print(f"replay: {asyncio.run(replay_rate(folder)):,.0f} events/s")
         print(f"a waiting watcher: {asyncio.run(watcher_bytes(folder)):,.0f} bytes")
+    stalled_watchers()
     whole_server()
 
 

@@ -20,6 +20,7 @@ from benchmarks.processes import child, cpu_s, dragoman
 BODY = json.dumps({"message": "go"}).encode()
 DEADLINE_S = 180
 END = b"event: run.finished"
+RUN = re.compile(rb"run_[0-9a-f]{20}")
 NUMBER = re.compile(rb"(\d{6,}) ")
 
 
@@ -42,13 +43,16 @@ class Load:
 LOADS = (Load("paced", 60, 150, 30), Load("flat out", 4, 8000, 0))
 
 
-async def read_stream(port: int, heard: Heard) -> None:
+async def read_stream(port: int, heard: Heard, known: asyncio.Future[str] | None = None) -> None:
+    """One turn, read to its end; `known` is told the run's id."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST /chat HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n"
     writer.write(f"{head}connection: close\r\ncontent-length: {len(BODY)}\r\n\r\n".encode() + BODY)
     rest = ended = b""
     while block := await reader.read(65536):
         now = time.monotonic() * 1e6
+        if known and not known.done() and (found := RUN.search(block)):
+            known.set_result(found[0].decode())
         text, _, rest = (rest + block).rpartition(b" ")
         if ended:
             continue

@@ -1,7 +1,8 @@
 """A model server that does nothing but stream: raw asyncio, so that it costs little beside what is measured.
 
-python -m benchmarks.upstream TOKENS RATE: prints its port; every answer has TOKENS tokens at RATE a second (0: as fast
-as the reader takes them). A token's text is the time it was sent, in microseconds of the monotonic clock.
+python -m benchmarks.upstream TOKENS RATE [BURST]: prints its port; every answer has BURST KB at once, then TOKENS
+tokens at RATE a second (0: as fast as the reader takes them). A token's text is the time it was sent, in microseconds
+of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ END = (
 PER_WRITE = 8  # tokens a fast server puts into one write
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tokens: int, rate: float) -> None:
+async def answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tokens: int, rate: float, burst: int
+) -> None:
     with suppress(ConnectionError, asyncio.IncompleteReadError):
         head = await reader.readuntil(b"\r\n\r\n")
         length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0)
         await reader.readexactly(length)
         writer.write(HEAD)
+        writer.write(CHUNK.replace("%d", "x" * 1000).encode() * burst)
         await (paced if rate else flat_out)(writer, tokens, rate)
         writer.write(END)
         await writer.drain()
@@ -52,8 +56,8 @@ async def flat_out(writer: asyncio.StreamWriter, tokens: int, _rate: float) -> N
 
 
 async def main() -> None:
-    tokens, rate = int(sys.argv[1]), float(sys.argv[2])
-    server = await asyncio.start_server(lambda r, w: answer(r, w, tokens, rate), "127.0.0.1", 0, backlog=2048)
+    tokens, rate, burst = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    server = await asyncio.start_server(lambda r, w: answer(r, w, tokens, rate, burst), "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

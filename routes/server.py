@@ -44,6 +44,8 @@ ROUTES = (
     Route("/readyz", overview.readyz),
 )
 
+# The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
+SEND_BUFFER = 256 * 1024
 DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
 LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
@@ -77,7 +79,9 @@ def listen(settings: Settings) -> socket.socket:
     """The listening socket, taken before anything else is started. Raises CannotServe."""
     try:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        return listener
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         hint = ": is another dragoman running? Choose another port with --port, or --port 0 for a free one."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -12,6 +12,7 @@ from app.runs import Runs
 from app.store import EventRow, RunRow
 
 PING_S = 15
+PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
@@ -21,13 +22,27 @@ def frame(row: EventRow) -> str:
     return f"id: {row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
+def pieces(rows: Sequence[EventRow]) -> Iterator[bytes]:
+    """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece."""
+    waiting, size = list[str](), 0
+    for row in rows:
+        waiting.append(frame(row))
+        size += len(waiting[-1])
+        if size >= PIECE:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    if waiting:
+        yield "".join(waiting).encode()
+
+
 async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
     """A page of events leaves as one piece."""
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:
-            yield prefix + "".join(map(frame, rows)).encode()
-            prefix = b""
+            for piece in pieces(rows):
+                yield prefix + piece
+                prefix = b""
 
 
 def event_stream(
