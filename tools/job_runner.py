@@ -18,7 +18,19 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from tools.job_folder import BLOCK, COMMAND, LOCK_FD, OUTPUT, READY, SCRIPT, SCRIPT_FD, STATE, OutputFile, write_json
+from tools.job_folder import (
+    BLOCK,
+    COMMAND,
+    LOCK_FD,
+    OUTPUT,
+    READY,
+    SCRIPT,
+    SCRIPT_FD,
+    STATE,
+    OutputFile,
+    write_json,
+    write_over,
+)
 
 GRACE_S = 1.0  # between TERM and KILL, and how long remains of the output may take to arrive
 KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
@@ -122,7 +134,11 @@ def main(folder: str) -> None:
     code = supervisor.end(why, command["mark"], wrapped=command["wrapped"])
     supervisor.drain()
     end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
-    write_json(f"{folder}/{STATE}", state | end | {"reason": output.complaint})
+    last_word = state | end | {"reason": output.complaint}
+    try:
+        write_json(f"{folder}/{STATE}", last_word)
+    except OSError:
+        write_over(f"{folder}/{STATE}", last_word)
 
 
 def _end_requests() -> int:
