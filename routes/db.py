@@ -10,7 +10,7 @@ from app.messages import as_json
 from app.settings import Loaded
 from app.store import Store
 from routes.runs import run_fields
-from routes.services import only_server
+from routes.services import DATABASE, only_server
 from routes.tokens import with_store
 
 ALL = 1 << 40
@@ -24,7 +24,7 @@ def show_sizes(loaded: Loaded) -> int:
             print(f"{name:12}{count:>16,}")
         return 0
 
-    return with_store(loaded, show)
+    return _with_database(loaded, show)
 
 
 def vacuum(loaded: Loaded) -> int:
@@ -37,12 +37,12 @@ def vacuum(loaded: Loaded) -> int:
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
         return 0
 
-    return with_store(loaded, shrink)
+    return _with_database(loaded, shrink)
 
 
 def export(loaded: Loaded, session: str) -> int:
     """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
-    return with_store(loaded, exporting(session))
+    return _with_database(loaded, exporting(session))
 
 
 def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
@@ -61,3 +61,12 @@ def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
         return 0
 
     return write
+
+
+def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+    """To look at a database is not to make one: a mistyped folder is told."""
+    path = loaded.settings.data_dir / DATABASE
+    if not path.exists():
+        print(f"dragoman: there is no database {path}. --data-dir or DRAGOMAN_DATA_DIR says where.", file=sys.stderr)
+        return 1
+    return with_store(loaded, work)

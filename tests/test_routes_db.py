@@ -34,6 +34,13 @@ async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
     assert (ended.returncode, "ses_none" in ended.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("words", [("sizes",), ("vacuum",), ("export", "ses_1")])
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ended = dragoman(tmp_path, "db", *words)
+    assert (ended.returncode, "there is no database" in ended.stderr) == (1, True)
+    assert not list(tmp_path.rglob("*.db"))
+
+
 async def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with sqlite3.connect(tmp_path / "data" / "dragoman.db") as db:
