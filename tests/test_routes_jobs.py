@@ -104,6 +104,19 @@ async def test_progress_has_what_a_page_shows(tmp_path: Path) -> None:
         assert event["state"] == "exited"
 
 
+async def test_a_paused_server_begins_no_turn_until_it_goes_on(tmp_path: Path) -> None:
+    provider = Scripted([in_background(WAIT), says("It runs."), says("It is over.")])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served:
+        session, job = await job_of(served)
+        assert (await served.client.post("/pause")).json() == {"paused": True}
+        (tmp_path / "work" / "go").touch()
+        assert (await watched(served, job))[-1]["type"] == "job.finished"
+        assert len((await served.client.get(f"/sessions/{session}")).json()["runs"]) == 1
+        assert served.services.jobs.untold(job), "it is not forgotten"
+        assert (await served.client.post("/resume")).json() == {"paused": False}
+        assert (await next_run(served, session))[-1]["text"] == "It is over."
+
+
 async def test_cancel_over_http(tmp_path: Path) -> None:
     sleeper = endless()
     provider = Scripted([in_background(f"trap '' TERM; {sleeper} & {sleeper}"), says("It runs.")])
