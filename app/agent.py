@@ -150,8 +150,9 @@ class Agent:
                     yield event
 
     async def _run_tool(self, call: AskedCall, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
+        await conversation.stored()  # a tool may begin only when the store knows of its call
         self.may_go_on()
-        await conversation.start(call)
+        conversation.begin(call)
         started = time.monotonic()
         yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
         context = replace(self.context, session=conversation.session)

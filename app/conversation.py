@@ -34,10 +34,9 @@ class Conversation:
     def answer(self, call: AskedCall, text: str) -> None:
         self.append(Message("tool", text, call=call.id, name=call.name))
 
-    async def start(self, call: AskedCall) -> None:
-        """A tool may begin only when the store knows of its call: after a crash it must not be run again."""
+    def begin(self, call: AskedCall) -> None:
+        """From here on nobody knows what the call has done until it is answered."""
         self._started.add(call.id)
-        await self.stored()
 
     def settle(self, unknown: str, started: Collection[str] = ()) -> None:
         """Answer every call that is still open, so that the history stays valid.

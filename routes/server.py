@@ -8,6 +8,7 @@ import socket
 import sys
 from errno import EADDRINUSE
 from importlib.metadata import version
+from types import FrameType
 
 import uvicorn
 from sse_starlette.sse import AppStatus
@@ -113,7 +114,16 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
         self._services = services
+        self._hurried = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         AppStatus.enable_automatic_graceful_drain = False  # streams end by their run's terminal event instead
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal lets runs end in their time of grace, the second stops them, the third does not wait."""
+        if self.should_exit and not self._hurried.is_set():
+            self._loop.call_soon_threadsafe(self._hurried.set)
+            return
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -128,6 +138,11 @@ class _Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         await self._services.jobs.close()  # first: a job that ends now must not begin a run
-        await self._services.runs.close(self._services.settings.shutdown_grace_s)
+        runs, grace_s = self._services.runs, self._services.settings.shutdown_grace_s
+        ending = {asyncio.create_task(runs.close(grace_s)), asyncio.create_task(self._hurried.wait())}
+        _, waiting = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        await runs.close()  # at once, if there was a second signal
+        for task in waiting:
+            task.cancel()
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

@@ -36,7 +36,7 @@ def pieces(rows: Sequence[EventRow]) -> Iterator[bytes]:
 
 
 async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
-    """A page of events leaves as one piece."""
+    """What is there at once leaves at once, in pieces."""
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:

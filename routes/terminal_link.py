@@ -92,6 +92,10 @@ class Link:
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:
+            if response.status_code == 204:
+                raise ChatFailed(
+                    f"Run {self.run} has ended, but its end cannot be read. GET /runs/{self.run} has its state."
+                )
             if response.status_code != 200:
                 told = refusal(response.status_code, await _start_of(response))
                 if self.run and response.status_code in AWAY:

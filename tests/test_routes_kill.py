@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import re
+import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
@@ -32,11 +33,11 @@ MOST_EVENTS = 30
 
 
 @asynccontextmanager
-async def server(folder: Path, model_url: str) -> AsyncGenerator[tuple[httpx2.AsyncClient, Process], None]:
+async def server(folder: Path, model_url: str, *more: str) -> AsyncGenerator[tuple[httpx2.AsyncClient, Process], None]:
     """A whole server on the data in `folder`: a client of it, and its process."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
     flags = ("--port", "0", "--model-url", model_url, "--model", "m", "--tool-calls", "fenced", "--workspace")
-    command = (sys.executable, "-m", "routes", "serve", *flags, str(folder / "work"))
+    command = (sys.executable, "-m", "routes", "serve", *flags, str(folder / "work"), *more)
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environ, stdout=PIPE)
     try:
         assert process.stdout
@@ -98,3 +99,31 @@ async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> No
             assert all_gone(sleeper)
         async with server(tmp_path, model.base_url) as (client, _):
             await check(client, run, seen)
+
+
+async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:
+    """The run is told its end all the same, and the server leaves cleanly."""
+    (tmp_path / "work").mkdir()
+    text = "```bash\necho up; sleep 60\n```\n"
+    flags = ("--shutdown-grace-s", "50")
+    async with asyncio.timeout(40), upstream(stream(says(text), chunk(finish="stop"), DONE)) as model:
+        async with server(tmp_path, model.base_url, *flags) as (client, process):
+            async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
+                seen = ""
+                async for piece in response.aiter_text():
+                    seen += piece
+                    if '"up"' in piece:
+                        process.terminate()
+                        await asyncio.to_thread(gone, client.base_url.port)
+                        process.terminate()
+            assert "server_stopped" in seen
+            assert await process.wait() == 0
+
+
+def gone(port: int | None) -> None:
+    """Wait until nobody listens there any more: the first signal has been taken."""
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port or 0), timeout=5).close()
+        except OSError:
+            return
