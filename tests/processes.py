@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+LOOKS = 5
+
 
 def endless() -> str:
     """A `sleep` that no other process has: its fraction of a second is its name."""
@@ -26,13 +28,21 @@ def alive(sleeper: str) -> list[int]:
 
 
 def all_gone(sleeper: str) -> bool:
-    """True when all have ended, or do so while the kernel takes them down: a wait on each, bounded."""
-    for pid in alive(sleeper):
-        with suppress(ProcessLookupError):
-            handle = os.pidfd_open(pid)
-            try:
-                if not select.select([handle], [], [], 10)[0]:
-                    return False
-            finally:
-                os.close(handle)
-    return not alive(sleeper)
+    """True when all have ended, or do so in a bounded wait on each; one may be starting while another ends."""
+    for _ in range(LOOKS):
+        found = alive(sleeper)
+        if not found:
+            return True
+        if not all(map(ended, found)):
+            return False
+    return False
+
+
+def ended(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            return bool(select.select([handle], [], [], 10)[0])
+        finally:
+            os.close(handle)
+    return True

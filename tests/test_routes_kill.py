@@ -13,7 +13,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.processes import all_gone, endless
+from tests.serving import events_of
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -108,15 +109,16 @@ async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:
     flags = ("--shutdown-grace-s", "50")
     async with asyncio.timeout(40), upstream(stream(says(text), chunk(finish="stop"), DONE)) as model:
         async with server(tmp_path, model.base_url, *flags) as (client, process):
+            seen = ""
             async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
-                seen = ""
-                async for piece in response.aiter_text():
-                    seen += piece
-                    if '"up"' in piece:
-                        process.terminate()
-                        await asyncio.to_thread(gone, client.base_url.port)
-                        process.terminate()
-            assert "server_stopped" in seen
+                async with aclosing(events_of(response)) as events:
+                    async for event in events:
+                        seen = event.get("reason", "")
+                        if "up" in event.get("tail", ()):
+                            process.terminate()
+                            await asyncio.to_thread(gone, client.base_url.port)
+                            process.terminate()
+            assert seen == "server_stopped"
             assert await process.wait() == 0
 
 
