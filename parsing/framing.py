@@ -59,10 +59,13 @@ FIRST_REASONING: tuple[Reasoning, ...] = (
 )
 
 # Whole tokens that are never shown.
-TOKENS: tuple[str, ...] = (
+STOPS = (
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|END_OF_TURN_TOKEN|return|call|calls|end|eom|eot|role_end|observation|"
     r"user|tool_response|message_sep|stop|end_message|message_model|content_text|content|flush|START_RESPONSE|END_RESPONSE|"
-    r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>",
+    r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
+)
+TOKENS: tuple[str, ...] = (
+    STOPS,
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
     rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
     r"</s>(?=\s{0,20}[<\[])|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",

@@ -98,7 +98,7 @@ BEAM_TAGS = Markup(
     after=r"<\|start\|>",
 )
 ARG_LINES = Markup(
-    opens=r"BEGIN_ARG:[ \t]{0,20}(?P<key>[^\n]{1,200})(?=\n)",
+    opens=r"BEGIN_ARG:[ \t]{0,20}(?P<key>[^\r\n]{1,200})(?=\r?\n)",
     shuts=r"END_ARG[ \t]{0,20}",
     ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
     after=r"```|~~~",

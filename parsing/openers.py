@@ -10,7 +10,17 @@ from functools import lru_cache
 import regex
 
 from parsing.dialects import LINES, MARKED, REST, WHOLE, Dialect
-from parsing.framing import ANSWERS, ECHO_LINES, ECHOES, FIRST_REASONING, LINE_TOKENS, REASONING, TOKENS, Reasoning
+from parsing.framing import (
+    ANSWERS,
+    ECHO_LINES,
+    ECHOES,
+    FIRST_REASONING,
+    LINE_TOKENS,
+    REASONING,
+    STOPS,
+    TOKENS,
+    Reasoning,
+)
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
@@ -51,6 +61,12 @@ def _marks(reasoning: Iterable[Reasoning]) -> list[tuple[str, Kind]]:
 def marked() -> Table:
     """What begins anywhere outside code."""
     return _table([*_rows(MARKED), *_marks(REASONING), *_marks(ANSWERS)])
+
+
+@lru_cache(maxsize=1)
+def not_calls() -> Table:
+    """Marks and stop tokens: what begins like a call and is none."""
+    return _table([*_marks(REASONING), *_marks(ANSWERS), (STOPS, TOKEN)])
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ import regex
 
 from parsing.arguments import properties_of, required_of
 from parsing.blocks import Blocks, Draft
+from parsing.cuts import is_cut, is_cut_call
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.events import Text, Thought
 from parsing.fences import on_the_line
@@ -30,15 +31,12 @@ from parsing.openers import (
     tool_elements,
 )
 from parsing.readers.fence_calls import FenceCall
+from parsing.sink import CUT
 
 GATES = "<[]`\n✿◁"
 _LINE_FIRST = frozenset("fF-> A*`~T[acOot")
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
-# A beginning that is no ordinary text: dropped when the message ends in it.
-_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:]|<\w{4}|</s>\s*\Z|\[[A-Z]*_|\]<|✿|◁")
-_TAG = re.compile(r"<[^<>\s]*(?:>|\Z)|\[[^\[\]\s]*(?:\]|\Z)")
-_SPECIAL = re.compile(r"<[|｜]|\]<\]|✿")
 _SPAN_LIMIT = 4096
 
 
@@ -147,6 +145,8 @@ class Prose(Blocks):
         end, match = look(_FENCE, buf, pos, last)
         if not match:
             return end
+        if self._closer is not None and self._closer.search(match["info"]):
+            return NONE  # the reasoning ends on this very line
         name, _, rest = match["info"].strip().partition(" ")
         if self._fences and self._voice is Text and name in self._sink.tools:
             given = on_the_line(rest, self._sink.schema(name))
@@ -210,16 +210,11 @@ class Prose(Blocks):
         if match:
             self._over = tokens().kind(match) == ECHO and self._sink.index > 0
             return end
-        return len(buf) if last and self._is_cut(buf, pos) else end
-
-    def _is_cut(self, buf: str, pos: int) -> bool:
-        """Whether the message ends inside an opener that can be nothing else."""
-        if len(buf) - pos < 3 or not _CUT_TOKEN.match(buf, pos):
-            return False
-        word = _TAG.sub("", buf[pos:]).strip()
-        if word and not _SPECIAL.match(buf, pos) and not any(name.startswith(word) for name in self._sink.tools):
-            return False  # words after a tag: it is written about
-        return any(table.pattern.match(buf, pos, partial=True) for table in (marked(), rest(), tokens()))
+        if not last or not is_cut(buf[pos:], self._sink.tools):
+            return end
+        if self._voice is Text and self._draft is None and is_cut_call(buf[pos:]):
+            self._sink.bad(buf[pos:], CUT)
+        return len(buf)
 
     def _open_span(self, buf: str, pos: int, last: bool) -> int:
         match = _TICKS.match(buf, pos)

@@ -14,7 +14,7 @@ from parsing.readers import bodies as body
 
 MARKED = (*json_rows.MARKED, *tag_rows.MARKED)
 REST = (*json_rows.REST, *tag_rows.REST)
-LINES = word_rows.LINES
+LINES = (*word_rows.LINES, *tag_rows.HEADERS)
 WHOLE = word_rows.WHOLE
 # Their openers are made of the tools that are offered.
 TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)

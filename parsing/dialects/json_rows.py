@@ -151,7 +151,7 @@ MARKED: tuple[Dialect, ...] = (
 REST: tuple[Dialect, ...] = (
     Dialect(
         "llama_python_tag", "json_sentinel", "Llama 3.1 code interpreter",
-        rf"<\|python_tag\|>(?={S}[^\s\[{{])", body.code_to_end,
+        r"<\|python_tag\|>(?=(?:[ \t]{0,20}\r?\n\s{0,80})?[^\s\[{.,;:!?)])", body.code_to_end,
     ),
     Dialect(
         "internlm2", "json_sentinel", "InternLM 2-3",

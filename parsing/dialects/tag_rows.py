@@ -39,6 +39,19 @@ _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
 _START = r"(?:<\|start\|>(?:assistant)?)?"
 _TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
+# A header that opens the message, or a line of it.
+HEADERS: tuple[Dialect, ...] = (
+    Dialect(
+        "beam", "channel", "Beam",
+        rf"{_START} ?to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml<\|message\|>",
+        body.tagged(BEAM_TAGS),
+    ),
+    Dialect(
+        "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
+        rf"{_START} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
+        body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
+    ),
+)  # fmt: skip
 MARKED: tuple[Dialect, ...] = (
     Dialect(
         "qwen3_coder", "func_param", "Qwen3-Coder, Qwen3.5-3.8, MiMo-V2, Seed-OSS, Step-3.5, Nemotron 3, Granite 4.2",
@@ -177,16 +190,7 @@ MARKED: tuple[Dialect, ...] = (
         rf"(?P<name>[\w.:-]{{1,128}})){_TYPE}<\|message\|>{S}{OBJECT}",
         body.named_json,
     ),
-    Dialect(
-        "beam", "channel", "Beam",
-        rf"{_START} ?to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml<\|message\|>",
-        body.tagged(BEAM_TAGS),
-    ),
-    Dialect(
-        "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
-        rf"{_START} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
-        body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
-    ),
+    *HEADERS,
     Dialect(
         "inkling", "channel", "Inkling",
         rf"(?:<\|message_model\|>[^<]{{0,128}})?<\|content_invoke_tool_json\|>{S}{JSON}", body.json_calls,

@@ -58,12 +58,12 @@ LINES: tuple[Dialect, ...] = (
     ),
     Dialect(
         "continue_codeblock", "fenced", "Continue.dev",
-        rf"(?:(?:`{{3,20}}|~{{3,20}})tool[ \t]{{0,20}}\n)TOOL_NAME:[ \t]{{0,20}}{LOOSE_NAME}[ \t]{{0,20}}\r?\n",
+        rf"(?:(?:`{{3,20}}|~{{3,20}})tool[ \t]{{0,20}}\r?\n)TOOL_NAME:[ \t]{{0,20}}{LOOSE_NAME}[ \t]{{0,20}}\r?\n",
         body.tagged(ARG_LINES),
     ),
     Dialect(
         "continue_codeblock", "fenced", "Continue.dev",
-        rf"TOOL_NAME:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}\n(?=BEGIN_ARG)", body.arg_lines(ARG_LINES),
+        rf"TOOL_NAME:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}\r?\n(?=BEGIN_ARG)", body.arg_lines(ARG_LINES),
     ),
     Dialect(
         "bracket_name", "adhoc_tag", "LM Studio, openclaw",

@@ -65,7 +65,16 @@ class PythonCalls:
                 return self._begin(match.groupdict(), end)
             if end == WAIT:
                 return WAIT
+        within = self._in_list or self._in_fence or not self._any
+        if last and within and not self._offered_only and self._is_cut(buf[pos:]):
+            self.done = True
+            self._sink.bad(buf[pos:], CUT)
+            return len(buf)
         return self._end(pos)
+
+    def _is_cut(self, text: str) -> bool:
+        """Whether the message ends before the parenthesis of a call."""
+        return bool(text.strip(" \r\n,;")) and _HEAD.match(text, partial=True) is not None
 
     def _tail(self, kind: str, end: int) -> int:
         if kind == "print" and self._in_print:

@@ -1,0 +1,43 @@
+"""Messages that end inside an opener: whether they do, and whether the opener was a call's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import regex
+
+from parsing.openers import marked, not_calls, rest, tokens
+
+# A beginning that is no ordinary text.
+_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:|]|<\w{4}|</s>\s*\Z|\[[A-Z]*_|\]<|✿|◁")
+_TAG = re.compile(
+    r"<{1,2}[^<>\s]*(?:\s+\w*(?:\s?=\s?[\"']?([^\"'<>]*)[\"']?\s?/?)?)?(?:>{1,2}|\Z)|\[[^\[\]\s]*(?:\]|\Z)"
+)
+_SPECIAL = re.compile(r"<[|｜]|\]<\]|✿")
+_PUNCTUATION = frozenset(".,;!?)\"'")
+# Any word may be the namespace of a call's tag: a tag cut before its colon counts only if it begins like one of these.
+_WORD = re.compile(r"<[\w.-]+\Z")
+_KNOWN = regex.compile(
+    r"<(?:(?:longcat_|iquest_|iquestcoder_)?tool_calls?|tool_(?:use|code|call_name|call_args|response|result|output)|tools|"
+    r"(?:dots_|start_)?function_(?:calls?|model|response|results)|functioncall|functions|invoke|calls|TOOLCALL|TOOL_RESPONSE|"
+    r"longcat_think|think|answer|response|end_of_turn|start_of_turn|bot_end|minimax|seed|atem)"
+)
+
+
+def is_cut(text: str, tools: Iterable[str]) -> bool:
+    """Whether `text`, the end of a message, is the beginning of an opener and can be nothing else."""
+    if len(text) < 3 or not _CUT_TOKEN.match(text) or (_WORD.match(text) and not _KNOWN.fullmatch(text, partial=True)):
+        return False
+    word = next(iter(_TAG.sub(r" \1 ", text).split()), "").removeprefix("call:")
+    named = any(name.startswith(word) for name in (*tools, "function", "call"))
+    if not named and (not _SPECIAL.match(text) or _PUNCTUATION.issuperset(word)):
+        return False  # words after a tag: it is written about
+    return any(table.pattern.match(text, partial=True) for table in (marked(), rest(), tokens()))
+
+
+def is_cut_call(text: str) -> bool:
+    """Whether such an end was to be a call, and not reasoning or a token that is never shown."""
+    if not_calls().pattern.match(text, partial=True):
+        return False
+    return any(table.pattern.match(text, partial=True) for table in (marked(), rest()))
