@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
 from typing import Any, NoReturn
 
 MAX_DEPTH = 100
@@ -44,13 +45,20 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(word: str) -> float:
+    value = float(word)
+    if value in (inf, -inf):
+        raise ValueError(f"{word[:40]} is beyond any number of JSON")
+    return value
+
+
 def loads(text: str, *, ended: bool = False) -> Any:
     """The value written in `text`. `ended`: something proves that it is whole, so missing closers may be added.
 
     Raises Unreadable.
     """
     try:
-        return json.loads(text, strict=False, parse_constant=_no_constant)
+        return json.loads(text, strict=False, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError, MemoryError):
         reader = Literals(text, ended=ended)
         value = reader.value()
@@ -255,6 +263,6 @@ def number(word: str) -> int | float:
     """The number written as `word`. Raises Unreadable when it is too long to be one."""
     plain = word.replace("_", "")
     try:
-        return float(plain) if any(char in plain for char in ".eE") else int(plain)
+        return _finite(plain) if any(char in plain for char in ".eE") else int(plain)
     except ValueError as error:
         raise Unreadable(f"{word[:40]!r} is not a number") from error

@@ -56,7 +56,7 @@ class Prose(Blocks):
         self._phantom = 0  # characters of the prompt that are not to be said
 
     def _text(self, buf: str, pos: int, last: bool) -> int:
-        if self._closer is not None and buf[pos] in self._closer_first:
+        if self._closer is not None and not self._ticks and buf[pos] in self._closer_first:
             end, _ = look(self._closer, buf, pos, last)
             if end != NONE:
                 return self._end_thought(end) if end >= 0 else WAIT
@@ -233,6 +233,9 @@ class Prose(Blocks):
                 if match.end() == len(buf) and not last:
                     return WAIT
                 self._ticks = 0
+                found = self._closer.search(buf, pos, match.start()) if self._closer is not None else None
+                if found and found.end() < match.start():  # a stray tick: the mark is not what is quoted
+                    return self._say(buf[pos : found.start()], found.start())
                 return self._say(buf[pos : match.end()], match.end())
         if newline >= 0 or last:
             self._ticks = 0

@@ -78,12 +78,17 @@ class FenceCall:
 
     def _finish(self) -> None:
         self.done = True
-        body = "".join(self._parts).removesuffix("\n").removesuffix("\r")
+        body = self._outdented("".join(self._parts).removesuffix("\n").removesuffix("\r"))
         try:
             for name, arguments in self._calls(body):
                 self._sink.call(name, arguments)
         except Misfit as error:
             self._sink.bad(self._opening + body, str(error))
+
+    def _outdented(self, body: str) -> str:
+        """The body as Markdown has it: in a list item, its lines are indented as the opening line is."""
+        indent = len(self._opening) - len(self._opening.lstrip(" "))
+        return re.sub(rf"^ {{1,{indent}}}", "", body, flags=re.MULTILINE) if indent else body
 
     def _calls(self, body: str) -> list[tuple[str, dict[str, object]]]:
         schema = self._sink.schema(self._name)
