@@ -19,6 +19,8 @@ _PROSE = frozenset(GATES).isdisjoint
 _KNOWN: dict[type[Text] | type[Thought], dict[str, Text | Thought]] = {Text: {}, Thought: {}}
 _KNOWN_PIECES = 8192
 _KNOWN_LENGTH = 16
+_PATIENCE = 64  # characters of a tag that wait for its `>`
+_TOKENS = ("<|", "<｜", "</")
 
 
 class Parser(Prose):
@@ -142,8 +144,15 @@ class Parser(Prose):
         if self._reader is not None and not self._held and not last and self._draft is None:
             return self._read_on(self._reader, text)
         buf = self._held + text if self._held else text
+        if not last and len(buf) < _PATIENCE and ">" not in text and self._in_tag(self._held):
+            self._held = buf
+            return []
         self._held = ""
         return self._scan_from(buf, 0, last)
+
+    def _in_tag(self, held: str) -> bool:
+        """Whether a look is worth its price only when the tag that has begun may have ended."""
+        return held[:2] in _TOKENS or (self._reader is not None and "<" in held[:2])
 
     def _read_on(self, reader: Reader, text: str) -> list[ParseEvent]:
         """The usual case of a piece inside a call: all of it is the reader's."""
