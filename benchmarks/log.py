@@ -25,7 +25,7 @@ EVENTS = 20_000
 BATCH = 50
 WATCHERS = 1000
 LAST = 500
-PACED = Load("paced", 300, 90, 30)
+LOADS = (Load("paced", 100, 90, 30), Load("paced", 300, 90, 30))
 
 
 def bare_us(folder: Path) -> float:
@@ -94,18 +94,18 @@ async def watcher_bytes(folder: Path) -> float:
     return size / WATCHERS
 
 
-def whole_server() -> None:
-    """Latency and CPU per token with the log and without it, at 300 paced streams."""
+def whole_server(load: Load) -> None:
+    """Latency and CPU per token with the log and without it."""
     with ExitStack() as stack:
-        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", str(PACED.tokens), str(PACED.rate)))
+        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", str(load.tokens), str(load.rate)))
         url = f"http://127.0.0.1:{upstream}/v1"
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         servers = {
             "without": stack.enter_context(child("-m", "benchmarks.unlogged", url, folder)),
             "with": stack.enter_context(dragoman("--model-url", url, "--model", "bench")),
         }
-        got = {name: measure(port, process, PACED) for name, (port, process) in servers.items()}
-    print(f"\n{PACED.streams} streams at {PACED.rate}/s{'CPU us/token':>18}{'p50 ms':>9}{'p99 ms':>9}{'delivered':>11}")
+        got = {name: measure(port, process, load) for name, (port, process) in servers.items()}
+    print(f"\n{load.streams} streams at {load.rate}/s{'CPU us/token':>18}{'p50 ms':>9}{'p99 ms':>9}{'delivered':>11}")
     for name, one in got.items():
         print(f"{name + ' the log':24}{one.cpu_us:17.1f}{one.p50_ms:9.2f}{one.p99_ms:9.2f}{one.delivered:11.1%}")
     ratio, added = got["with"].cpu_us / got["without"].cpu_us, got["with"].p50_ms - got["without"].p50_ms
@@ -161,7 +161,8 @@ def main() -> None:
         print(f"replay: {asyncio.run(replay_rate(folder)):,.0f} events/s")
         print(f"a waiting watcher: {asyncio.run(watcher_bytes(folder)):,.0f} bytes")
     stalled_watchers()
-    whole_server()
+    for load in LOADS:
+        whole_server(load)
 
 
 if __name__ == "__main__":
