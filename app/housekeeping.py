@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from app.log_parts import joined_rows
 from app.runs import KEY_LIFE_S
-from app.store import Store, StoreFailed
+from app.settings import DAY_S
+from app.store import ALL, Store, StoreFailed
 
 EVERY_S = 60.0
 RUNS_AT_ONCE = 64
-ALL = 1 << 40
-DAY_S = 86_400
 logger = logging.getLogger(__name__)
 
 

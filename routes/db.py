@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from app.messages import as_json
 from app.settings import Loaded
-from app.store import Store
+from app.store import ALL, Store
 from routes.runs import run_fields
 from routes.services import DATABASE, only_server
 from routes.tokens import with_store
-
-ALL = 1 << 40
 
 
 def show_sizes(loaded: Loaded) -> int:

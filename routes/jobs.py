@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.job_events import JobFinished, encode_job_event, job_event
+from routes.errors import ASCIIResponse
 from routes.services import asker, services_of
-from routes.sse import HEADERS, PING_S, RETRY
+from routes.sse import RETRY, sse_response
 from tools.job_records import Glance, Job
 from tools.jobs import Jobs
 
@@ -31,19 +31,19 @@ def _seen(glance: Glance) -> dict[str, Any]:
 async def list_jobs(request: Request) -> Response:
     """Oldest first."""
     jobs = services_of(request).jobs.listed(asker(request).name)
-    return JSONResponse({"jobs": [_fields(job) for job in jobs]})
+    return ASCIIResponse({"jobs": [_fields(job) for job in jobs]})
 
 
 async def show_job(request: Request) -> Response:
     jobs = services_of(request).jobs
-    return JSONResponse(_seen(await jobs.glance(request.path_params["job"], asker(request).name)))
+    return ASCIIResponse(_seen(await jobs.glance(request.path_params["job"], asker(request).name)))
 
 
 async def cancel_job(request: Request) -> Response:
     """Answers when the job is gone with everything it started; harmless on one that has ended."""
     jobs, principal = services_of(request).jobs, asker(request).name
     job = await jobs.cancel(request.path_params["job"], principal)
-    return JSONResponse(_seen(await jobs.glance(job.id, principal)))
+    return ASCIIResponse(_seen(await jobs.glance(job.id, principal)))
 
 
 async def job_events(request: Request) -> Response:
@@ -52,12 +52,7 @@ async def job_events(request: Request) -> Response:
     job = jobs.get(request.path_params["job"], principal)
     if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
         return Response(status_code=204)  # a browser's EventSource would come back for ever
-    return EventSourceResponse(
-        _frames(jobs, job.id, principal),
-        headers=HEADERS,
-        ping=PING_S,
-        ping_message_factory=lambda: ServerSentEvent(comment="ping", sep="\n"),
-    )
+    return sse_response(_frames(jobs, job.id, principal))
 
 
 async def _frames(jobs: Jobs, job: str, principal: str) -> AsyncGenerator[bytes, None]:

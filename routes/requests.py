@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from starlette.requests import ClientDisconnect, Request
 
 from app.runs import Key
+from app.settings import DAY_S
 from routes.errors import Refused
 
-DAY_S = 86_400
 MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX

@@ -48,7 +48,6 @@ ROUTES = (
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
 SEND_BUFFER = 256 * 1024
 DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
-LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 class CannotServe(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -49,9 +49,19 @@ def event_stream(
     runs: Runs, row: RunRow, after: int = 0, on_leave: Callable[[Message], Awaitable[None]] | None = None
 ) -> EventSourceResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
+    named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
+    return sse_response(frames(runs, row.id, after), named, on_leave)
+
+
+def sse_response(
+    content: AsyncGenerator[bytes, None],
+    headers: Mapping[str, str] | None = None,
+    on_leave: Callable[[Message], Awaitable[None]] | None = None,
+) -> EventSourceResponse:
+    """Encoded events, kept awake by comments, past proxies that would hold them back."""
     return EventSourceResponse(
-        frames(runs, row.id, after),
-        headers=HEADERS | {"X-Run-Id": row.id, "X-Session-Id": row.session},
+        content,
+        headers=HEADERS | dict(headers or {}),
         ping=PING_S,
         client_close_handler_callable=on_leave,
         ping_message_factory=lambda: ServerSentEvent(comment="ping", sep="\n"),

@@ -18,7 +18,7 @@ from app.providers.scripted import DEMO, Scripted
 __all__ = ["PROVIDERS", "Choice", "Wanted", "choose_provider"]
 
 
-ToolCalls = Literal["auto", "native", "fenced"]
+ToolCalls = Literal["auto", "fenced"]
 
 
 class Choice(NamedTuple):
@@ -53,11 +53,8 @@ async def open_openai(wanted: Wanted, why: str) -> Choice:
     """The named server. If it is down now, each run says so until it is up."""
     base_url = base_url_of(wanted.model_url or "")
     client = model_client(base_url, inactivity_s=wanted.inactivity_s)
-    model, native, defaults = (
-        wanted.model or ANY_MODEL,
-        wanted.tool_calls != "fenced",
-        Defaults(None, wanted.temperature),
-    )
+    model, native = wanted.model or ANY_MODEL, wanted.tool_calls != "fenced"
+    defaults = Defaults(None, wanted.temperature)
     provider = OpenAIChat(client, base_url, model, wanted.key, native_tools=native, defaults=defaults)
     where = shown_url(base_url)
     try:
@@ -108,7 +105,7 @@ async def choose_provider(
 
     `model_url` is a base URL ending in `/v1`, or `embedded:` or `scripted:`. A server or package that is missing does
     not fail here: the sentence says so, and so does every run. `tool_calls` is for servers that one can offer tools:
-    `auto` and `native` do (and stop when they are refused), `fenced` teaches them in the prompt instead.
+    `auto` does (and stops when they are refused), `fenced` teaches them in the prompt instead.
     Raises ValueError for a URL that cannot be one.
     """
     wanted = Wanted(model_url, model, key, inactivity_s, tool_calls, temperature)

@@ -215,7 +215,6 @@ class EmbeddedProvider:
 
     def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
         self.model = server.weights.name
-        self.window = server.weights.context
         self._client = client
         self._server = server
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from app.messages import Message
 
+ALL = 1 << 40  # as a limit: more events than a log can have
+
 
 class StoreFailed(Exception):
     """The database could not read or write. The message says what happened and what to do next."""
