@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
+CACHE  := .cache/mcp
 
-.PHONY: serve chat test lint bench nightly clean
+.PHONY: serve chat test lint bench hijack conformance nightly clean
 
 serve: $(VENV)/.serve
 	@$(BIN)/dragoman serve $(ARGS)
@@ -13,8 +14,36 @@ serve: $(VENV)/.serve
 chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
-test: lint
+test: lint real-servers
 	$(BIN)/python -m pytest $(ARGS)
+
+# Real MCP servers for the tests, installed once, in versions that fixtures/mcp/real pins. Where that cannot be, the
+# tests that need them say so and are skipped; under CI they fail.
+.PHONY: real-servers
+real-servers: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -k -j3 $(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/node/.ready || \
+		echo 'Not all MCP servers are there; the tests that need them are skipped.'
+
+$(CACHE)/new/.ready: fixtures/mcp/real/requirements.txt
+$(CACHE)/old/.ready: fixtures/mcp/real/requirements-old.txt
+$(CACHE)/new/.ready $(CACHE)/old/.ready:
+	@echo 'Installing $<, once ...'
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@$(BIN)/pip --python $(@D)/bin/python install -qq --disable-pip-version-check -r $<
+	@touch $@
+
+$(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
+$(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json
+$(CACHE)/node/.ready $(CACHE)/conformance/.ready:
+	@echo 'Installing $<, once ...'
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
+	@cd $(@D) && npm ci --loglevel=error --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
+conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
+	$(BIN)/python -m tests.conformance $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -24,6 +53,16 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# AgentDojo against the gate, in a virtual environment of its own: 320 MB that nothing else needs.
+hijack: $(VENV)-hijack/.ready
+	$(VENV)-hijack/bin/python -m benchmarks.hijack $(ARGS)
+
+$(VENV)-hijack/.ready: pyproject.toml
+	@test -x $(VENV)-hijack/bin/pip || $(PYTHON) -m venv $(VENV)-hijack
+	@$(VENV)-hijack/bin/pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(VENV)-hijack/bin/pip install -qq --disable-pip-version-check --editable '.[sandbox]' --group hijack
+	@touch $@
 
 # What running needs; a stamp file says that it is installed and as new as pyproject.toml.
 $(VENV)/.serve: pyproject.toml
@@ -41,7 +80,7 @@ $(VENV)/.dev: $(VENV)/.serve
 
 # What takes too long for every change: 200 kills of the server at random moments.
 nightly: $(VENV)/.dev
-	DRAGOMAN_KILLS=200 $(BIN)/python -m pytest tests/test_routes_kill.py $(ARGS)
+	DRAGOMAN_KILLS=200 $(BIN)/python -m pytest tests/test_routes_kill.py tests/test_routes_approvals_kill.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-hijack .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from secrets import token_hex
 
+from app.account import Account
+from app.budgets import BudgetSpent
+from app.calls import Calls, Unanswered
 from app.conversation import Conversation
-from app.events import (
-    AgentEvent,
-    MessageAdded,
-    Notice,
-    RoundStarted,
-    RunFinished,
-    RunStarted,
-    ToolFinished,
-    ToolProgress,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.events import AgentEvent, MessageAdded, Notice, RoundStarted, RunStarted
 from app.inbox import Inbox
-from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Provider, ProviderFailed, Used
+from app.messages import Message
+from app.provider import ModelRequest, Provider, ProviderFailed
 from app.reply import Reply
-from tools.tool import Context, Progress, Result
 from tools.toolbox import Toolbox
 
-MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
-CHARACTERS_PER_TOKEN = 4  # a rough estimate, for servers that report no usage
+RESUMED = "The server was restarted; the run goes on where it waited."
 
 
 def new_call_id() -> str:
@@ -38,64 +26,49 @@ def new_call_id() -> str:
     return f"c{token_hex(4)}"
 
 
-def estimate(request: ModelRequest, reply: Reply) -> Used:
-    asked = sum(len(message.text) for message in request.whole())
-    return Used(asked // CHARACTERS_PER_TOKEN, reply.characters // CHARACTERS_PER_TOKEN)
-
-
-@dataclass(slots=True)
-class Account:
-    """What a run has used so far; its terminal event reports it, whatever ends the run."""
-
-    rounds: int = 0
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    measured: bool = True
-    text: str = ""
-
-    def add(self, used: Used, *, measured: bool) -> Usage:
-        self.prompt_tokens += used.prompt_tokens
-        self.completion_tokens += used.completion_tokens
-        self.measured = self.measured and measured
-        return Usage(used.prompt_tokens, used.completion_tokens, self.prompt_tokens, self.completion_tokens, measured)
-
-    def finished(self, reason: str) -> RunFinished:
-        usage = {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "measured": self.measured,
-        }
-        return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
-
-
 @dataclass(slots=True)
 class Agent:
     """Everything one run works with. `opening` gives the messages in front of the conversation, each round the same."""
 
     provider: Provider
-    toolbox: Toolbox
-    context: Context
+    calls: Calls
     opening: Callable[[], Sequence[Message]]
     max_rounds: int
-    may_go_on: Callable[[], None]  # raises Paused; asked before each model request and each tool
+    may_go_on: Callable[[], None]  # raises Paused; asked before each model request
     inactivity_s: float | None = None
     new_id: Callable[[], str] = new_call_id
-    account: Account = field(default_factory=Account)
 
-    async def run(self, run: str, conversation: Conversation, inbox: Inbox) -> AsyncGenerator[AgentEvent, None]:
-        """All events of a run; the last one is RunFinished. Raises ProviderFailed, Paused, StoreFailed."""
-        tools = [tool.name for tool in self.toolbox.offered]
-        limits = {"max_rounds": self.max_rounds, "tool_time_limit_s": self.context.time_limit_s}
-        yield RunStarted(run, conversation.session, self.provider.model, tools, limits)
-        for number in range(1, self.max_rounds + 1):
+    @property
+    def account(self) -> Account:
+        return self.calls.account
+
+    @property
+    def toolbox(self) -> Toolbox:
+        return self.calls.toolbox
+
+    async def run(
+        self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """All events of a run; the last one is RunFinished. Raises ProviderFailed, Paused, BudgetSpent, StoreFailed.
+
+        `left`: what a run that goes on after a restart has yet to answer.
+        """
+        self.calls.guards.enter(run, conversation.messages if left else ())
+        yield Notice("resumed", RESUMED) if left else self._started(run, conversation.session)
+        async with aclosing(self.calls.answer(run, left or Unanswered(), conversation)) as answered:
+            async for event in answered:
+                yield event
+        for number in range(self.account.rounds + 1, self.max_rounds + 1):
             self.account.rounds = number
             yield RoundStarted(number)
-            reply = Reply(self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id)
+            reply = self.calls.guards.reply(
+                conversation, self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id
+            )
             async with aclosing(self._listen(reply, conversation)) as heard:
                 async for event in heard:
                     yield event
-            async with aclosing(self._answer(reply, conversation)) as answered:
+            unanswered = Unanswered(reply.calls, reply.refused)
+            async with aclosing(self.calls.answer(run, unanswered, conversation)) as answered:
                 async for event in answered:
                     yield event
             steered = inbox.take() if reply.calls else inbox.take_or_close()
@@ -103,21 +76,38 @@ class Agent:
                 conversation.append(Message("user", text))
                 yield MessageAdded(text)
             if not reply.calls and not steered:
+                for event in await self.calls.guards.judge_answer(self.account, conversation):
+                    yield event
                 yield self.account.finished("answered")
                 return
         yield self.account.finished("round_limit")
+
+    def _started(self, run: str, session: str) -> RunStarted:
+        tools = [tool.name for tool in self.toolbox.offered]
+        context, under = self.calls.context, self.calls.gate.under
+        limits: dict[str, float | str] = {
+            "max_rounds": self.max_rounds,
+            "tool_time_limit_s": context.time_limit_s,
+            "approval": under.mode,
+            "sandbox": context.sandbox.level,
+        }
+        return RunStarted(run, session, self.provider.model, tools, limits)
 
     async def _listen(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
         """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
         self.may_go_on()
         tools, limit_s = self.toolbox.offered, self.inactivity_s
         request = ModelRequest(conversation.messages, tools, opening=self.opening, inactivity_s=limit_s)
+        asking = await self.calls.spending.asking(request, conversation, native=not self.provider.teach_fences)
         try:
-            async with aclosing(self.provider.stream(request)) as pieces:
+            async with aclosing(self.provider.stream(asking.request)) as pieces:
                 async for piece in pieces:
                     for event in reply.add(piece):
                         yield event
-        except ProviderFailed:
+                    asking.heard(reply.characters)
+        except (ProviderFailed, BudgetSpent) as failure:
+            if isinstance(failure, ProviderFailed):
+                asking.failed(failure)
             for event in reply.end():  # what it had said is still shown
                 yield event
             raise
@@ -129,39 +119,11 @@ class Agent:
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
             # Here, because a request that is cut off has cost tokens too.
-            usage = self.account.add(reply.used or estimate(request, reply), measured=reply.used is not None)
+            used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
+            asking.settle(used, measured=measured)
+            usage = self.account.add(used, measured=measured)
         yield usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")
-
-    async def _answer(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
-        """Every call gets exactly one result under its own id, in the order called."""
-        for call in reply.calls:
-            self.account.calls += 1
-            if call.id in reply.refused:
-                conversation.answer(call, reply.refused[call.id])
-                continue
-            if objection := self.toolbox.objection(call.name, call.arguments):
-                yield ToolRejected(objection, call.id, call.name)
-                conversation.answer(call, objection)
-                continue
-            async with aclosing(self._run_tool(call, conversation)) as events:
-                async for event in events:
-                    yield event
-
-    async def _run_tool(self, call: AskedCall, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
-        await conversation.stored()  # a tool may begin only when the store knows of its call
-        self.may_go_on()
-        conversation.begin(call)
-        started = time.monotonic()
-        yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
-        context = replace(self.context, session=conversation.session)
-        async with aclosing(self.toolbox.run(call.name, call.arguments, context)) as seen:
-            async for step in seen:
-                match step:
-                    case Progress(elapsed_s, tail, lines, size):
-                        yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
-                    case Result(ok, text, exit_code):
-                        conversation.answer(call, text)
-                        duration = round(time.monotonic() - started, 3)
-                        yield ToolFinished(call.id, call.name, ok, text, duration, exit_code)
+        if spent := asking.spent(reply.stopped):
+            raise spent

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+from app.events import AgentEvent
 from app.messages import AskedCall, Message, unanswered
+from app.redaction import Redactor
+from app.store import Change
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
 INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."
@@ -12,27 +15,39 @@ NOT_RUN = "This call was not run: its run ended first."
 
 
 class Conversation:
-    """The messages of one session. `keep(position, message)` stores each new one, `stored()` waits until it is."""
+    """The messages of one session.
+
+    `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
+    until they are. `tell(event)` puts an event into the run's log while a tool is at work. Secrets are hidden from the
+    model as well: what it does not know it cannot give away.
+    """
 
     def __init__(
         self,
         session: str,
         messages: list[Message],
         keep: Callable[[int, Message], None],
+        record: Callable[[Change], None],
         stored: Callable[[], Awaitable[None]],
+        redactor: Redactor,
+        tell: Callable[[AgentEvent], None] = lambda _: None,
     ) -> None:
         self.session = session
-        self.messages = messages
+        self.messages = redactor.redact_value(messages)
+        self.record = record
         self.stored = stored
+        self.tell = tell
         self._keep = keep
+        self.redactor = redactor
         self._started: set[str] = set()
 
     def append(self, message: Message) -> None:
+        message = self.redactor.redact_value(message)
         self._keep(len(self.messages), message)
         self.messages.append(message)
 
-    def answer(self, call: AskedCall, text: str) -> None:
-        self.append(Message("tool", text, call=call.id, name=call.name))
+    def answer(self, call: AskedCall, text: str, *, untrusted: bool = False) -> None:
+        self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted))
 
     def begin(self, call: AskedCall) -> None:
         """From here on nobody knows what the call has done until it is answered."""

@@ -19,7 +19,7 @@ class RunStarted:
     session: str
     model: str
     tools: list[str]
-    limits: dict[str, float]
+    limits: dict[str, float | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,31 @@ class ToolRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRequired:
+    """A call that runs only if a person says yes before `expires_at` (Unix time)."""
+
+    type: ClassVar[str] = "approval.required"
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    reason: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalResolved:
+    """`decision` is `approved`, `denied`, `expired` or `withdrawn`; `arguments` if the person changed them."""
+
+    type: ClassVar[str] = "approval.resolved"
+    call: str
+    decision: str
+    by: str
+    scope: str | None = None
+    arguments: dict[str, Any] | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something a person should know; the run goes on. `code` is a word such as `retry` or `model_down`."""
 
@@ -148,6 +173,8 @@ AgentEvent = (
     | ToolProgress
     | ToolFinished
     | ToolRejected
+    | ApprovalRequired
+    | ApprovalResolved
     | Notice
     | Usage
     | RunFinished

@@ -9,7 +9,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.pause import Paused
-from app.runs import NotFound, SessionBusy
+from app.turns import NotFound, SessionBusy
 from tools.family import surely
 from tools.job_records import FollowUp, Job, Part
 from tools.jobs import Jobs

@@ -19,11 +19,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Housekeeping:
-    """`join_after_s`: a log is joined that long after its run has ended. `keep_days`: 0 keeps sessions for ever."""
+    """`join_after_s`: how long after its run's end a log is joined. `keep_days`, `audit_days`: 0 keeps for ever."""
 
     store: Store
     join_after_s: float
     keep_days: int
+    audit_days: int = 0
 
     async def for_ever(self) -> None:
         """Tidy once a minute; a store that fails is tried again."""
@@ -41,3 +42,5 @@ class Housekeeping:
                 await self.store.replace_events(run, await asyncio.to_thread(joined_rows, rows))
         sessions = now - self.keep_days * DAY_S if self.keep_days else 0.0
         await self.store.forget_before(sessions, now - KEY_LIFE_S)
+        if self.audit_days:
+            await self.store.forget_audit(now - self.audit_days * DAY_S)

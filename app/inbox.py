@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from app.store import InboxRow
 
 MAX_WAITING = 64
 
@@ -37,6 +39,11 @@ class Inbox:
         self._keep(self._posted, text)
         self._posted += 1
         self._waiting.append(text)
+
+    def restore(self, rows: Sequence[InboxRow]) -> None:
+        """What is stored already, before anything is posted."""
+        self._waiting += [row.text for row in rows]
+        self._posted = max((row.position + 1 for row in rows), default=0)
 
     def take(self) -> list[str]:
         taken, self._waiting = self._waiting, []

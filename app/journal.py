@@ -1,6 +1,7 @@
 """The event log's one writer: changes that arrive while a write is under way leave together in the next one.
 
 An event becomes visible only after its transaction has been committed: what a client has seen survives a kill.
+Secrets are hidden before anything is kept, so that no reader of the log can meet one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from app.events import TERMINAL, AgentEvent, Delta, Encoded, RunFailed, encode, joined
+from app.redacted_events import RedactedEvents
+from app.redacted_rows import redacted_row
+from app.redaction import Redactor
 from app.store import Change, EventRow, Store, StoreFailed
 
 KEPT = 512  # events of a live run kept in memory; a watcher further behind reads the store
@@ -37,15 +41,17 @@ class RunLog:
         self._changes: list[Change] = []
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
+        self._redacted = RedactedEvents(journal.redactor)
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
-        self._pending.append(event if isinstance(event, Delta) else Encoded(event.type, encode(event)))
+        for told in self._redacted.add(event):
+            self._pending.append(told if isinstance(told, Delta) else Encoded(told.type, encode(told)))
         self._journal.announce(self)
 
     def put(self, change: Change) -> None:
         """A change that is lost with the log if the store refuses it."""
-        self._changes.append(change)
+        self._changes.append(redacted_row(change, self._journal.redactor))
         self._journal.announce(self)
 
     async def after(self, cursor: int) -> list[EventRow] | None:
@@ -77,11 +83,16 @@ class RunLog:
         self._news.set()
         self._news = asyncio.Event()
 
+    def leave(self) -> None:
+        """End the watchers' streams, not the log: it goes on when the server is back."""
+        self.ended = True
+        self._news.set()
+
     def fail(self, reason: str) -> None:
         """The store refused: the watchers still get a terminal event, and whoever drives the run may store it later."""
         if self.failure:
             return
-        event = RunFailed("storage_failed", reason, retryable=True)
+        event = RunFailed("storage_failed", self._journal.redactor.redact(reason), retryable=True)
         self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
         self.publish([self.failure])
         self._on_failure()
@@ -97,8 +108,9 @@ class _Batch:
 class Journal:
     """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, redactor: Redactor | None = None) -> None:
         self._store = store
+        self.redactor = redactor or Redactor()
         self._ready = asyncio.Event()
         self._next: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
@@ -117,7 +129,7 @@ class Journal:
                 await self._task
 
     def put(self, change: Change) -> None:
-        self._batch().changes.append(change)
+        self._batch().changes.append(redacted_row(change, self.redactor))
         self._announced += 1
 
     def announce(self, log: RunLog) -> None:

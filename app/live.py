@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from app.agent import Agent
+from app.approvals import Approvals, resolution
+from app.budgets import BudgetSpent
+from app.calls import Unanswered
 from app.conversation import INTERRUPTED, STOPPED, Conversation
 from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished
 from app.inbox import Inbox
@@ -22,18 +26,23 @@ from app.provider import ProviderFailed
 from app.store import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow, Store, StoreFailed
 
 logger = logging.getLogger(__name__)
+SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
 BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
 
 
 def conversation_of(
-    row: RunRow, messages: list[Message], put: Callable[[Change], None], journal: Journal
+    row: RunRow,
+    messages: list[Message],
+    put: Callable[[Change], None],
+    journal: Journal,
+    tell: Callable[[AgentEvent], None] = lambda _: None,
 ) -> Conversation:
     """The history of a run's session, each new message kept (`put`) under that run."""
 
     def keep(position: int, message: Message) -> None:
         put(MessageRow(row.session, position, row.id, dump(message)))
 
-    return Conversation(row.session, messages, keep, journal.flush)
+    return Conversation(row.session, messages, keep, put, journal.flush, journal.redactor, tell)
 
 
 @dataclass(slots=True)
@@ -43,6 +52,8 @@ class LiveRun:
     queued ---> running ---> ended        (`row.state` in the store; the terminal event says how it ended)
       |            ^
       +-- its turn-+     stop() from any of them leads to the end
+
+    With the reason SUSPENDED it stays running in the store, and its log open, for the next server.
     """
 
     row: RunRow
@@ -50,6 +61,7 @@ class LiveRun:
     store: Store
     journal: Journal
     line: Line
+    approvals: Approvals
     time_limit_s: float
     log: RunLog = field(init=False)
     inbox: Inbox = field(init=False)
@@ -57,6 +69,7 @@ class LiveRun:
     begun: asyncio.Event = field(default_factory=asyncio.Event)  # a task cancelled before its first step runs nothing
     stopping: str | None = None  # why
     conversation: Conversation | None = None
+    left: Unanswered | None = None  # of a run that goes on after a restart
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
@@ -84,6 +97,9 @@ class LiveRun:
             terminal = self.agent.account.finished(self.stopping or "cancelled")
         except Paused:
             terminal = self.agent.account.finished("paused")
+        except BudgetSpent as spent:
+            self.log.add(Notice("budget", str(spent)))
+            terminal = self.agent.account.finished("budget")
         except ProviderFailed as failure:
             terminal = RunFailed(failure.code, failure.message, failure.retryable)
         except StoreFailed as failure:
@@ -94,9 +110,27 @@ class LiveRun:
             self.stopping = self.stopping or "ended"
             if timer:
                 timer.cancel()
-            await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
+            if self.stopping == SUSPENDED:
+                self.log.leave()
+            else:
+                await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
 
     async def _turn(self) -> Conversation:
+        """The session's history, complete, and what else the run finds there."""
+        conversation = await (self._again() if self.left else self._first_turn())
+        session = await self.store.session(self.row.session)
+        tainted = any(message.untrusted for message in conversation.messages)
+        grants = await self.approvals.grants(self.row.session)
+        self.agent.calls.gate.enter(json.loads(session.disabled) if session else (), grants, tainted=tainted)
+        return conversation
+
+    async def _again(self) -> Conversation:
+        """Of a run that goes on after a restart: as it was, with calls to answer."""
+        messages = await self.store.messages(self.row.session)
+        self.inbox.restore(await self.store.inbox(self.row.id))
+        return conversation_of(self.row, messages, self.log.put, self.journal, self.log.add)
+
+    async def _first_turn(self) -> Conversation:
         """Wait for the runs before it in the session; then the history is complete."""
         if self.row.state == "queued":
             before = self.line.of(self.row.session)[0]
@@ -105,7 +139,7 @@ class LiveRun:
             await self.line.reach(self.row.session, self.row.id)
             self.log.put(RunBegan(self.row.id))
         messages = await self.store.messages(self.row.session)
-        conversation = conversation_of(self.row, messages, self.log.put, self.journal)
+        conversation = conversation_of(self.row, messages, self.log.put, self.journal, self.log.add)
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
         for stranded in await self.store.stranded(self.row.session):
             conversation.append(Message("user", stranded.text))
@@ -118,7 +152,7 @@ class LiveRun:
         return conversation
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
-        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox)) as events:
+        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left)) as events:
             async for event in events:
                 if event.type in TERMINAL:
                     return event
@@ -128,10 +162,21 @@ class LiveRun:
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()
+        with suppress(StoreFailed):  # `Runs` does it once the store is well
+            await self._withdraw()
         self.log.add(terminal)
         self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
         with suppress(StoreFailed):  # then the log has failed, which `Runs` sees
             await self.journal.flush()
+
+    async def _withdraw(self) -> None:
+        """What the run still asked for is closed. Raises StoreFailed."""
+        if self.approvals.waits(self.row.id) or self.approvals.asks(self.row.id):
+            await self.journal.flush()  # it may not be stored yet
+        for asked in await self.approvals.withdraw_questions(self.row.id):
+            self.log.add(resolution(asked))
+        if row := await self.approvals.withdraw(self.row.id):
+            self.log.add(resolution(row))
 
     def _settle(self) -> None:
         """The history as the session's next run needs it: no open call, no message lost."""

@@ -28,7 +28,7 @@ class Message:
 
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
-    `cut` marks an answer that was stopped half way.
+    `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written.
     """
 
     role: Role
@@ -39,6 +39,7 @@ class Message:
     reasoning: str = ""
     shown: str | None = None
     cut: bool = False
+    untrusted: bool = False
 
 
 def as_json(message: Message) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from app import framing
 from app.messages import AskedCall, Message
 from parsing import Arguments
 from parsing.fences import RULE
@@ -57,12 +58,16 @@ EXAMPLES = (
 )
 
 
-def opening(tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime) -> list[Message]:
+def opening(
+    tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime, more: str = ""
+) -> list[Message]:
     """The messages that every request begins with: the system prompt, then worked examples where fences are taught.
 
-    The examples are turns of their own because small models follow turns, not descriptions of turns.
+    The examples are turns of their own because small models follow turns, not descriptions of turns. `more` is a line
+    of this run alone; it comes after all that other runs have in common.
     """
-    system = Message("system", system_prompt(tools, teach_fences=teach_fences, workspace=workspace, now=now))
+    prompt = system_prompt(tools, teach_fences=teach_fences, workspace=workspace, now=now)
+    system = Message("system", f"{prompt}\n\n{more}" if more else prompt)
     return [system, *(worked_examples(tools) if teach_fences else ())]
 
 
@@ -80,11 +85,19 @@ def system_prompt(tools: Sequence[Tool], *, teach_fences: bool, workspace: Path 
     pieces = (
         IDENTITY if tools else PLAIN_IDENTITY,
         tool_list(tools) if teach_fences else "",
-        TEACHING if teach_fences and tools else "",
+        how_to_use(teach_fences=teach_fences) if tools else "",
         f"The tools work in the folder {workspace}." if workspace and tools else "",
         f"Today is {now:%A, %Y-%m-%d}.",
     )
     return "\n\n".join(piece for piece in pieces if piece)
+
+
+def how_to_use(*, teach_fences: bool) -> str:
+    """How to call tools, where that is to be taught, and what to make of their results.
+
+    One paragraph: after a paragraph more, the embedded model answers fewer requests.
+    """
+    return f"{TEACHING} {framing.RULE}" if teach_fences else framing.RULE
 
 
 def tool_list(tools: Sequence[Tool]) -> str:

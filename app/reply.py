@@ -49,6 +49,7 @@ class Reply:
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: Used | None = None
         self.stopped: str | None = None
+        self.characters = 0  # that the model wrote: text, thoughts and native calls
         self._tools = tools
         self._fences = fences
         self._parser: Parser | None = None
@@ -62,6 +63,7 @@ class Reply:
         match piece:
             case Said(text):
                 self._wrote.append(text)
+                self.characters += len(text)
                 self._parser = self._parser or Parser(self._tools, fences=self._fences())
                 for seen in self._parser.feed(text):
                     yield from self._see(seen, "text")
@@ -70,6 +72,8 @@ class Reply:
             case Stopped(reason):
                 self.stopped = reason
             case _:
+                if isinstance(piece, Thought | CallDelta):
+                    self.characters += len(piece.text)
                 yield from self._see(piece, "native")
 
     def end(self) -> Iterator[AgentEvent]:
@@ -80,10 +84,6 @@ class Reply:
     @property
     def shown(self) -> str:
         return "".join(self._shown)
-
-    @property
-    def characters(self) -> int:
-        return sum(map(len, self._wrote)) + sum(map(len, self._thought))
 
     def message(self, *, cut: bool = False) -> Message:
         return Message(

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
 from secrets import token_hex
-from typing import Literal
 from weakref import WeakValueDictionary
 
 from app.agent import Agent
-from app.conversation import INTERRUPTED
-from app.events import TERMINAL, RunFailed, encode
+from app.approvals import Approvals, Wish
+from app.budgets import TOKENS, TOOL_SECONDS, Ledger
+from app.calls import Unanswered
+from app.events import TERMINAL
 from app.inbox import InboxClosed
 from app.journal import Journal
 from app.line import Line
-from app.live import LiveRun, conversation_of
+from app.live import SUSPENDED, LiveRun
 from app.log_parts import rest_after
-from app.messages import Message
 from app.pause import Switch
 from app.people import Principal
-from app.store import EventRow, InboxTaken, KeyRow, RunEnded, RunRow, SessionRow, Store, StoreFailed
+from app.store import ApprovalRow, EventRow, KeyRow, RunEnded, RunRow, SessionRow, SessionTools, Store, StoreFailed
+from app.turns import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
 
 logger = logging.getLogger(__name__)
 
@@ -30,60 +31,15 @@ PAGE = 32  # events read from the store at a time: each reader that stalls holds
 FIRST_PAGE = 16
 PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
 TITLE_LENGTH = 80
-MAX_LINE = 16  # runs of one session that wait or are under way
 KEY_LIFE_S = 24 * 3600
-TIME_LIMIT_S = 7200.0
-
-
-class NotFound(Exception):
-    """There is no such session or run, or it belongs to somebody else."""
-
-
-class SessionBusy(Exception):
-    """The session already has a run under way, and that one is not to be waited for, or by too many."""
-
-    def __init__(self, run: str, waiting: int = 0) -> None:
-        full = f"{waiting} runs wait behind it, which is the most." if waiting >= MAX_LINE - 1 else ""
-        advice = full or "Wait for it, cancel it, or send when_busy: queue."
-        super().__init__(f"The session is busy with run {run}. {advice}")
-        self.run = run
-
-
-class RunOver(Exception):
-    """The run has ended; a message for it needs a new one."""
-
-
-class KeyReused(Exception):
-    """The Idempotency-Key came before with another request."""
-
-
-class Stopping(Exception):
-    """The server is stopping: it begins nothing new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An Idempotency-Key and the SHA-256 of the request that came with it."""
-
-    value: str
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a run is begun with. Without a session a new one begins."""
-
-    message: str
-    session: str | None = None
-    when_busy: Literal["refuse", "queue"] = "refuse"
-    key: Key | None = None
-    time_limit_s: float = TIME_LIMIT_S
 
 
 class Runs:
-    """Use `recover()` before the first start and `close()` at the end."""
+    """Use `app.recovery` before the first start and `close()` at the end."""
 
-    def __init__(self, store: Store, journal: Journal, switch: Switch) -> None:
+    def __init__(self, store: Store, journal: Journal, switch: Switch, approvals: Approvals, ledger: Ledger) -> None:
+        self.approvals = approvals
+        self.ledger = ledger
         self._store = store
         self._journal = journal
         self._switch = switch
@@ -98,7 +54,7 @@ class Runs:
     async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.
 
-        Raises NotFound, SessionBusy, KeyReused, Paused, Stopping, StoreFailed.
+        Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, StoreFailed.
         """
         if turn.key is None:
             return await self._start(agent, principal, turn)
@@ -114,6 +70,8 @@ class Runs:
     async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
         self._may_begin()
         await self._keep_ends()
+        if turn.asked:
+            await self.ledger.check(principal, (TOKENS, TOOL_SECONDS) if agent.toolbox.offered else (TOKENS,))
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._alone.setdefault(session, asyncio.Lock()):
             if turn.session is not None:
@@ -121,20 +79,38 @@ class Runs:
             others = self._line.of(session)
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
+            self.ledger.enter(principal, session, asked=turn.asked)
             now, run, state = time.time(), f"run_{token_hex(10)}", "queued" if others else "running"
-            row = RunRow(run, session, principal.name, agent.provider.model, state, now)
+            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.policy)
             if turn.session is None:
                 self._journal.put(SessionRow(session, principal.name, now, turn.message[:TITLE_LENGTH]))
             self._journal.put(row)
             if turn.key:
                 self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
-            live = LiveRun(row, agent, self._store, self._journal, self._line, turn.time_limit_s)
+            live = self._made(row, agent, turn.time_limit_s)
             live.inbox.post(turn.message)
-            await self._journal.flush()
-            self._live[run] = live
-            self._line.join(session, run)
-            live.task = asyncio.create_task(self._drive(live), name=run)
+            try:
+                await self._journal.flush()
+            except BaseException:
+                self.ledger.leave(principal.name, session)
+                raise
+            self._begin(live)
         return row
+
+    def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> LiveRun:
+        return LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+
+    def _begin(self, live: LiveRun) -> None:
+        self._live[live.row.id] = live
+        self._line.join(live.row.session, live.row.id)
+        live.task = asyncio.create_task(self._drive(live), name=live.row.id)
+
+    def go_on(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered, last_seq: int) -> None:
+        """Take up a run of the server before this one, with the calls that it has yet to answer."""
+        live = self._made(row, agent, time_limit_s, left)
+        live.log.last_seq = last_seq
+        self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
+        self._begin(live)
 
     async def _drive(self, live: LiveRun) -> None:
         run = live.row.id
@@ -150,6 +126,7 @@ class Runs:
         finally:
             del self._live[run]
             self._line.leave(live.row.session, run)
+            self.ledger.leave(live.row.principal, live.row.session)
 
     async def _keep_end(self, run: str) -> None:
         """Store the end that the store refused before, if there is one. Raises StoreFailed."""
@@ -157,6 +134,7 @@ class Runs:
             return
         async with self._keeping:
             if run in self._lost:
+                await self.approvals.close_left(run)
                 await self._store.write(self._lost[run])
                 self._lost.pop(run, None)
 
@@ -242,6 +220,15 @@ class Runs:
     async def cancel_all(self, why: str) -> None:
         await asyncio.gather(*(self.cancel(run, why) for run in list(self._live)))
 
+    async def cancel_of(self, principal: str, why: str) -> None:
+        """Stop whatever a principal has under way."""
+        theirs = [run for run, live in self._live.items() if live.row.principal == principal]
+        await asyncio.gather(*(self.cancel(run, why) for run in theirs))
+
+    def at_work(self) -> set[str]:
+        """The principals that have a run under way."""
+        return {live.row.principal for live in self._live.values()}
+
     async def delete_session(self, session: str, principal: Principal) -> None:
         async with self._alone.setdefault(session, asyncio.Lock()):
             await self.session(session, principal)
@@ -251,30 +238,39 @@ class Runs:
                 self._lost.pop(row.id, None)
             await self._store.delete_session(session)
 
-    async def recover(self) -> None:
-        """Runs that a stopped server left get their terminal event, open calls an answer, messages a place."""
-        for row in await self._store.unfinished_runs():
-            conversation = conversation_of(
-                row, await self._store.messages(row.session), self._journal.put, self._journal
-            )
-            conversation.settle(INTERRUPTED, await self._store.started_calls(row.id))
-            for text in await self._store.inbox(row.id):
-                conversation.append(Message("user", text))
-            event = RunFailed(
-                "interrupted", "The server stopped during this run. Send the next message.", retryable=True
-            )
-            seq = await self._store.last_seq(row.id) + 1
-            self._journal.put(InboxTaken(row.id))
-            self._journal.put(EventRow(row.id, seq, event.type, encode(event)))
-            self._journal.put(RunEnded(row.id, "interrupted", time.time()))
-            await self._journal.flush()
+    async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
+        """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""
+        await self._store.write([SessionTools(session, json.dumps(patterns))])
+        for run in self._line.of(session):
+            self._live[run].agent.calls.gate.disable(patterns)
+
+    async def decide(self, run: str, call: str, principal: Principal, wish: Wish) -> ApprovalRow:
+        """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""
+        await self._keep_end(run)
+        live = self._live.get(run)
+        if live is None and (row := await self._store.run(run)) and row.ended is not None:
+            await self.approvals.close_left(run)
+        return await self.approvals.decide(run, call, principal, wish, live.agent.toolbox.decide if live else None)
+
+    async def _suspend_waiting(self) -> None:
+        """Leave the runs that wait for a person to the next server."""
+        for live in [live for live in self._live.values() if self.approvals.waits(live.row.id)]:
+            for behind in reversed(self._line.of(live.row.session)[1:]):
+                await self.cancel(behind, "server_stopped")
+            if self.approvals.waits(live.row.id):  # else somebody has decided meanwhile
+                await self.cancel(live.row.id, SUSPENDED)
 
     async def close(self, grace_s: float = 0) -> None:
-        """Begin nothing new, let the runs end for `grace_s`, then stop them, each with its terminal event."""
+        """Begin nothing new, let the runs end for `grace_s`, then stop them, each with its terminal event.
+
+        Those that wait for a person are left as they are.
+        """
         self._stopping = True
+        await self._suspend_waiting()
         tasks = [live.task for live in self._live.values() if live.task]
         if tasks and grace_s:
             await asyncio.wait(tasks, timeout=grace_s)
+        await self._suspend_waiting()
         await self.cancel_all("server_stopped")
         await self._keep_ends()
 

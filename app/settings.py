@@ -6,6 +6,7 @@ and knows neither the origin of a value nor the nearest known name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,26 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
-from app.settings_sources import Given, SettingsError, home_of, in_environment, in_file, in_flags
+from app.rules import Mode, ToolRule
+from app.settings_shown import wrong_values
+from app.settings_sources import (
+    SettingsError,
+    absolute,
+    default_data_dir,
+    here,
+    home_of,
+    in_environment,
+    in_file,
+    in_flags,
+)
+from tools.addresses import may_be_named
+from tools.commands import DEFAULT_COMMANDS, refusal
+from tools.rights import Role
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
 BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
 DAY_S = 86_400
+SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
 
 
 def _setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
@@ -33,6 +49,14 @@ def _whole(default: int | None, low: int, high: int, help_text: str) -> Any:
 
 def _seconds(default: float, help_text: str) -> Any:
     return _setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
+
+
+def _mode(whose: str, *modes: Mode) -> Any:
+    return _setting(Mode.SANDBOXED, f"which calls of {whose} ask a person first", ", ".join(modes))
+
+
+def _words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
+    return _setting(default, f"{help_text}; a list, or separated by commas", allowed)
 
 
 def _path(default: Any, help_text: str) -> Any:
@@ -82,9 +106,59 @@ class Settings(BaseModel):
         le=DAY_S,
     )
     keep_days: int = _whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
+    max_streams: int = _whole(1024, 1, 1_000_000, "streams that one user may have open at a time")
+    max_runs: int = _whole(1024, 1, 1_000_000, "runs that one user may have under way at a time")
+    requests_per_minute: int = _whole(0, 0, 10**9, "requests that one user may make in a minute; 0 for no limit")
+    tokens_per_month: int = _whole(0, 0, 10**12, "tokens that one user may use in a month (UTC); 0 for no limit")
+    tool_seconds_per_day: int = _whole(0, 0, 10**9, "seconds of tools for one user in a day (UTC); 0 for no limit")
     job_time_limit_s: float = _seconds(3600.0, "how long a background job may take")
     job_limit: int = _whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
     job_follow_up: bool = _setting(True, "whether a background job that has ended begins a turn", "true or false")
+    approval_guest: Mode = _mode("guests", *SUPERVISED)
+    approval_user: Mode = _mode("users", *SUPERVISED)
+    approval_admin: Mode = _mode("admins", *Mode)
+    approval_time_limit_s: float = _seconds(300.0, "how long a call waits for a person's approval")
+    allowed_commands: tuple[str, ...] = _words(
+        DEFAULT_COMMANDS,
+        "shell commands that never ask, a final * standing for any further words",
+        "literal words, such as git status *",
+    )
+    tools: tuple[ToolRule, ...] = _setting(
+        (),
+        "how tools are classified; unknown ones belong to admins until a rule matches",
+        'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
+        "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
+    )
+    taint: bool = _setting(True, "whether calls ask again once a conversation holds strangers' words", "true or false")
+    canary: bool = _setting(
+        False, "put a code into each run's prompt, and block what gives it away: calls, text", "true or false"
+    )
+    judge_output: bool = _setting(
+        False,
+        "have the model judge whether calls that change something, and answers, serve the person",
+        "true or false",
+    )
+    screen_results: bool = _setting(
+        False, "have the model screen what strangers wrote before a run reads it", "true or false"
+    )
+    judge_time_limit_s: float = _seconds(20.0, "how long judging and screening may take, each time")
+    private_hosts: tuple[str, ...] = _words(
+        (),
+        "hosts that web_fetch may reach although they are private",
+        "names and addresses, with or without a port, and networks, such as wiki.local:8080 or 10.0.0.0/8",
+    )
+    mcp_config: Path = _path(Path("mcp.json"), "list of MCP servers, as other programs have it")
+    mcp_commands_from_api: bool = _setting(
+        False, "whether admins may add MCP servers that are commands over HTTP", "true or false"
+    )
+    mcp_tools_share: float = _setting(
+        0.05, "share of the window that MCP tools may take; more are searched", "a number from 0 to 1", ge=0, le=1
+    )
+    window: int = _whole(32_768, 512, 10**8, "tokens that the model can read at a time")
+    audit_days: int = _whole(365, 0, 36_500, "days after which a decision is deleted from the audit; 0 keeps all")
+    sandbox_network: bool = _setting(
+        False, "give sandboxed commands the network; they then leave the sandbox, and ask", "true or false"
+    )
     unsafe_no_sandbox: bool = _setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"
     )
@@ -98,14 +172,53 @@ class Settings(BaseModel):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator("port", "max_rounds", "max_message_bytes", "job_limit", mode="before")
+    @field_validator("allowed_commands", "private_hosts", mode="before")
+    @classmethod
+    def _separated(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("approval_guest", "approval_user")
+    @classmethod
+    def _supervised(cls, value: Mode) -> Mode:
+        if value in SUPERVISED:
+            return value
+        raise ValueError("is for admins")
+
+    @field_validator("private_hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if all(map(may_be_named, value)):
+            return value
+        raise ValueError("has an entry that is none of these")
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _as_json(cls, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value  # raises ValueError
+
+    @property
+    def mcp_file(self) -> Path | None:
+        """The list of MCP servers; None inside the workspace, where a model could write commands into it."""
+        inside = self.mcp_config.resolve().is_relative_to(self.workspace.resolve())
+        return None if inside else self.mcp_config
+
+    def mode_of(self, role: Role) -> Mode:
+        """The mode of approval of runs that name none."""
+        modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
+        return modes[role]
+
+    @field_validator(
+        *("port", "max_rounds", "max_message_bytes", "max_streams", "job_limit", "keep_days", "audit_days"),
+        *("window", "max_runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day"),
+        mode="before",
+    )
     @classmethod
     def _not_a_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):
             raise ValueError("is true or false")
         return value
 
-    @field_validator("log_level", "tool_calls", mode="before")
+    @field_validator("log_level", "tool_calls", "approval_guest", "approval_user", "approval_admin", mode="before")
     @classmethod
     def _any_case(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
@@ -132,10 +245,8 @@ class Settings(BaseModel):
         return SecretStr(key)
 
 
-# What an error may not repeat: a key, and a URL that may carry a password.
-SECRET = frozenset({"model_key"})
 NAMES = tuple(Settings.model_fields)
-PATHS = frozenset({"data_dir", "workspace"})
+PATHS = frozenset({"data_dir", "workspace", "mcp_config"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,66 +264,36 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     Relative paths count from `folder` (default: the current one), those in the file from the file's folder.
     Raises SettingsError with every problem found, not only the first.
     """
-    folder = folder or _here()
+    folder = folder or here()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
     given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)
     home = home_of(environ)
-    values: dict[str, object] = {"data_dir": _default_data_dir(environ, home), "workspace": folder / "workspace"}
-    values |= {name: _absolute(one, home) if name in PATHS else one.value for name, one in given.items()}
+    values: dict[str, object] = {"data_dir": default_data_dir(environ, home), "workspace": folder / "workspace"}
+    values["mcp_config"] = (file.parent if file else folder) / "mcp.json"
+    values |= {name: absolute(one, home) if name in PATHS else one.value for name, one in given.items()}
     try:
         settings = Settings.model_validate(values)
     except ValidationError as wrong:
-        raise SettingsError([*problems, *_told(wrong, given)]) from None
+        raise SettingsError([*problems, *wrong_values(wrong, given, Settings.model_fields)]) from None
     if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
         problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
     if file and "model_key" in from_file and file.resolve().is_relative_to(settings.workspace.resolve()):
         problems.append(
             f"model_key stands in {file}, inside the workspace, where tools could read it. Move one of them."
         )
+    if settings.mcp_file is None and ("mcp_config" in given or settings.mcp_config.exists()):
+        problems.append(
+            f"mcp_config ({settings.mcp_config}) is inside the workspace, where tools could write it. Move one of them."
+        )
+    if "allowed_commands" in given:
+        origin = given["allowed_commands"].origin
+        problems += [
+            f"allowed_commands ({origin}): {why} Allowed: literal words, with a last * for any further ones."
+            for why in map(refusal, settings.allowed_commands)
+            if why
+        ]
     if problems:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in NAMES}
     return Loaded(settings, MappingProxyType(origins), file)
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise SettingsError(["The current folder is gone. Change to one that exists."]) from None
-
-
-def _told(wrong: ValidationError, given: Mapping[str, Given]) -> list[str]:
-    """One sentence per wrong value: its name, origin and value, and what is allowed instead."""
-    told = []
-    for name in dict.fromkeys(str(error["loc"][0]) for error in wrong.errors()):
-        extra = Settings.model_fields[name].json_schema_extra
-        allowed = extra["allowed"] if isinstance(extra, dict) else "another value"
-        found = given.get(name)
-        said = f"({found.origin}) is {_shown(name, found.value)}" if found else "has no default on this machine"
-        told.append(f"{name} {said}. Allowed: {allowed}.")
-    return told
-
-
-def _shown(name: str, value: object) -> str:
-    if name in SECRET or "@" in str(value):
-        return "a value that is not shown here"
-    written = ascii(value)
-    return written if len(written) <= 80 else written[:77] + "..."
-
-
-def _default_data_dir(environ: Mapping[str, str], home: Path | None) -> Path | None:
-    base = environ.get("XDG_DATA_HOME", "")
-    if base.startswith("/"):  # the XDG specification says to ignore relative ones
-        return Path(base, "dragoman")
-    return home / ".local" / "share" / "dragoman" if home else None
-
-
-def _absolute(given: Given, home: Path | None) -> object:
-    if not isinstance(given.value, str | Path) or not str(given.value):
-        return given.value
-    written = str(given.value)
-    if home and (written == "~" or written.startswith("~/")):
-        return str(home / written[2:])
-    return str(given.folder / written)

@@ -84,6 +84,29 @@ def home_of(environ: Mapping[str, str]) -> Path | None:
         return None
 
 
+def here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise SettingsError(["The current folder is gone. Change to one that exists."]) from None
+
+
+def default_data_dir(environ: Mapping[str, str], home: Path | None) -> Path | None:
+    base = environ.get("XDG_DATA_HOME", "")
+    if base.startswith("/"):  # the XDG specification says to ignore relative ones
+        return Path(base, "dragoman")
+    return home / ".local" / "share" / "dragoman" if home else None
+
+
+def absolute(given: Given, home: Path | None) -> object:
+    if not isinstance(given.value, str | Path) or not str(given.value):
+        return given.value
+    written = str(given.value)
+    if home and (written == "~" or written.startswith("~/")):
+        return str(home / written[2:])
+    return str(given.folder / written)
+
+
 def _table(path: Path, problems: list[str]) -> dict[str, object]:
     try:
         with path.open("rb") as file:

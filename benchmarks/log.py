@@ -12,6 +12,8 @@ import tracemalloc
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 
+from app.approvals import Approvals
+from app.budgets import Ledger
 from app.events import RunFinished, TextDelta, ToolStarted
 from app.journal import Journal, RunLog
 from app.pause import Switch
@@ -68,7 +70,9 @@ async def replay_rate(folder: Path) -> float:
     await store.write([EventRow("run", EVENTS, RunFinished.type, "{}")])
     async with Journal(store) as journal:
         started, seen = time.perf_counter(), 0
-        async with aclosing(Runs(store, journal, Switch(store)).watch("run", 0)) as pages:
+        async with aclosing(
+            Runs(store, journal, Switch(store), Approvals(store, 300), Ledger(store)).watch("run", 0)
+        ) as pages:
             async for rows in pages:
                 seen += len(rows)
         spent = time.perf_counter() - started

@@ -1,27 +1,38 @@
 """Who may come in: Host and Origin are checked first, then the token becomes a principal.
 
-With no tokens there is only the local user, on loopback; the Host check keeps DNS rebinding out, the Origin check
-keeps other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles what a streamed token costs.
+As long as there was never a token there is only the local user, on loopback; the Host check keeps DNS rebinding out,
+the Origin check keeps other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles what a streamed token costs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import ipaddress
+import logging
 import secrets
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.people import LOCAL_USER, Principal, Role
-from app.store import Store, StoreFailed
-from routes.errors import REFUSALS, Refused, refusal
+from app.mcp_servers import CALLBACK
+from app.people import LOCAL_USER, Principal, in_use, principal_of
+from app.store import AuditRow, Store, StoreFailed, TokenRow
+from routes.errors import REFUSALS, Refused, TooSoon, refusal
+from routes.limits import Windows, neighbourhood
 
 TOKEN_PREFIX = "dgm_"
-OPEN_PATHS = frozenset({"/livez", "/readyz"})  # for probes, which have no token
+OPEN_PATHS = frozenset({"/livez", "/readyz", CALLBACK})  # for probes and browsers that come back: without a token
+WRONG_PER_MINUTE = 10  # tokens, from one client
+NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
+ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
+NONE_LEFT = "No token is in use any more: `dragoman token create --name NAME` on the server makes a new one."
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_log = logging.getLogger(__name__)
 
 
 def new_token() -> str:
@@ -48,33 +59,77 @@ class Access:
     app: ASGIApp
     store: Store
     host: str  # the address that the server is bound to
+    per_minute: int | None = None  # requests of a principal whose token does not say
+    requests: Windows = field(default_factory=Windows)  # by principal
+    wrong: Windows = field(default_factory=Windows)  # tokens, by client
+    noted: Windows = field(default_factory=Windows)  # refusals in the audit, by client and altogether
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                principal = await self._admit(Headers(scope=scope), scope["path"])
+                principal = await self._admit(scope)
             except (Refused, StoreFailed) as refused:
                 await refusal(REFUSALS[type(refused)](refused))(scope, receive, send)
                 return
             scope.setdefault("state", {})["principal"] = principal
         await self.app(scope, receive, send)
 
-    async def _admit(self, headers: Headers, path: str) -> Principal | None:
-        tokens = {row.sha256: row for row in await self.store.tokens()}
-        if not tokens:
+    async def _admit(self, scope: Scope) -> Principal | None:
+        headers, now = Headers(scope=scope), time.time()
+        given = headers.get("authorization", "")
+        row = await self._found(given)
+        ever = row is not None or (await self.store.token_counts(now)).all > 0
+        if not ever:
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"), headers.get("host", ""))
-        if path in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS:
             return None
-        if not tokens:
-            return LOCAL_USER
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        # Compared by hash: a look-up's timing tells nothing about a token that is not already known.
-        row = tokens.get(fingerprint(given.strip())) if scheme.lower() == "bearer" else None
-        if row is None:
-            message = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
-            raise Refused(401, "unauthorized", message)
-        return Principal(row.name, Role(row.role))
+        if not ever and is_loopback(self.host):
+            self._check_rate(LOCAL_USER, now)
+            return LOCAL_USER  # never again once there was a token, whatever became of it
+        if row is None or not in_use(row, now):
+            raise await self._refused(scope, row, now, given=bool(given))
+        principal = principal_of(row)
+        self._check_rate(principal, now)
+        return principal
+
+    async def _found(self, authorization: str) -> TokenRow | None:
+        """By its hash: how long that takes tells nothing about a token."""
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        print_of_given = fingerprint(given.strip())
+        row = await self.store.token(print_of_given)
+        return row if row is not None and hmac.compare_digest(row.sha256, print_of_given) else None
+
+    async def _refused(self, scope: Scope, row: TokenRow | None, now: float, *, given: bool) -> Refused:
+        client = neighbourhood(scope["client"][0] if scope.get("client") else None)
+        why = _objection(row, given=given)
+        await self._note(row.name if row else "", f"{why} From {client}.", client, now)
+        if given:
+            tries, reset = self.wrong.count(client, now)
+            if tries > WRONG_PER_MINUTE:
+                message = f"{tries - 1} wrong tokens came from {client} within a minute. Wait, then send the right one."
+                return TooSoon("too_many_wrong_tokens", message, reset)
+        counts = await self.store.token_counts(now)
+        return Refused(401, "unauthorized", f"{why} {ADVICE if counts.in_use else NONE_LEFT}")
+
+    async def _note(self, name: str, why: str, client: str, now: float) -> None:
+        """Into the audit, which nobody who has no token may fill."""
+        if self.noted.count(client, now)[0] > 1 or self.noted.count("", now)[0] > NOTED_PER_MINUTE:
+            return
+        try:
+            await self.store.write([AuditRow(now, name, "sign_in", "refused", why, "server")])
+        except StoreFailed as failure:
+            _log.error("a refusal could not be noted (%s): %s", why, failure)
+
+    def _check_rate(self, principal: Principal, now: float) -> None:
+        most = principal.budget.requests_per_minute or self.per_minute
+        if most is None:
+            return
+        asked, reset = self.requests.count(principal.name, now)
+        if asked > most:
+            raise TooSoon("too_many_requests", f"{principal.name} may ask {most} times a minute. Wait.", reset)
 
     def _check_host(self, host: str) -> None:
         name = _name(host)
@@ -94,3 +149,9 @@ def _name(host: str) -> str:
     except ValueError:
         return ""
     return (parts.hostname or "").rstrip(".") if parts.netloc == host and "@" not in host else ""
+
+
+def _objection(row: TokenRow | None, *, given: bool) -> str:
+    if row is None:
+        return "This is not a token of this server." if given else "A token is needed here."
+    return f"The token of {row.name} has been revoked." if row.revoked else f"The token of {row.name} has expired."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.runs import Turn
+from app.turns import Turn
 from routes.requests import ChatRequest, idempotency_key, read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
@@ -16,10 +16,11 @@ async def chat(request: Request) -> Response:
     services, principal = services_of(request), asker(request)
     wish = await read_message(request, ChatRequest, services.settings.max_message_bytes)
     limit_s = wish.time_limit_s or services.settings.run_time_limit_s
-    turn = Turn(wish.text, wish.session, wish.when_busy, idempotency_key(request, wish), limit_s)
-    row = await services.runs.start(services.agent(principal, wish), principal, turn)
+    turn = Turn(wish.text, wish.session, wish.when_busy, idempotency_key(request, wish), limit_s, wish.policy())
+    with services.presence.place(principal) as place:
+        row = await services.runs.start(services.agent(principal, wish), principal, turn)
 
     async def stop(_: object) -> None:
         await services.runs.cancel(row.id)
 
-    return event_stream(services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)
+    return event_stream(place, services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)

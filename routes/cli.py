@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve | chat | config | token | parse | dialects`, a row of COMMANDS each.
+"""The command line: `dragoman serve | chat | config | token | mcp | db | parse | dialects`, a row of COMMANDS each.
 
 A subcommand's modules are imported only when it is chosen: those of the server take 0.3 s, `--version` needs none.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Environ = Mapping[str, str]
 USAGE_ERROR = 2
 INTERRUPTED = 130
-MAX_NAME = 100
+MAX_COLUMN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Command:
 def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> int:
     """Run one subcommand and return its exit code; 2 when flags or settings are wrong (SystemExit for flags)."""
     words = sys.argv[1:] if argv is None else list(argv)
-    args = _parser(words).parse_args(words)
+    words, behind = _apart(words)
+    args = _parser(words).parse_args(words, argparse.Namespace(behind=behind))
     try:
         command: Command = args.command
         code = command.run(args, environ)
@@ -67,6 +68,14 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def _apart(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our words, and behind `--` those of the command that `mcp add` adds; argparse would mix them up."""
+    if words[:1] != ["mcp"] or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
 class _Version(argparse.Action):
     """`--version`, read from the installed package only when it is asked for."""
 
@@ -80,18 +89,24 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _settings_flags(parser: argparse.ArgumentParser) -> None:
+def _settings_flags(parser: argparse.ArgumentParser, only: Collection[str] | None = None) -> None:
     """A flag per setting. Values stay text: `load_settings` checks them like those of every other source."""
     from app.settings import Settings
+    from app.settings_shown import as_written
 
     group = parser.add_argument_group("settings", "also DRAGOMAN_NAME in the environment and name in dragoman.toml")
     group.add_argument("--config", metavar="FILE", help="the TOML file to read (default: ./dragoman.toml if it exists)")
     for name, field in Settings.model_fields.items():
+        if only is not None and name not in only:
+            continue
         flag, told = f"--{name.replace('_', '-')}", field.description or ""
         if field.annotation is bool:
             group.add_argument(flag, dest=name, action="store_const", const="true", help=told)
+            if field.default:
+                no = f"--no-{name.replace('_', '-')}"
+                group.add_argument(no, dest=name, action="store_const", const="false", help=f"not {flag}, the default")
             continue
-        shown = "" if field.default is None or field.is_required() else f" (default: {field.default})"
+        shown = "" if field.default in (None, ()) or field.is_required() else f" (default: {as_written(field.default)})"
         group.add_argument(flag, dest=name, metavar=name.rsplit("_", 1)[-1].upper(), help=told + shown)
 
 
@@ -115,6 +130,11 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--session", metavar="ID", help="the conversation to continue")
     parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
+    from app.rules import Mode
+
+    told = "which calls ask first (default: the server's). Without a terminal to ask at, what asks is denied; given"
+    told += " this flag, it waits, and standard error says how to decide over HTTP"
+    parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=told)
     _settings_flags(parser)
 
 
@@ -124,7 +144,7 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
 
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    return chat(Wishes(" ".join(args.message), url, args.session, token), loaded, environ)
+    return chat(Wishes(" ".join(args.message), url, args.session, token, args.approval), loaded, environ)
 
 
 def _config(args: argparse.Namespace, environ: Environ) -> int:
@@ -134,35 +154,41 @@ def _config(args: argparse.Namespace, environ: Environ) -> int:
 
 def config_table(loaded: Loaded) -> str:
     """The settings in force, one aligned line each: name, value (keys masked), where the value comes from."""
+    from app.settings_shown import as_written
+
     rows = [("setting", "value", "from")]
-    for name, origin in loaded.origins.items():
-        value = getattr(loaded.settings, name)
-        rows.append((name, "(not set)" if value is None else str(value), origin))  # str of a secret is its mask
-    name_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    rows += [(name, as_written(getattr(loaded.settings, name)), origin) for name, origin in loaded.origins.items()]
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = min(MAX_COLUMN, max(len(value) for _, value, _ in rows))  # a longer value moves its own line only
     return "\n".join(f"{name:{name_width}}  {value:{value_width}}  {origin}" for name, value, origin in rows)
 
 
 def _token_flags(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
-    create.add_argument("--name", required=True, type=_token_name, help="who or what the token is for")
-    listing = actions.add_parser("list", help="the tokens there are, by name", allow_abbrev=False)
-    for child in (create, listing):
-        _settings_flags(child)
+    from routes.tokens_cli import token_flags
 
-
-def _token_name(name: str) -> str:
-    # It is shown in lists, a line each, and to whoever asks who did something.
-    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
-        raise argparse.ArgumentTypeError(f"a name is 1 to {MAX_NAME} printable characters")
-    return name.strip()
+    for child in token_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace"))  # some of the others are words of `create`, too
 
 
 def _token(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
-    from routes.tokens import create_token, list_tokens
+    from routes.tokens_cli import run_token
 
-    return create_token(loaded, args.name) if args.action == "create" else list_tokens(loaded)
+    return run_token(args, loaded)
+
+
+def _mcp_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.mcp_cli import mcp_flags
+
+    for child in mcp_flags(parser):
+        _settings_flags(child, only=("mcp_config", "data_dir", "workspace", "host", "port"))
+
+
+def _mcp(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.mcp_cli import run_mcp
+
+    return run_mcp(args, loaded, environ, args.behind)
 
 
 def _db_flags(parser: argparse.ArgumentParser) -> None:
@@ -214,7 +240,8 @@ COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
     Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
-    Command("token", "make and list the tokens that clients sign in with", _token_flags, _token),
+    Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
+    Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from app.messages import as_json
+from app.redaction import Redactor
 from app.settings import Loaded
 from app.store import ALL, Store
+from routes.folders import only_server
 from routes.runs import run_fields
-from routes.services import DATABASE, only_server
-from routes.tokens import with_store
+from routes.services import DATABASE, secrets_of
+from routes.tokens_cli import with_store
 
 
 def show_sizes(loaded: Loaded) -> int:
@@ -40,10 +42,10 @@ def vacuum(loaded: Loaded) -> int:
 
 def export(loaded: Loaded, session: str) -> int:
     """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
-    return _with_database(loaded, exporting(session))
+    return _with_database(loaded, _exporting(session, Redactor(secrets_of(loaded.settings))))
 
 
-def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
+def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[int]]:
     async def write(store: Store) -> int:
         row = await store.session(session)
         if row is None:
@@ -55,7 +57,8 @@ def exporting(session: str) -> Callable[[Store], Awaitable[int]]:
         ]
         messages = [as_json(message) for message in await store.messages(session)]
         whole = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
-        print(json.dumps(whole | {"messages": messages, "runs": runs}, indent=1))
+        # Also what has become a secret since it was written.
+        print(json.dumps(redactor.redact_value(whole | {"messages": messages, "runs": runs}), indent=1))
         return 0
 
     return write

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -10,10 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.approvals import AlreadyDecided, ApprovalExpired, NoApproval, UnfitArguments
+from app.budgets import SOON_S, BudgetSpent
 from app.inbox import InboxFull
+from app.mcp_servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.pause import Paused
-from app.runs import KeyReused, NotFound, RunOver, SessionBusy, Stopping
+from app.presence import NotAllowedAnyMore, TooManyStreams
 from app.store import StoreFailed
+from app.turns import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from tools.job_records import JobsFailed, NoSuchJob
 
 
@@ -37,14 +43,39 @@ class Refused(Exception):
         self.more = more
 
 
+class TooSoon(Refused):
+    """429: what may be done again at `reset`, a Unix time."""
+
+    def __init__(self, code: str, message: str, reset: float) -> None:
+        super().__init__(429, code, message, reset=reset)
+        self.headers = {"Retry-After": str(max(1, math.ceil(reset - time.time())))}
+
+
+# A browser that is made to open an answer must make nothing of it. A page of ours says what it needs instead.
+SAFE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
 def refusal(refused: Refused) -> Response:
+    """Safe by itself: what answers an unforeseen error stands outside of all middleware."""
     body = {"code": refused.code, "message": refused.message} | refused.more
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
-    return ASCIIResponse({"error": body}, refused.status, headers)
+    return ASCIIResponse({"error": body}, refused.status, SAFE_HEADERS | dict(headers or {}))
 
 
 def _busy(error: SessionBusy) -> Refused:
     return Refused(409, "session_busy", str(error), run=error.run)
+
+
+def _spent(error: BudgetSpent) -> Refused:
+    refused = TooSoon("budget", str(error), error.reset)
+    refused.more["budget"] = error.budget
+    return refused
 
 
 def _http(error: HTTPException) -> Refused:
@@ -60,15 +91,30 @@ BROKEN = "The server has a bug that broke this request; its log has the details.
 # What each kind of error becomes. The last row answers what nobody foresaw; the server logs it with its trace.
 REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
+    TooSoon: lambda error: error,
+    NotAllowedAnyMore: lambda error: Refused(401, "unauthorized", str(error)),
+    TooManyStreams: lambda error: TooSoon("too_many_streams", str(error), time.time() + SOON_S),
     NotFound: lambda error: Refused(404, "not_found", str(error)),
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
+    BudgetSpent: _spent,
+    NoApproval: lambda error: Refused(404, "not_found", str(error)),
+    AlreadyDecided: lambda error: Refused(
+        409, "already_decided", str(error), decision=error.row.state, by=error.row.by
+    ),
+    ApprovalExpired: lambda error: Refused(410, "approval_expired", str(error)),
+    UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),
     RunOver: lambda error: Refused(409, "run_ended", str(error)),
-    InboxFull: lambda error: Refused(429, "too_many_messages", str(error)),
+    InboxFull: lambda error: TooSoon("too_many_messages", str(error), time.time() + SOON_S),
     KeyReused: lambda error: Refused(422, "key_reused", str(error)),
     Paused: lambda error: Refused(503, "paused", str(error)),
     Stopping: lambda error: Refused(503, "stopping", str(error)),
+    NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
+    NothingHeld: lambda error: Refused(404, "not_found", str(error)),
+    ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
+    CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

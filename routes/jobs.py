@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.job_events import JobFinished, encode_job_event, job_event
+from app.redaction import Redactor
 from routes.errors import ASCIIResponse
 from routes.services import asker, services_of
 from routes.sse import RETRY, sse_response
@@ -48,18 +49,20 @@ async def cancel_job(request: Request) -> Response:
 
 async def job_events(request: Request) -> Response:
     """`job.progress` while it runs, then exactly one `job.finished`; 204 for who has heard that."""
-    jobs, principal = services_of(request).jobs, asker(request).name
+    services, principal = services_of(request), asker(request).name
+    jobs = services.jobs
     job = jobs.get(request.path_params["job"], principal)
     if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
         return Response(status_code=204)  # a browser's EventSource would come back for ever
-    return sse_response(_frames(jobs, job.id, principal))
+    with services.presence.place(asker(request)) as place:
+        return sse_response(place, _frames(jobs, job.id, principal, services.redactor))
 
 
-async def _frames(jobs: Jobs, job: str, principal: str) -> AsyncGenerator[bytes, None]:
+async def _frames(jobs: Jobs, job: str, principal: str, redactor: Redactor) -> AsyncGenerator[bytes, None]:
     prefix = RETRY
     async with aclosing(jobs.watch(job, principal)) as glances:
         async for glance in glances:
-            event = job_event(glance)
+            event = redactor.redact_value(job_event(glance))
             if isinstance(event, JobFinished):
                 prefix += f"id: {LAST_ID}\n".encode()
             yield prefix + f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()

@@ -20,16 +20,18 @@ Routes:
 """
 
 
-def example(host: str) -> str:
-    """A first request to try, for a shell."""
+def example(host: str, *, token: bool = False) -> str:
+    """A first request to try, for a shell; with a place for the token where one is needed."""
     body = """{"message": "Print hello world with the shell."}"""
-    return f"curl -N {host}/chat -H 'content-type: application/json' -d '{body}'"
+    who = ' -H "authorization: Bearer $DRAGOMAN_TOKEN"' if token else ""
+    return f"curl -N {host}/chat{who} -H 'content-type: application/json' -d '{body}'"
 
 
 async def home(request: Request) -> Response:
     model = services_of(request).provider.model
+    shown = example(request.url.netloc, token="authorization" in request.headers)
     lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)
-    return PlainTextResponse(GREETING.format(model=model, example=example(request.url.netloc), routes="\n".join(lines)))
+    return PlainTextResponse(GREETING.format(model=model, example=shown, routes="\n".join(lines)))
 
 
 async def livez(_: Request) -> Response:
@@ -50,9 +52,17 @@ async def readyz(request: Request) -> Response:
 
 async def list_tools(request: Request) -> Response:
     """The tools that the asker may use: the same list that the model is given."""
-    tools = services_of(request).toolbox(asker(request)).offered
+    services = services_of(request)
+    tools = services.toolbox(services.gate(asker(request))).offered
     rows = [
-        {"name": tool.name, "description": tool.description, "risk": tool.risk, "parameters": tool.parameters}
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "risk": tool.risk,
+            "role": tool.role,
+            "approval": tool.approval,
+            "parameters": tool.parameters,
+        }
         for tool in tools
     ]
     return ASCIIResponse({"tools": rows})

@@ -5,16 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.people import Role
-from routes.errors import ASCIIResponse, Refused
-from routes.requests import read_pause
+from routes.errors import ASCIIResponse
+from routes.requests import PauseRequest, admins_only, read_fields
 from routes.services import asker, services_of
 
 
 async def pause(request: Request) -> Response:
     """No model is asked and no tool started from now on; `{"cancel": true}` also stops what runs."""
-    _admins_only(request)
-    services, wish = services_of(request), await read_pause(request)
+    admins_only(asker(request))
+    services, wish = services_of(request), await read_fields(request, PauseRequest, empty=True)
     try:
         await services.switch.set(paused=True)
     finally:  # what cannot be stored holds all the same
@@ -24,11 +23,6 @@ async def pause(request: Request) -> Response:
 
 
 async def resume(request: Request) -> Response:
-    _admins_only(request)
+    admins_only(asker(request))
     await services_of(request).switch.set(paused=False)
     return ASCIIResponse({"paused": False})
-
-
-def _admins_only(request: Request) -> None:
-    if asker(request).role != Role.ADMIN:
-        raise Refused(403, "forbidden", "Only admins may pause and resume the server.")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
 from starlette.requests import ClientDisconnect, Request
 
-from app.runs import Key
+from app.people import Principal
+from app.reply import unfit
+from app.rules import Mode
 from app.settings import DAY_S
+from app.turns import Key
 from routes.errors import Refused
+from tools.rights import Role
 
 MAX_KEY_LENGTH = 255
+POLICY = {"model", "tools", "max_rounds", "time_limit_s", "inactivity_s", "approval"}
 ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
+BODY_TIME_S = 60.0  # in which a body must have arrived
+MAX_DEPTH = 64  # of lists and objects within each other
 
 
 class TextPart(BaseModel):
@@ -58,6 +66,48 @@ class ChatRequest(MessageRequest):
     inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
+    approval: Annotated[Mode, Strict(strict=False)] | None = None
+
+    def policy(self) -> str:
+        """JSON of what a run's agent is made from."""
+        return self.model_dump_json(include=POLICY, exclude_none=True)
+
+    @classmethod
+    def again(cls, message: str, policy: str) -> ChatRequest:
+        """A request whose agent is like that of an earlier one."""
+        return cls(message=message, **json.loads(policy))
+
+
+class ApprovalRequest(BaseModel):
+    """The body of POST /runs/{id}/approvals/{call}."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    decision: Literal["approve", "deny"]
+    scope: Literal["once", "session"] = "once"
+    arguments: dict[str, Any] | None = None
+    pattern: dict[str, str] | None = Field(default=None, min_length=1, max_length=32)
+    note: str | None = Field(default=None, max_length=2000)
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ApprovalRequest:
+        if self.scope == "session" and self.decision != "approve":
+            raise ValueError("scope session goes with decision approve; a denial is for this call")
+        if self.pattern and (self.scope != "session" or self.decision != "approve"):
+            raise ValueError("pattern goes with decision approve and scope session")
+        if self.arguments is not None and self.decision != "approve":
+            raise ValueError("arguments go with decision approve")
+        if self.arguments is not None and (reason := unfit(self.arguments)):
+            raise ValueError(reason)
+        return self
+
+
+class SessionRequest(BaseModel):
+    """The body of PATCH /sessions/{id}: patterns of the tools that the session goes without."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(max_length=256)
 
 
 class PauseRequest(BaseModel):
@@ -72,9 +122,11 @@ Body = TypeVar("Body", bound=BaseModel)
 Words = TypeVar("Words", bound=MessageRequest)
 
 
-async def read_message(request: Request, kind: type[Words], max_message_bytes: int) -> Words:
-    """Raises Refused with 400 (not JSON), 413 (too long) or 422 (not such a request)."""
-    wish = checked(kind, _object(await _body(request, max_message_bytes)))
+async def read_message(
+    request: Request, kind: type[Words], max_message_bytes: int, time_limit_s: float = BODY_TIME_S
+) -> Words:
+    """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
+    wish = checked(kind, _said(request, kind, await _body(request, max_message_bytes, time_limit_s)))
     if not wish.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
     if len(wish.text.encode()) > max_message_bytes:
@@ -82,9 +134,17 @@ async def read_message(request: Request, kind: type[Words], max_message_bytes: i
     return wish
 
 
-async def read_pause(request: Request) -> PauseRequest:
-    body = await _body(request, 0)
-    return checked(PauseRequest, _object(body) if body.strip() else {})
+async def read_fields(
+    request: Request, kind: type[Body], max_bytes: int = 0, *, plain: bool = False, empty: bool = False
+) -> Body:
+    """A body without a message. Raises Refused as `read_message` does.
+
+    `plain`: with its secrets, because it is there to tell them. `empty`: it may be left out.
+    """
+    body = await _body(request, max_bytes)
+    if empty and not body.strip():
+        return checked(kind, {})
+    return checked(kind, _object(kind, body) if plain else _said(request, kind, body))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
@@ -115,16 +175,34 @@ def cursor(request: Request) -> int:
     return int(given)
 
 
-async def _body(request: Request, max_message_bytes: int) -> bytes:
+def admins_only(principal: Principal) -> None:
+    """Raises Refused."""
+    if principal.role is not Role.ADMIN:
+        raise Refused(403, "forbidden", f"This is for admins; {principal.name} is a {principal.role}.")
+
+
+def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
+    """The body's object. What a person gives away without need goes no further, either."""
+    fields: dict[str, Any] = request.app.state.services.redactor.redact_value(_object(kind, body))
+    return fields
+
+
+async def _body(request: Request, max_message_bytes: int, time_limit_s: float = BODY_TIME_S) -> bytes:
     body = bytearray()
     limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise _too_long(max_message_bytes)
+        async with asyncio.timeout(time_limit_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise _too_long(max_message_bytes)
+    except TimeoutError:
+        slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
+        slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
+        raise slow from None
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
+    request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
     return bytes(body)
 
 
@@ -133,8 +211,8 @@ def _too_long(limit: int) -> Refused:
     return Refused(413, "too_long", message)
 
 
-def _object(body: bytes) -> dict[str, Any]:
-    example = """send an object such as {"message": "Hello"}"""
+def _object(kind: type[BaseModel], body: bytes) -> dict[str, Any]:
+    example = f'send an object such as {{"{next(iter(kind.model_fields))}": ...}}'
     try:
         fields = json.loads(body)
     except RecursionError:
@@ -143,7 +221,18 @@ def _object(body: bytes) -> dict[str, Any]:
         raise Refused(400, "invalid_json", f"The body is not JSON ({error}); {example}") from None
     if not isinstance(fields, dict):
         raise Refused(400, "invalid_json", f"The body is JSON but not an object; {example}")
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deep(fields):
+        raise Refused(400, "invalid_json", f"The body is nested more than {MAX_DEPTH} levels deep; {example}")
     return fields
+
+
+def _deep(fields: dict[str, Any]) -> bool:
+    """Whether lists and objects lie within each other more than MAX_DEPTH levels deep; level by level."""
+    level: list[Any] = [fields]
+    for _ in range(MAX_DEPTH):
+        inner = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [child for children in inner for child in children if isinstance(child, dict | list)]
+    return bool(level)
 
 
 def _told(error: Any, kind: type[BaseModel]) -> str:
@@ -152,7 +241,10 @@ def _told(error: Any, kind: type[BaseModel]) -> str:
         return f"unknown field {place}; allowed are {', '.join(kind.model_fields)}"
     if error["type"] == "missing":
         return f"{place} is missing"
-    return f"{place or NAMELESS}: {error['msg'].removeprefix('Value error, ')}"
+    said: str = error["msg"].removeprefix("Value error, ")
+    if not place and error["type"] == "value_error":
+        return said  # of the whole request
+    return f"{place or NAMELESS}: {said}"
 
 
 NAMELESS = "the name of a field"  # one that is not Unicode text

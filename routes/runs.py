@@ -17,7 +17,7 @@ from routes.sse import event_stream
 
 def run_fields(row: RunRow) -> dict[str, Any]:
     """A run as JSON: its owner is the asker, so the name is left out."""
-    return {name: value for name, value in asdict(row).items() if name != "principal"}
+    return {name: value for name, value in asdict(row).items() if name not in ("principal", "policy")}
 
 
 async def run_state(request: Request) -> Response:
@@ -32,7 +32,8 @@ async def run_events(request: Request) -> Response:
     after = cursor(request)
     if row.ended is not None and after >= await services.store.last_seq(row.id):
         return Response(status_code=204)  # a browser's EventSource would come back for ever
-    return event_stream(services.runs, row, after)
+    with services.presence.place(asker(request)) as place:
+        return event_stream(place, services.runs, row, after)
 
 
 async def cancel_run(request: Request) -> Response:

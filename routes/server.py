@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from errno import EADDRINUSE
 from importlib.metadata import version
 from types import FrameType
@@ -16,14 +17,19 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from app.mcp_servers import CALLBACK
+from app.people import in_use
 from app.settings import Loaded, Settings
 from app.store import StoreFailed
-from routes import chat, jobs, overview, pause, runs, sessions
+from routes import approvals, audit, chat, jobs, mcp, overview, pause, runs, sessions, token_routes, usage
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
+from routes.limits import BoundedProtocol, SafeHeaders
+from routes.redacted_answers import RedactedAnswers
 from routes.services import Services, open_services
-from tools.sandbox import NoSandbox
+from tools.sandbox import NoSandbox, Unboxed
 
+UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 ROUTES = (
     Route("/", overview.home),
     Route("/chat", chat.chat, methods=["POST"]),
@@ -31,15 +37,31 @@ ROUTES = (
     Route("/runs/{run}/events", runs.run_events),
     Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
     Route("/runs/{run}/messages", runs.steer_run, methods=["POST"]),
+    Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
+    Route("/approvals", approvals.list_approvals),
+    Route("/audit", audit.list_audit),
+    Route("/usage", usage.show_usage),
     Route("/pause", pause.pause, methods=["POST"]),
     Route("/resume", pause.resume, methods=["POST"]),
     Route("/sessions", sessions.list_sessions),
     Route("/sessions/{session}", sessions.show_session),
+    Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
     Route("/jobs", jobs.list_jobs),
     Route("/jobs/{job}", jobs.show_job),
     Route("/jobs/{job}/events", jobs.job_events),
     Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
+    Route("/tokens", token_routes.list_tokens),
+    Route("/tokens", token_routes.create_token, methods=["POST"]),
+    Route("/tokens/{name}", token_routes.delete_token, methods=["DELETE"]),
+    Route(CALLBACK, mcp.callback),
+    Route("/mcp/servers", mcp.list_servers),
+    Route("/mcp/servers", mcp.add_server, methods=["POST"]),
+    # Names may have a slash, as `github.com/owner/repo`.
+    Route("/mcp/servers/{name:path}/logs", mcp.server_logs),
+    Route("/mcp/servers/{name:path}/{action}", mcp.act_on_server, methods=["POST"]),
+    Route("/mcp/servers/{name:path}", mcp.show_server),
+    Route("/mcp/servers/{name:path}", mcp.delete_server, methods=["DELETE"]),
     Route("/tools", overview.list_tools),
     Route("/livez", overview.livez),
     Route("/readyz", overview.readyz),
@@ -56,8 +78,12 @@ class CannotServe(Exception):
 
 def create_server(services: Services) -> Starlette:
     """The ASGI application over services that are open."""
-    access = Middleware(Access, store=services.store, host=services.settings.host)
-    server = Starlette(routes=ROUTES, middleware=[access], exception_handlers=HANDLERS)
+    settings = services.settings
+    most = settings.requests_per_minute or None
+    access = Middleware(Access, store=services.store, host=settings.host, per_minute=most)
+    redacted = Middleware(RedactedAnswers, redactor=services.redactor)
+    layers = [Middleware(SafeHeaders), redacted, access]
+    server = Starlette(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
     server.state.services = services
     return server
 
@@ -90,15 +116,21 @@ def listen(settings: Settings) -> socket.socket:
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
     async with open_services(settings) as services:
-        if not is_loopback(settings.host) and not await services.store.tokens():
+        rows, now = await services.store.tokens(), time.time()
+        if not is_loopback(settings.host) and not any(in_use(row, now) for row in rows):
             raise CannotServe(
-                f"{settings.host} can be reached from other machines, and there is no token to ask for. "
+                f"{settings.host} can be reached from other machines, and there is no token in use to ask for. "
                 "Make one with `dragoman token create --name NAME`, or listen on 127.0.0.1."
             )
         config = uvicorn.Config(
             create_server(services),
             lifespan="off",
+            http=BoundedProtocol,
+            ws="none",  # nothing here speaks it, and who may come in is asked of HTTP only
+            # Whoever connects could say to be anybody; uvicorn's own variable names the proxies that are believed.
+            proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
             access_log=False,
             log_level=settings.log_level,
             timeout_graceful_shutdown=DRAIN_S,
@@ -129,9 +161,13 @@ class _Server(uvicorn.Server):
         host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
         print(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}", flush=True)
-        if isinstance(self._services.sandbox, NoSandbox):
-            print(self._services.sandbox.reason, file=sys.stderr, flush=True)
-        print(f"Try:  {overview.example(shown)}", flush=True)
+        match self._services.sandbox:
+            case NoSandbox(reason):
+                print(reason, file=sys.stderr, flush=True)
+            case Unboxed():
+                print(UNBOXED, file=sys.stderr, flush=True)
+        counts = await self._services.store.token_counts(time.time())
+        print(f"Try:  {overview.example(shown, token=counts.all > 0)}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from starlette.requests import Request
 
 from app.agent import Agent
+from app.approvals import Approvals
+from app.budgets import Ledger, usual_budget
+from app.calls import Calls
 from app.follow_up import ROUNDS, FollowUps
-from app.gate import decide
+from app.gate import Circumstances, Gate
+from app.guards import guards_of
 from app.housekeeping import Housekeeping
+from app.job_time import JobTime
 from app.journal import Journal
+from app.mcp_servers import McpServers
+from app.mcp_servers import opened as opened_mcp
 from app.pause import Switch
-from app.people import LOCAL_USER, Principal, Role
+from app.people import LOCAL_USER, Principal, in_use, principal_of
+from app.presence import Presence
 from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
-from app.runs import Key, NotFound, Runs, Turn
+from app.recovery import recover
+from app.redacted_logs import redacted_logs
+from app.redaction import Redactor, secrets_in
+from app.rules import Mode, classified
+from app.runs import Runs
 from app.settings import Settings
-from app.store import Store, StoreFailed
+from app.spending import Spending
+from app.store import RunRow, Store
 from app.store.sqlite import SQLiteStore
+from app.turns import Key, NotFound, Turn
 from routes.errors import Refused
+from routes.folders import PEOPLE, made, only_server, workspace_of
 from routes.requests import ChatRequest
 from tools.catalogue import TOOLS
 from tools.job_records import Job
 from tools.jobs import Jobs
+from tools.mcp.bloat import toolbox_within
+from tools.rights import Role
 from tools.sandbox import NoSandbox, Sandbox, find_sandbox
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
@@ -52,54 +69,91 @@ class Services:
     about_model: str
     sandbox: Sandbox | NoSandbox
     jobs: Jobs
-    tools: Sequence[Tool] = TOOLS
+    presence: Presence
+    redactor: Redactor
+    mcp: McpServers
+    built_in: Sequence[Tool] = TOOLS
 
-    def toolbox(self, principal: Principal, names: Sequence[str] | None = None) -> Toolbox:
-        """The tools `principal` may use; `names` can only narrow them. Raises Refused for a name that is not there."""
-        whole = Toolbox(self.tools, partial(decide, principal))
-        if names is None:
-            return whole
-        offered = {tool.name: tool for tool in whole.offered}
-        if unknown := [name for name in names if name not in offered]:
-            message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
-            raise Refused(422, "unknown_tool", message)
-        return Toolbox([offered[name] for name in names], partial(decide, principal))
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What there is now; MCP servers come and go."""
+        return [*self.built_in, *self.mcp.tools()]
+
+    def gate(self, principal: Principal, mode: Mode | None = None) -> Gate:
+        """What decides for a run. Raises Refused for a mode that is not theirs."""
+        mode = mode or self.settings.mode_of(principal.role)
+        if mode is Mode.AUTO and principal.role is not Role.ADMIN:
+            message = f"approval: auto is for admins; {principal.name} is a {principal.role}"
+            raise Refused(403, "forbidden", message)
+        under = Circumstances(mode, self.sandbox.boxed, commands=self.settings.allowed_commands)
+        return Gate(principal, under, self.settings.taint)
+
+    def toolbox(self, gate: Gate, names: Sequence[str] | None = None) -> Toolbox:
+        """The tools that `gate` lets be used; `names` can only narrow them. Raises Refused for a name not there."""
+        tools = [classified(tool, self.settings.tools) for tool in self.tools]
+        if names is not None:
+            offered = {tool.name: tool for tool in Toolbox(tools, gate.decide, gate.principal.name).offered}
+            if unknown := [name for name in names if name not in offered]:
+                message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
+                raise Refused(422, "unknown_tool", message)
+            tools = [offered[name] for name in names]
+        room = self.settings.mcp_tools_share * self.settings.window
+        return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
 
     def agent(self, principal: Principal, wish: ChatRequest) -> Agent:
-        """A new agent for one run. Raises Refused for a model or tool that is not there."""
+        """A new agent for one run. Raises Refused for a model, a tool or a mode that is not there."""
         if wish.model not in (None, self.provider.model):
             message = f"model: there is no {wish.model[:80]!a}; there is {self.provider.model}"
             raise Refused(422, "unknown_model", message)
-        toolbox = self.toolbox(principal, wish.tools)
+        gate = self.gate(principal, wish.approval)
+        toolbox = self.toolbox(gate, wish.tools)
         context = Context(
-            self.settings.workspace,
+            workspace_of(self.settings.workspace, principal),
             self.settings.tool_time_limit_s,
             self.sandbox,
             jobs=self.jobs,
             principal=principal.name,
+            private_hosts=self.settings.private_hosts,
         )
+        spending, judging = (Spending(self.runs.ledger, principal) for _ in range(2))  # each learns its own ratio
+        guards = guards_of(self.settings, principal.name, self.provider, judging)
         return Agent(
             self.provider,
-            toolbox,
-            context,
+            Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
             lambda: opening(
                 toolbox.offered,
                 teach_fences=self.provider.teach_fences,
-                workspace=self.settings.workspace,
+                workspace=context.workspace,
                 now=datetime.now().astimezone(),
+                more=guards.line,
             ),
             wish.max_rounds or self.settings.max_rounds,
             self.switch.check,
             wish.inactivity_s,
         )
 
+    async def agent_again(self, row: RunRow) -> tuple[Agent, float]:
+        """The agent that a run was begun with, and its time limit. Raises NotFound if it cannot be had any more."""
+        principal = await principal_named(self.store, row.principal)
+        wish = ChatRequest.again("", row.policy)
+        return self._unasked(principal, wish), wish.time_limit_s or self.settings.run_time_limit_s
+
+    def _unasked(self, principal: Principal, wish: ChatRequest) -> Agent:
+        """An agent that no request has asked for. Raises NotFound if it cannot be had any more."""
+        try:
+            return self.agent(principal, wish)
+        except Refused as refused:
+            raise NotFound(refused.message) from refused
+
     async def begin_follow_up(self, job: Job, message: str) -> None:
         """Tell a session of its job's end, once. Raises NotFound, SessionBusy, Paused, Stopping, StoreFailed."""
         principal = await principal_named(self.store, job.principal)
         rounds = min(ROUNDS, self.settings.max_rounds)
-        agent = self.agent(principal, ChatRequest(message=message, max_rounds=rounds))
+        last = (await self.store.runs(job.session))[-1:]  # what a person asked for there holds on
+        wish = ChatRequest.again(message, last[0].policy if last else "{}")
+        agent = self._unasked(principal, wish.model_copy(update={"max_rounds": rounds}))
         key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
-        await self.runs.start(agent, principal, Turn(message, job.session, key=key))
+        await self.runs.start(agent, principal, Turn(message, job.session, key=key, policy=wish.policy(), asked=False))
 
 
 Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
@@ -125,20 +179,30 @@ async def open_services(
 ) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used."""
     async with AsyncExitStack() as stack:
+        redactor = Redactor(secrets_of(settings))
+        stack.enter_context(redacted_logs(redactor))
         stack.enter_context(only_server(settings.data_dir))
         store = await open_store(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         switch = Switch(store)
         await switch.load()
-        runs = Runs(store, await stack.enter_async_context(Journal(store)), switch)
-        await runs.recover()
-        housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days)
+        journal = await stack.enter_async_context(Journal(store, redactor))
+        mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ))
+        approvals = Approvals(store, settings.approval_time_limit_s)
+        runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
+        housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         provider, about_model = await choose(settings)
         stack.push_async_callback(provider.close)
         stack.push_async_callback(runs.close)
         made(settings.workspace, "workspace")
-        sandbox = find_sandbox(hidden=[settings.data_dir], unsafe=settings.unsafe_no_sandbox)
+        people = settings.workspace / PEOPLE
+        kept = [people] if await store.tokens() else []  # without tokens there is nobody but the local user
+        if kept and not people.exists() and not people.is_symlink():
+            made(people, "workspace")  # before any command can put something else there
+        sandbox = find_sandbox(
+            hidden=[settings.data_dir], kept=kept, unsafe=settings.unsafe_no_sandbox, network=settings.sandbox_network
+        )
         jobs = Jobs(
             settings.data_dir / JOBS,
             limit=settings.job_limit,
@@ -146,48 +210,28 @@ async def open_services(
             follow_up=settings.job_follow_up,
         )
         stack.push_async_callback(jobs.close)
-        services = Services(settings, store, runs, switch, provider, about_model, sandbox, jobs)
+        presence = Presence(store, runs, jobs, settings.max_streams)
+        stack.push_async_callback(presence.close)
+        services = Services(
+            settings, store, runs, switch, provider, about_model, sandbox, jobs, presence, redactor, mcp
+        )
+        await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
-        await jobs.open(follow_ups.on_end if settings.job_follow_up else None)
+        job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
+        await jobs.open(follow_ups.on_end if settings.job_follow_up else None, job_time.count)
+        stack.push_async_callback(ended, asyncio.create_task(presence.watch_for_ever(), name="presence"))
         yield services
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """What no answer, log or database may hold; access tokens are known by their shape."""
+    key = settings.model_key
+    return [*secrets_in(os.environ), *([key.get_secret_value()] if key else [])]
 
 
 async def ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-@contextmanager
-def only_server(data_dir: Path) -> Iterator[None]:
-    """Two servers on one data directory would each take the other's runs for lost ones. Raises StoreFailed."""
-    made(data_dir, "data_dir")
-    try:
-        lock = (data_dir / "lock").open("w")
-    except OSError as error:
-        raise Unusable(data_dir, "data_dir", error) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
-            raise StoreFailed(message) from None
-        yield
-
-
-class Unusable(StoreFailed):
-    """A folder that a setting names cannot be used."""
-
-    def __init__(self, folder: Path, setting: str, error: OSError) -> None:
-        advice = f"Set DRAGOMAN_{setting.upper()} to a folder that can be written."
-        super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
-
-
-def made(folder: Path, setting: str) -> None:
-    """Make the folder if it is not there. Raises Unusable."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what a command leaves there is not for all
-    except OSError as error:
-        raise Unusable(folder, setting, error) from error
 
 
 def services_of(request: Request) -> Services:
@@ -209,6 +253,6 @@ async def principal_named(store: Store, name: str) -> Principal:
     if not tokens and name == LOCAL_USER.name:
         return LOCAL_USER
     for row in tokens:
-        if row.name == name:
-            return Principal(row.name, Role(row.role))
+        if row.name == name and in_use(row, time.time()):
+            return principal_of(row)
     raise NotFound(f"{name} has no token any more.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -10,6 +12,7 @@ from starlette.responses import Response
 from app.messages import as_json
 from app.store import SessionRow
 from routes.errors import ASCIIResponse
+from routes.requests import SessionRequest, read_fields
 from routes.runs import run_fields
 from routes.services import asker, services_of
 
@@ -17,7 +20,7 @@ LISTED = 200  # newest sessions that one listing shows
 
 
 def _fields(row: SessionRow) -> dict[str, Any]:
-    return {"id": row.id, "title": row.title, "created": row.created}
+    return {"id": row.id, "title": row.title, "created": row.created, "disabled_tools": json.loads(row.disabled)}
 
 
 async def list_sessions(request: Request) -> Response:
@@ -31,6 +34,15 @@ async def show_session(request: Request) -> Response:
     messages = [as_json(message) for message in await services.store.messages(row.id)]
     runs = [run_fields(run) for run in await services.store.runs(row.id)]
     return ASCIIResponse(_fields(row) | {"messages": messages, "runs": runs})
+
+
+async def change_session(request: Request) -> Response:
+    """`{"disabled_tools": ["web_fetch", "mcp__*"]}`: from now on the session goes without them."""
+    services = services_of(request)
+    row = await services.runs.session(request.path_params["session"], asker(request))
+    wish = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
+    await services.runs.disable_tools(row.id, wish.disabled_tools)
+    return ASCIIResponse(_fields(replace(row, disabled=json.dumps(wish.disabled_tools))))
 
 
 async def delete_session(request: Request) -> Response:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
+from app.presence import Place
 from app.runs import Runs
 from app.store import EventRow, RunRow
 
@@ -16,6 +19,7 @@ PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
+PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
 
 
 def frame(row: EventRow) -> str:
@@ -46,20 +50,49 @@ async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None
 
 
 def event_stream(
-    runs: Runs, row: RunRow, after: int = 0, on_leave: Callable[[Message], Awaitable[None]] | None = None
+    place: Place,
+    runs: Runs,
+    row: RunRow,
+    after: int = 0,
+    on_leave: Callable[[Message], Awaitable[None]] | None = None,
 ) -> EventSourceResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
-    return sse_response(frames(runs, row.id, after), named, on_leave)
+    return sse_response(place, frames(runs, row.id, after), named, on_leave)
+
+
+class _Stream(EventSourceResponse):
+    """Gives its place back when it ends, and ends when its place is closed."""
+
+    def __init__(self, place: Place, content: AsyncGenerator[bytes, None], **options: Any) -> None:
+        super().__init__(content, **options)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._place.check()
+            async with asyncio.timeout(None) as until_closed:
+                self._place.cut = lambda: until_closed.reschedule(0)
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            if not self._place.closed:
+                raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PARTING_S):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._place.leave()
 
 
 def sse_response(
+    place: Place,
     content: AsyncGenerator[bytes, None],
     headers: Mapping[str, str] | None = None,
     on_leave: Callable[[Message], Awaitable[None]] | None = None,
 ) -> EventSourceResponse:
     """Encoded events, kept awake by comments, past proxies that would hold them back."""
-    return EventSourceResponse(
+    return _Stream(
+        place,
         content,
         headers=HEADERS | dict(headers or {}),
         ping=PING_S,

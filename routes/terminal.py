@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -15,6 +16,8 @@ from rich.console import Console
 
 from app.events import AgentEvent, Notice, RunFailed, RunFinished
 from app.settings import Loaded, Settings
+from routes.terminal_asking import Answerer, Asking, Elsewhere, Nobody
+from routes.terminal_keyboard import Keyboard
 from routes.terminal_link import TIMEOUT, ChatFailed, Link, is_local
 from routes.terminal_screen import Screen
 from routes.terminal_server import answers, own_server
@@ -39,6 +42,7 @@ class Wishes:
     url: str | None = None
     session: str | None = None
     token: str | None = None
+    approval: str | None = None
 
 
 def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -50,7 +54,7 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
     try:
         message = wishes.message or _piped(loaded.settings.max_message_bytes)
         with _server(wishes.url, loaded, environ) as url:
-            talk = Talk(url, wishes.token, wishes.session)
+            talk = Talk(url, wishes.token, wishes.session, wishes.approval)
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _told(error)
@@ -61,8 +65,9 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
 class Talk:
     """One conversation with the server at `url`."""
 
-    def __init__(self, url: str, token: str | None, session: str | None) -> None:
+    def __init__(self, url: str, token: str | None, session: str | None, approval: str | None = None) -> None:
         self._url = url
+        self._approval = approval
         self._headers = {"Authorization": f"Bearer {checked_token(token)}"} if token else {}
         self._session = _sendable(session) if session else None
         self._console = Console(highlight=False, markup=False, emoji=False)
@@ -98,7 +103,7 @@ class Talk:
 
     def say(self, message: str) -> int:
         """One message and everything it brings about, as an exit code. Raises ChatFailed and Left."""
-        view = View(summary=self._redraw)
+        view = View(summary=self._redraw, width=_window_width)
         try:
             asyncio.run(self._turn(_sendable(message), view))
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -110,25 +115,31 @@ class Talk:
         async with httpx2.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
-            link = Link(client, self._session)
-            interrupts = Interrupts(link, screen)
+            link = Link(client, self._session, self._approval)
+            asking = Asking(link, screen, self._answerer(link, screen))
+            interrupts = Interrupts(link, asking.show)
             with _interrupts(interrupts):
                 try:
                     async with aclosing(link.ask(message)) as events:
                         async for event in events:
-                            screen.show(event)
+                            asking.show(event)
                 finally:
-                    screen.close()
+                    await asking.close()
                     self._session = link.session
                     await interrupts.settle()
+
+    def _answerer(self, link: Link, screen: Screen) -> Answerer:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            return Keyboard(lambda told: screen.show(Notice("approval", told)))
+        return Elsewhere(link, token="Authorization" in self._headers) if self._approval else Nobody()
 
 
 class Interrupts:
     """Ctrl-C while a run is under way: the first stops the run, the second leaves."""
 
-    def __init__(self, link: Link, screen: Screen) -> None:
+    def __init__(self, link: Link, show: Callable[[AgentEvent], None]) -> None:
         self._link = link
-        self._screen = screen
+        self._show = show
         self._turn = asyncio.current_task()
         self._cancelling: asyncio.Task[None] | None = None
 
@@ -144,14 +155,14 @@ class Interrupts:
             return
         _, late = await asyncio.wait([self._cancelling], timeout=CANCEL_LIMIT_S)
         if late:
-            self._screen.show(Notice("cancel", "The server has not answered: the run may go on."))
+            self._show(Notice("cancel", "The server has not answered: the run may go on."))
         if self._turn and self._turn.cancelling():
             raise Left
 
     async def _cancel(self) -> None:
-        self._screen.show(Notice("cancel", "Stopping the run. Ctrl-C again leaves."))
+        self._show(Notice("cancel", "Stopping the run. Ctrl-C again leaves."))
         if trouble := await self._link.cancel():
-            self._screen.show(Notice("cancel", trouble))
+            self._show(Notice("cancel", trouble))
 
 
 @contextmanager
@@ -238,6 +249,11 @@ def _sendable(text: str) -> str:
 def _told(error: ChatFailed) -> int:
     print(f"dragoman: {error}", file=sys.stderr)
     return FAILED
+
+
+def _window_width() -> int | None:
+    """The columns of the window; None where there is no window. The console takes a dumb terminal for 80 wide."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 
@@ -17,6 +19,7 @@ from routes.terminal_view import printable, read_event
 TIMEOUT = httpx2.Timeout(10.0, read=45.0)
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 AWAY = frozenset({502, 503, 504})
+DECIDED = frozenset({404, 409, 410})  # nothing waits there, not any more, or it is too late: asking again is no use
 MAX_REFUSAL_BYTES = 64 * 1024
 
 
@@ -27,16 +30,31 @@ class ChatFailed(Exception):
     """The conversation cannot go on. The message says what to do next."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """A decision that the server did not take. `final`: another one would not be, either."""
+
+    told: str
+    final: bool
+
+
 class Link:
     """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
 
-    `pauses_s` are the waits before each attempt to reconnect; events that arrive start them anew.
+    `approval` is the mode of its runs, None for the server's own. `pauses_s` are the waits before each attempt to
+    reconnect; events that arrive start them anew.
     """
 
     def __init__(
-        self, client: httpx2.AsyncClient, session: str | None = None, *, pauses_s: Sequence[float] = PAUSES_S
+        self,
+        client: httpx2.AsyncClient,
+        session: str | None = None,
+        approval: str | None = None,
+        *,
+        pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
+        self._approval = approval
         self.run: str | None = None
         self._client = client
         self._pauses_s = pauses_s
@@ -45,7 +63,8 @@ class Link:
     async def ask(self, message: str) -> AsyncGenerator[AgentEvent, None]:
         """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
         self._forget_run()
-        body = {"message": message} | ({"session": self.session} if self.session else {})
+        wishes = {"message": message, "session": self.session, "approval": self._approval}
+        body = {name: wish for name, wish in wishes.items() if wish is not None}
         connection = self._connection("POST", "/chat", json=body)
         pauses, told = iter(self._pauses_s), False
         while True:
@@ -86,6 +105,20 @@ class Link:
             if response.is_success
             else f"The run could not be stopped: {refusal(response.status_code, response.content)}"
         )
+
+    async def decide(self, call: str, wish: Mapping[str, Any]) -> NotTaken | None:
+        """Answer what the run asks; None when the server took it."""
+        try:
+            response = await self._client.post(self.decision_url(call), json=wish)
+        except httpx2.TransportError as error:
+            return NotTaken(f"The answer did not arrive: {_reason(error)}.", final=False)
+        if response.is_success:
+            return None
+        return NotTaken(refusal(response.status_code, response.content), final=response.status_code in DECIDED)
+
+    def decision_url(self, call: str) -> str:
+        base = str(self._client.base_url).rstrip("/")
+        return f"{base}/runs/{self.run}/approvals/{quote(call, safe='')}"
 
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -18,6 +18,8 @@ from rich.text import Text
 
 from app.events import (
     AgentEvent,
+    ApprovalRequired,
+    ApprovalResolved,
     MessageAdded,
     Notice,
     ReasoningDelta,
@@ -30,6 +32,7 @@ from app.events import (
     ToolRejected,
     ToolStarted,
 )
+from routes.terminal_question import answer, question
 
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 READERS: dict[str, TypeAdapter[AgentEvent]] = {kind.type: TypeAdapter(kind) for kind in get_args(AgentEvent)}
@@ -80,19 +83,24 @@ class Activity:
 
 
 class View:
-    """The state of one conversation's screen. Printing what `apply` returns, in order, is the whole transcript."""
+    """The state of one conversation's screen. Printing what `apply` returns, in order, is the whole transcript.
 
-    def __init__(self, *, summary: bool) -> None:
+    `width` is the window's, None where there is no window.
+    """
+
+    def __init__(self, *, summary: bool, width: Callable[[], int | None] = lambda: None) -> None:
         self.at_line_start = True
         self.ended: RunFinished | RunFailed | None = None
         self._summary = summary
         self._thinking = False
+        self._width = width
         self._active: dict[str, Activity] = {}
+        self._asked: dict[str, str] = {}  # the names of calls that wait for a person
 
     @property
     def busy(self) -> bool:
-        """Whether there is something for the live region to show."""
-        return bool(self._active)
+        """Whether there is something for the live region to show, and nobody is asked where it would be."""
+        return bool(self._active) and not self._asked
 
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
         """What to print for this event, and a changed live region. `now` in seconds, from any clock that only grows."""
@@ -106,6 +114,12 @@ class View:
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 return self._block(Text(f"✗ {printable(name or 'call')} refused: {printable(reason)}", "yellow"))
+            case ApprovalRequired(call, name):
+                self._active.pop(call, None)
+                self._asked[call] = name
+                return self._block(*question(event, self._width()))
+            case ApprovalResolved(call):
+                return self._block(*answer(event, self._asked.pop(call, "A call"), self._width()))
             case MessageAdded(message):
                 return self._block(Text(f"> {printable(message)}", "bold"))
             case Notice(_, message):
@@ -155,6 +169,7 @@ class View:
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
         self.ended = event
         self._active.clear()
+        self._asked.clear()
         match event:
             case RunFailed(code, message, retryable):
                 again = " It can be tried again." if retryable else ""

@@ -1,60 +1,106 @@
-"""`dragoman token`: access tokens for people and programs that are not on this machine."""
+"""Access tokens: what may be asked for, made and revoked; the same rules for the command line and for HTTP."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
+import json
 import time
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from app.people import Role
-from app.settings import Loaded
-from app.store import Store, StoreFailed, TokenRow
-from app.store.sqlite import SQLiteStore
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from app.people import Budget, checked_name, checked_pattern, expiry, in_use
+from app.store import AuditRow, Store, TokenRevoked, TokenRow
 from routes.access import fingerprint, new_token
-from routes.services import DATABASE
+from routes.errors import Refused
 
-MADE = """{token}
-
-This is {name}'s token. It is shown only now: the server keeps a fingerprint of it.
-From now on every request needs the header  Authorization: Bearer TOKEN
-"""
+MOST = 2**53  # of anything that is counted: JSON has no larger whole numbers
+Patterns = Annotated[list[Annotated[str, AfterValidator(checked_pattern)]], Field(max_length=64)]
 
 
-def create_token(loaded: Loaded, name: str) -> int:
-    """Make an admin's token and print it, once. Exit code 1 when it cannot be stored."""
-
-    async def create(store: Store) -> int:
-        token = new_token()
-        await store.write([TokenRow(fingerprint(token), name, Role.ADMIN, time.time())])
-        print(MADE.format(token=token, name=name))
-        return 0
-
-    return with_store(loaded, create)
+def _some_expiry(text: str) -> str:
+    expiry(text, time.time())
+    return text
 
 
-def list_tokens(loaded: Loaded) -> int:
-    async def show(store: Store) -> int:
-        for row in await store.tokens():
-            print(f"{row.name}  {row.role}  {datetime.fromtimestamp(row.created, UTC):%Y-%m-%d}")
-        return 0
+class BudgetRequest(BaseModel):
+    """What the principal may use; what is left out has no limit."""
 
-    return with_store(loaded, show)
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    runs: int | None = Field(default=None, ge=1, le=MOST)
+    requests_per_minute: int | None = Field(default=None, ge=1, le=MOST)
+    tokens_per_month: int | None = Field(default=None, ge=1, le=MOST)
+    tool_seconds_per_day: int | None = Field(default=None, ge=1, le=MOST)
 
 
-def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
-    """Do something with the database, whether a server uses it or not; exit code 1 when it cannot be used."""
+class TokenRequest(BaseModel):
+    """The body of POST /tokens."""
 
-    async def main() -> int:
-        store = await SQLiteStore.open(loaded.settings.data_dir / DATABASE)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-    try:
-        return asyncio.run(main())
-    except StoreFailed as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+    name: Annotated[str, AfterValidator(checked_name)]
+    role: Literal["guest", "user", "admin"] = "user"
+    tools: Patterns = Field(default_factory=list)
+    disabled: Patterns = Field(default_factory=list)
+    expires: Annotated[str, AfterValidator(_some_expiry)] | None = None
+    budget: BudgetRequest = Field(default_factory=BudgetRequest)
+
+
+async def make_token(store: Store, wish: TokenRequest, by: str) -> tuple[str, TokenRow]:
+    """A new token, and what is kept of it. Raises Refused if the name is in use, StoreFailed."""
+    token, now = new_token(), time.time()
+    row = TokenRow(
+        fingerprint(token),
+        wish.name,
+        wish.role,
+        now,
+        json.dumps(wish.tools),
+        json.dumps(wish.disabled),
+        wish.budget.model_dump_json(exclude_none=True),
+        None if wish.expires is None else expiry(wish.expires, now),
+    )
+    why = f"role {wish.role}, until {_day(row.expires)}" if row.expires else f"role {wish.role}"
+    if await store.add_token(row, [AuditRow(now, wish.name, "token", "made", why, by)]):
+        return token, row
+    known = next((one for one in await store.tokens() if one.name.lower() == wish.name.lower()), row)
+    if known.name != wish.name:
+        raise Refused(409, "name_in_use", f"There has been a token named {known.name}: use that spelling, or another.")
+    advice = f"Revoke it first: dragoman token revoke {wish.name}, or DELETE /tokens/{wish.name}."
+    raise Refused(409, "name_in_use", f"{wish.name} has a token that is in use. {advice}")
+
+
+async def revoke_token(store: Store, name: str, by: str) -> None:
+    """From now on it admits nobody. Raises Refused if there is none in use, StoreFailed."""
+    now = time.time()
+    theirs = [row for row in await store.tokens() if row.name == name and in_use(row, now)]
+    if not theirs:
+        advice = "dragoman token list, or GET /tokens, shows which there are."
+        raise Refused(404, "not_found", f"No token in use is named {name[:80]!a}. {advice}")
+    audit = AuditRow(now, name, "token", "revoked", "", by)
+    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), audit])
+
+
+def shown(row: TokenRow) -> dict[str, Any]:
+    """A token as JSON: all but what would let somebody in."""
+    return {
+        "name": row.name,
+        "role": row.role,
+        "state": state_of(row),
+        "created": row.created,
+        "expires": row.expires,
+        "revoked": row.revoked,
+        "tools": json.loads(row.tools),
+        "disabled": json.loads(row.disabled),
+        "budget": asdict(Budget(**json.loads(row.budget))),
+    }
+
+
+def state_of(row: TokenRow) -> str:
+    if row.revoked is not None:
+        return "revoked"
+    return "active" if in_use(row, time.time()) else "expired"
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

@@ -15,7 +15,8 @@ from app.provider import ModelRequest, Piece, ProviderFailed
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
 from tests.upstream import Upstream, stream
-from tools.tool import Risk, Tool, answering
+from tools.rights import Risk
+from tools.tool import Tool, answering
 
 LIMIT_S = 30
 

@@ -18,7 +18,8 @@ SESSION = "ses_1"
 LIMIT_S = 60
 FOUND = find_sandbox()
 UNBOXED = find_sandbox(unsafe=True)
-LEVELS = [UNBOXED, *([] if isinstance(FOUND, NoSandbox) else [FOUND])]
+LANDLOCK = find_sandbox(levels=["landlock"])
+LEVELS = [UNBOXED, *(found for found in (FOUND, LANDLOCK) if not isinstance(found, NoSandbox))]
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ import uvicorn
 
 from app.provider import Provider
 from app.settings import Settings, load_settings
+from routes.limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
 
@@ -75,7 +76,7 @@ async def serving(
 ) -> AsyncGenerator[Served, None]:
     settings = settings_in(folder, **flags)
     async with open_services(settings, lambda _: chosen(provider)) as services:
-        config = uvicorn.Config(create_server(services), lifespan="off", log_level="warning")
+        config = uvicorn.Config(create_server(services), lifespan="off", log_level="warning", http=BoundedProtocol)
         server = uvicorn.Server(config)
         listener = socket.create_server(("127.0.0.1", 0))
         # Not Server.serve: it would take the test runner's signals.

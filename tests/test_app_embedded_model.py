@@ -20,6 +20,7 @@ from app.messages import Message
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
 from app.providers.embedded import (
     ENGINE,
+    INHERITED,
     SMOLLM2,
     EmbeddedModel,
     EmbeddedProvider,
@@ -54,6 +55,16 @@ def installed() -> None:
             package_folder(package)
     except ProviderFailed as failure:
         pytest.skip(failure.message)
+
+
+async def test_the_child_gets_none_of_the_server_s_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY_API_KEY", "canary-0815")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere/lib")
+    async with embedded() as (model, provider):
+        await provider.start()
+        environ = psutil.Process(model.pid).environ()
+    assert environ.keys() <= {*INHERITED, "PYTHONPATH", "LC_CTYPE"}  # the last one is Python's own
+    assert environ["LD_LIBRARY_PATH"] == "/nowhere/lib"
 
 
 @asynccontextmanager

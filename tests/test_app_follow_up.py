@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, follow_up_message
-from app.runs import NotFound, SessionBusy
 from app.store import StoreFailed
+from app.turns import NotFound, SessionBusy
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started
 from tools.job_folder import JOB as JOB_FILE
 from tools.job_records import FollowUp, Job, Part, State

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app.framing import RULE, framed
 from app.messages import AskedCall, Message
 from app.prompt import EXAMPLES, Example, opening, signature, system_prompt, worked_examples
 from app.provider import ModelRequest, Said
@@ -108,7 +109,32 @@ def test_text_results_end_with_one_line_that_allows_an_answer() -> None:
     asked = Message("assistant", "two calls", calls=calls)
     results = [Message("tool", "out", call=call.id, name=call.name) for call in calls]
     sent = wire_messages([Message("user", "Go."), asked, *results], native=False)
-    assert sent[-1] == {"role": "user", "content": f"Result of bash:\nout\n\nResult of bash:\nout\n\n{ENOUGH}"}
+    told = [framed("out", call=call.id, name="bash") for call in calls]
+    assert sent[-1] == {"role": "user", "content": "\n\n".join([*told, ENOUGH])}
+
+
+@pytest.mark.parametrize(("tools", "times"), [(TOOLS, 1), ((), 0)], ids=["with tools", "without"])
+@pytest.mark.parametrize("teach_fences", [True, False])
+def test_the_prompt_says_once_what_a_frame_means(tools: Sequence[Tool], times: int, teach_fences: bool) -> None:
+    assert prompt(tools, teach_fences=teach_fences).count(RULE) == times
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_results_are_never_in_the_system_prompt(native: bool) -> None:
+    calls = tuple(AskedCall(f"c{dialect}", "bash", {"command": "ls"}, dialect) for dialect in ("fence", "native"))
+    results = [Message("tool", "canary", call=call.id, name=call.name) for call in calls]
+    asked = [Message("assistant", "a call", calls=(call,)) for call in calls]
+    sent = wire_messages([*beginning(), Message("user", "Go."), *asked, *results], native=native)
+    assert [one["role"] for one in sent if "canary" in one["content"]] == (["tool", "user"] if native else ["user"])
+
+
+def test_the_worked_examples_are_framed_like_any_result() -> None:
+    sent = wire_messages(beginning(), native=False)
+    for example in EXAMPLES:
+        told = framed(example.result, call=f"example-{example.tool}", name=example.tool)
+        assert {"role": "user", "content": told} in [
+            one | {"content": one["content"].split(f"\n\n{ENOUGH}")[0]} for one in sent
+        ]
 
 
 async def said_by(provider: EmbeddedProvider, conversation: Sequence[Message]) -> str:
@@ -122,7 +148,7 @@ async def test_the_opening_is_short_in_the_embedded_models_own_tokens() -> None:
     try:
         async with asyncio.timeout(60), httpx2.AsyncClient(headers={"authorization": f"Bearer {model.key}"}) as client:
             server = (await model.start()).removesuffix("/v1")
-            messages = wire_messages(beginning(), native=False)
+            messages = wire_messages(beginning(), native=False)  # framed: the longer form
             templated = await client.post(f"{server}/apply-template", json={"messages": messages})
             tokens = await client.post(f"{server}/tokenize", json={"content": templated.json()["prompt"]})
             assert 0 < len(tokens.json()["tokens"]) < TOKEN_LIMIT

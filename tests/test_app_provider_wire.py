@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.framing import framed
 from app.messages import AskedCall, Message
 from app.providers.wire import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
 
@@ -17,7 +18,9 @@ SYSTEM, USER = Message("system", "Be brief."), Message("user", "List the files."
 NATIVE = AskedCall("c1", "bash", {"command": "ls"}, "native")
 SECOND = AskedCall("c2", "read_file", {"path": "a"}, "native")
 FENCED = AskedCall("c3", "bash", {"command": "ls"}, "fence")
-RESULT = f"Result of bash:\na.txt\n\n{ENOUGH}"
+FRAMED = framed("a.txt", call="c1", name="bash")
+RESULT = f"{FRAMED}\n\n{ENOUGH}"
+BARE = f"Result of bash:\na.txt\n\n{ENOUGH}"
 FENCE = "```bash\nls\n```"
 
 
@@ -31,7 +34,7 @@ def test_a_call_in_text_stays_text_and_its_result_is_the_users() -> None:
         said("system", "Be brief."),
         said("user", "List the files."),
         said("assistant", FENCE),
-        said("user", RESULT),
+        said("user", f"{framed('a.txt', call='c3', name='bash')}\n\n{ENOUGH}"),
     ]
 
 
@@ -54,8 +57,8 @@ def test_native_calls_are_followed_by_their_results_in_order() -> None:
     assert wire_messages(history, native=True) == [
         said("user", "List the files."),
         said("assistant", "") | {"tool_calls": calls},
-        said("tool", "a.txt") | {"tool_call_id": "c1"},
-        said("tool", "hello") | {"tool_call_id": "c2"},
+        said("tool", FRAMED) | {"tool_call_id": "c1"},
+        said("tool", framed("hello", call="c2", name="read_file")) | {"tool_call_id": "c2"},
         said("user", "Faster, please."),
     ]
 
@@ -73,7 +76,32 @@ def test_a_result_whose_call_was_trimmed_away_is_the_users() -> None:
 def test_several_results_in_text_are_told_once_that_they_may_be_enough() -> None:
     results = [Message("tool", text, call=call, name="bash") for text, call in (("a", "c3"), ("b", "c4"))]
     (sent,) = wire_messages(results, native=False)
-    assert sent == said("user", f"Result of bash:\na\n\nResult of bash:\nb\n\n{ENOUGH}")
+    first, second = (framed(result.text, call=result.call or "", name="bash") for result in results)
+    assert sent == said("user", f"{first}\n\n{second}\n\n{ENOUGH}")
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "bare", "content"),
+    [
+        (False, False, RESULT),
+        (False, True, BARE),
+        (True, False, f"{framed('a.txt', call='c1', name='bash', untrusted=True)}\n\n{ENOUGH}"),
+        (True, True, f"{framed('a.txt', call='c1', name='bash', untrusted=True)}\n\n{ENOUGH}"),
+    ],
+)
+def test_only_a_trusted_result_in_text_may_be_bare(untrusted: bool, bare: bool, content: str) -> None:
+    result = Message("tool", "a.txt", call="c1", name="bash", untrusted=untrusted)
+    assert wire_messages([result], native=False, bare=bare) == [said("user", content)]
+    asked = Message("assistant", "", (NATIVE,))
+    native = wire_messages([USER, asked, result], native=True, bare=bare)[-1]
+    assert native["content"] == framed("a.txt", call="c1", name="bash", untrusted=untrusted)
+
+
+def test_a_result_is_framed_alike_in_every_round() -> None:
+    history = [USER, Message("assistant", FENCE, (FENCED,)), Message("tool", "a.txt", call="c3", name="bash")]
+    later = [*history, Message("assistant", "One file."), Message("user", "Thanks.")]
+    before, after = wire_messages(history, native=False), wire_messages(later, native=False)
+    assert after[: len(before)] == before
 
 
 def test_native_calls_become_text_for_a_server_without_tools() -> None:

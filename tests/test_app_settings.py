@@ -95,7 +95,11 @@ WRONG = [
     ("host", " ", "a host"),
     ("workspace", "a\x1b[2Jb", "a path"),
     ("model", "\udc80", "a name"),
+    ("private_hosts", "wiki.example,http://10.0.0.7/", "names and addresses"),
     ("max_message_bytes", "1", "a whole number from 1024"),
+    ("approval_user", "auto", "sandboxed, ask, deny"),
+    ("approval_guest", "auto", "sandboxed, ask, deny"),
+    ("approval_admin", "always", "sandboxed, ask, auto, deny"),
 ]
 
 
@@ -113,7 +117,31 @@ def test_a_wrong_value_is_named_with_its_origin_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
-    "toml", ["port = true", "port = 'x'", "port = [1]", "port = 1979-05-27", "workspace = 3", "port = ''"]
+    ("toml", "where"),
+    [
+        ("tools = [{match = 'a'}, {match = 'b', risk = 'very'}]", "wrong is entry 2, its 'risk'"),
+        ("tools = [{match = 'a', aproval = 'never'}]", "wrong is entry 1, its 'aproval'"),
+        ("tools = [{match = ''}]", "wrong is entry 1, its 'match'"),
+        ("allowed_commands = ['ls', 3]", "wrong is entry 2"),
+    ],
+)
+def test_a_wrong_entry_of_a_list_is_pointed_at(tmp_path: Path, toml: str, where: str) -> None:
+    (tmp_path / "dragoman.toml").write_text(toml)
+    assert f"; {where}. Allowed: " in problems(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "port = true",
+        "keep_days = true",
+        "audit_days = true",
+        "port = 'x'",
+        "port = [1]",
+        "port = 1979-05-27",
+        "workspace = 3",
+        "port = ''",
+    ],
 )
 def test_a_wrong_type_in_the_file_is_named(tmp_path: Path, toml: str) -> None:
     name = toml.split()[0]

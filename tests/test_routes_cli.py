@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -45,7 +46,20 @@ def test_config_shows_each_value_and_its_origin(elsewhere: Path, capsys: pytest.
 def test_config_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config"], HOME) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line.index("default") for line in lines[1:]} == {lines[0].index("from")}
+    long = ("allowed_commands", "data_dir", "mcp_config", "workspace")
+    short = [line for line in lines[1:] if line.split()[0] not in long]
+    assert {line.rindex("default") for line in short} == {lines[0].index("from")}
+    assert max(map(len, short)) <= 80, "a long value pushes only its own line out of a terminal"
+
+
+def test_config_shows_values_as_a_settings_file_has_them(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = ['allowed_commands = ["ls *", "pwd"]', 'tools = [{match = "web_*", role = "user"}]', "taint = false"]
+    (elsewhere / "dragoman.toml").write_text("\n".join(written))
+    assert main(["config"], HOME) == 0
+    shown = capsys.readouterr().out
+    for line in written:
+        name, _, value = line.partition(" = ")
+        assert re.search(rf"^{name} +{re.escape(value)}  ", shown, re.M)
 
 
 def test_config_masks_the_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,12 +85,31 @@ def test_wrong_words_end_with_2_and_the_usage(words: list[str], capsys: pytest.C
     assert "usage: dragoman" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1b[31m", "\udcff", "x" * 101])
-def test_a_token_s_name_can_be_shown(name: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+NO_NAMES = [
+    "",
+    "  ",
+    "a\nb",
+    "a\x1b[31m",
+    "\udcff",
+    "x" * 65,
+    "..",
+    ".a",
+    "a/b",
+    "a b",
+    "a\0",
+    "\u00e4",
+    "ann\n",
+    "Local",
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_token_s_name_is_a_folder_s_too(name: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["token", "create", "--data-dir", str(elsewhere / "data"), "--name", name], HOME)
     assert left.value.code == 2
-    assert "argument --name: a name is 1 to 100 printable characters" in capsys.readouterr().err
+    told = "local is who comes without a token" if name == "Local" else "a name has 1 to 64 letters, digits, . _ -"
+    assert f"argument --name: {told}" in capsys.readouterr().err
     assert not (elsewhere / "data").exists()
 
 
@@ -99,6 +132,13 @@ def test_every_setting_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_switch_needs_no_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "--unsafe-no-sandbox"], HOME) == 0
     assert "flag --unsafe-no-sandbox" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--no-taint", "--no-job-follow-up"])
+def test_a_switch_that_is_on_can_be_turned_off(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = flag.removeprefix("--no-").replace("-", "_")
+    assert main(["config", flag], HOME) == 0
+    assert re.search(rf"^{name} +false ", capsys.readouterr().out, re.M)
 
 
 def test_the_version_is_the_installed_one() -> None:

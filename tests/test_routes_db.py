@@ -34,6 +34,15 @@ async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
     assert (ended.returncode, "ses_none" in ended.stderr) == (1, True)
 
 
+async def test_what_is_a_secret_by_now_is_not_exported(tmp_path: Path) -> None:
+    key = "sk-of-today-4711-Zeisig"
+    async with serving(tmp_path, Scripted([f"It was {key}."])) as served:
+        session = (await served.chat(f"Keep {key}"))[0]["session"]
+    exported = dragoman(tmp_path, "db", "export", session, "--model-key", key).stdout
+    assert key not in exported
+    assert json.loads(exported)["messages"][0]["text"] == "Keep [redacted]"
+
+
 @pytest.mark.parametrize("words", [("sizes",), ("vacuum",), ("export", "ses_1")])
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, words: tuple[str, ...]) -> None:
     ended = dragoman(tmp_path, "db", *words)
@@ -72,7 +81,7 @@ async def test_nothing_is_left_of_a_deleted_session(tmp_path: Path) -> None:
         response = await served.client.post("/chat", json={"message": "x"}, headers=headers)
         await served.client.delete(f"/sessions/{response.headers['x-session-id']}")
         sizes = await served.services.store.sizes()
-        assert {name: count for name, count in sizes.items() if count and name not in ("bytes", "state")} == {}
+        assert {name: count for name, count in sizes.items() if count and name not in ("bytes", "state", "used")} == {}
         again = await served.client.post("/chat", json={"message": "x"}, headers=headers)
         assert again.headers["x-run-id"] != response.headers["x-run-id"]
     with sqlite3.connect(tmp_path / "data" / "dragoman.db") as db:

@@ -16,8 +16,8 @@ from app.messages import unanswered
 from app.people import LOCAL_USER as LOCAL
 from app.provider import Piece, ProviderFailed, Said, Stopped
 from app.providers.scripted import Line, Pause, Raise, Scripted
-from app.runs import NotFound, SessionBusy, Stopping, Turn
 from app.store.sqlite import SQLiteStore
+from app.turns import NotFound, SessionBusy, Stopping, Turn
 from parsing import Call, CallOpened, Thought
 from routes.requests import ChatRequest
 from tests.serving import Served, serving

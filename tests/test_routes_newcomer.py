@@ -30,16 +30,17 @@ class Started:
 
 
 @contextmanager
-def started_server(folder: Path) -> Iterator[Started]:
-    """`dragoman serve` in a home of its own, with the embedded model."""
+def started_server(folder: Path, model: str = "embedded:", *flags: str) -> Iterator[Started]:
+    """`dragoman serve` in a home of its own."""
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "DRAGOMAN_DATA_DIR": str(folder / "data"),
         "DRAGOMAN_WORKSPACE": str(folder / "work"),
     }
-    command = [sys.executable, "-m", "routes", "serve", "--port", "0", "--model-url", "embedded:"]
-    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "routes", "serve", "--port", "0", "--model-url", model, *flags]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=pipe, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout
             banner = [server.stdout.readline() for _ in range(2)]
@@ -85,6 +86,23 @@ def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
     assert ended.returncode == 0, ended.stderr
     assert "bash" in ended.stdout
     assert re.search(r"hello,? world", ended.stdout, re.I)
+
+
+def test_the_banner_s_curl_takes_the_token_where_one_is_needed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "routes", "token", "create", "--name", "ann", "--data-dir", str(tmp_path / "data")]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    with started_server(tmp_path, "scripted:") as server:
+        curl = server.banner[1].removeprefix("Try:").strip()
+        known = os.environ | {"DRAGOMAN_TOKEN": made.stdout.split()[0]}
+        ended = subprocess.run(
+            ["bash", "-c", curl + " -sS"], env=known, capture_output=True, text=True, timeout=100, check=True
+        )
+    assert "event: run.finished" in ended.stdout
+
+
+def test_a_server_without_a_sandbox_says_so(tmp_path: Path) -> None:
+    with started_server(tmp_path, "scripted:", "--unsafe-no-sandbox") as server:
+        assert "without a sandbox" in server.banner[1]
 
 
 def test_the_example_of_the_readme_is_the_banner_s() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.agent import Agent
+from app.calls import Unanswered
 from app.conversation import Conversation
 from app.events import AgentEvent, RunStarted
 from app.inbox import Inbox
@@ -18,9 +19,9 @@ from app.messages import AskedCall, Message, dump
 from app.people import LOCAL_USER as LOCAL
 from app.provider import Said, Stopped
 from app.providers.scripted import Line, Pause, Scripted
-from app.runs import Turn
 from app.store import EventRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
+from app.turns import Turn
 from routes.requests import ChatRequest
 from tests.processes import alive, endless
 from tests.serving import Served, serving, until
@@ -155,7 +156,9 @@ async def test_a_busy_session_is_refused_with_its_run(tmp_path: Path) -> None:
 class Broken(Agent):
     """An agent with a bug."""
 
-    async def run(self, run: str, conversation: Conversation, inbox: Inbox) -> AsyncGenerator[AgentEvent, None]:
+    async def run(
+        self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
         yield RunStarted(run, conversation.session, "broken", [], {})
         raise ZeroDivisionError("planted")
 
@@ -163,7 +166,7 @@ class Broken(Agent):
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         agent = served.services.agent(LOCAL, ChatRequest(message="x"))
-        broken = Broken(agent.provider, agent.toolbox, agent.context, agent.opening, 5, agent.may_go_on)
+        broken = Broken(agent.provider, agent.calls, agent.opening, 5, agent.may_go_on)
         row = await served.services.runs.start(broken, LOCAL, Turn("x"))
         events = await served.events(row.id)
         assert [event["type"] for event in events] == ["run.started", "run.failed"]

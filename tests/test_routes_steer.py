@@ -12,9 +12,10 @@ from app.inbox import MAX_WAITING
 from app.messages import Message, dump
 from app.people import LOCAL_USER as LOCAL
 from app.providers.scripted import Line, Pause, Scripted
-from app.runs import KEY_LIFE_S, MAX_LINE, Turn
+from app.runs import KEY_LIFE_S
 from app.store import EventRow, InboxRow, KeyRow, MessageRow, RunRow, SessionRow
 from app.store.sqlite import SQLiteStore
+from app.turns import MAX_LINE, Turn
 from routes.requests import ChatRequest
 from tests.serving import Served, serving, until
 

@@ -11,9 +11,10 @@ import pytest
 
 from app.people import LOCAL_USER as LOCAL
 from app.providers.scripted import Pause, Scripted
-from app.runs import Key, RunOver, Runs, Turn
+from app.runs import Runs
 from app.store import RunRow, Store
 from app.store.sqlite import SQLiteStore
+from app.turns import Key, RunOver, Turn
 from routes.requests import ChatRequest
 from tests.serving import Served, serving, until
 

@@ -37,7 +37,7 @@ def interrupted(
         async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
             link, screen = Link(client), Screen(Console(file=out), View(summary=False), redraw=False)
             link.run = run
-            press = Interrupts(link, screen)
+            press = Interrupts(link, screen.show)
             try:
                 for _ in range(times):
                     press()

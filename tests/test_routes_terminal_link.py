@@ -16,7 +16,7 @@ import pytest
 from app.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
 from app.settings import Settings, load_settings
 from routes.terminal import Talk, checked_token, checked_url, default_url
-from routes.terminal_link import ChatFailed, Link
+from routes.terminal_link import ChatFailed, Link, NotTaken
 from routes.terminal_server import answers, child_environment, own_server, status_of
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
@@ -120,6 +120,62 @@ def test_attempts_are_bounded_but_progress_renews_them() -> None:
 def test_a_refusal_is_told(answer: Answer, told: str) -> None:
     with pytest.raises(ChatFailed, match=told):
         heard(answer)
+
+
+def decided(answer: Answer) -> tuple[NotTaken | None, list[httpx2.Request]]:
+    """A decision on a call with an awkward id; the server gives this answer."""
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return answer()
+
+    async def decide() -> NotTaken | None:
+        async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
+            link = Link(client)
+            link.run = "r1"
+            return await link.decide("a/b?c", {"decision": "deny"})
+
+    return asyncio.run(decide()), asked
+
+
+def test_a_decision_goes_to_the_call_that_asked() -> None:
+    refused, [request] = decided(lambda: httpx2.Response(200, json={}))
+    assert refused is None and json.loads(request.content) == {"decision": "deny"}
+    assert (request.method, request.url.raw_path) == ("POST", b"/runs/r1/approvals/a%2Fb%3Fc")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "final"),
+    [
+        (refused(409, "This call was denied by ann already."), "This call was denied by ann already.", True),
+        (refused(410, "The time to decide is over."), "The time to decide is over.", True),
+        (refused(404, "Run 'r1' has not asked."), "Run 'r1' has not asked.", True),
+        (refused(422, "The pattern does not fit."), "The pattern does not fit.", False),
+        (refused(503, "The disk is full."), "The disk is full.", False),
+        (lost, "The answer did not arrive: refused.", False),
+    ],
+)
+def test_a_decision_that_is_not_taken_is_told(answer: Answer, told: str, final: bool) -> None:
+    assert decided(answer)[0] == NotTaken(told, final)
+
+
+def test_a_run_is_asked_for_with_the_mode_that_was_chosen() -> None:
+    async def listen(approval: str | None) -> dict[str, object]:
+        bodies: list[bytes] = []
+
+        def respond(request: httpx2.Request) -> httpx2.Response:
+            bodies.append(request.content)
+            return stream(sse(1, ANSWERED))
+
+        async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
+            async with asyncio.timeout(10), aclosing(Link(client, None, approval).ask("hi")) as events:
+                assert [event.type async for event in events] == ["run.finished"]
+        body: dict[str, object] = json.loads(bodies[0])
+        return body
+
+    assert asyncio.run(listen("ask")) == {"message": "hi", "approval": "ask"}
+    assert asyncio.run(listen(None)) == {"message": "hi"}
 
 
 def test_a_broken_event_does_not_end_the_run() -> None:

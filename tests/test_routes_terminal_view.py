@@ -14,6 +14,7 @@ from rich.console import Console
 
 from app.events import (
     AgentEvent,
+    ApprovalRequired,
     Notice,
     ReasoningDelta,
     RunFailed,
@@ -27,8 +28,10 @@ from app.events import (
     fields_of,
 )
 from routes.terminal import exit_code
+from routes.terminal_question import form_of, question
 from routes.terminal_screen import Screen
 from routes.terminal_view import View, printable, read_event
+from tools.mcp.names import public_name
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
 STARTED = ToolStarted("c1", "bash", {"command": "echo hello"}, "fence")
@@ -85,6 +88,16 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
 )
 def test_cards(event: AgentEvent, shown: str) -> None:
     assert transcript([TextDelta("so"), event]) == f"so\n{shown}"
+
+
+def test_a_question_of_a_server_is_no_call() -> None:
+    form = {"properties": {"colour": {"type": "string"}, "size": {"default": 7}, "odd": None}}
+    asked = ApprovalRequired("q", "mcp__helper__elicitation", {"message": "Which?", "schema": form}, "It asks.", 1e9)
+    assert form_of(asked) == {"colour": "", "size": 7, "odd": ""}
+    assert "? mcp__helper__elicitation asks you." in str(question(asked, None)[0])
+    call = ApprovalRequired("c", public_name("helper", "elicitation"), {"message": "Pay?"}, "It asks.", 1e9)
+    assert form_of(call) is None
+    assert "wants to run" in str(question(call, None)[0])
 
 
 def test_a_long_result_keeps_head_and_tail() -> None:

@@ -35,7 +35,7 @@ async def at_work(folder: Path) -> AsyncGenerator[tuple[Jobs, Context], None]:
 async def call(context: Context, name: str, **arguments: Any) -> Result:
     """One call through the dispatcher, as a model makes it."""
     seen: list[Progress | Result] = []
-    async with aclosing(Toolbox(TOOLS, lambda _: Allow()).run(name, arguments, context)) as news:
+    async with aclosing(Toolbox(TOOLS, lambda *_: Allow()).run(name, arguments, context)) as news:
         async for step in news:
             seen.append(step)  # noqa: PERF401
     assert isinstance(seen[-1], Result)

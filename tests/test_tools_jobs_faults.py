@@ -32,7 +32,7 @@ from tools.sandbox import find_sandbox
 
 async def main(folder, level, command):
     async with opened(Path(folder)) as jobs:
-        job = await started(jobs, Path(folder), command, find_sandbox(unsafe=level == "none"))
+        job = await started(jobs, Path(folder), command, find_sandbox(unsafe=level == "none", levels=[level]))
         print(job.id, job.pid, flush=True)
         await asyncio.Event().wait()
 
@@ -204,7 +204,7 @@ async def test_a_job_holds_nothing_of_the_server(tmp_path: Path, sandbox: Sandbo
         listener.set_inheritable(True)
         async with opened(tmp_path) as jobs:
             job = await started(
-                jobs, tmp_path, "for file in /proc/$$/fd/*; do readlink $file; done; sleep 1000", sandbox
+                jobs, tmp_path, "for file in /proc/$$/fd/*; do readlink $file; done; echo looked; sleep 1000", sandbox
             )
             glance = await until(jobs, job.id, lambda glance: glance.bytes > 0)
             assert job.pid

@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from tests.processes import alive, all_gone, endless
+from tools.command import Command
 from tools.process import Finished, stream
-from tools.sandbox import Command
 from tools.tool import Progress, ToolFailed
 
 BASH = shutil.which("bash") or "bash"

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def context(tmp_path: Path) -> Context:
     data.mkdir()
     (data / "secret").write_text("the secret")
     return Context(workspace, 60, find_sandbox(hidden=[data]))
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def boxed(request: pytest.FixtureRequest, context: Context) -> Context:
+    """Every level of this machine that is a box."""
+    if isinstance(found := find_sandbox(levels=[request.param]), NoSandbox):
+        pytest.skip(found.reason)
+    return replace(context, sandbox=found)
 
 
 def told(context: Context, command: str) -> Result:
@@ -67,6 +76,33 @@ def test_hidden_directories_are_empty_wherever_they_are(context: Context) -> Non
     linked = context.workspace.parent / "linked"
     linked.symlink_to(context.workspace)
     assert told(Context(linked, 60, hiding.sandbox), f"ls {linked}/state; ls").text == "here\nstate"
+
+
+KEPT = "people/bob"
+PLANTING = (
+    f"echo x > {KEPT}/made",
+    f"mv {KEPT} {KEPT}.old",
+    f"rm -r {KEPT}",
+    "ln -s / people/ann",
+    "mv people others",
+    "rm -r people; ln -s / people",
+    'ln -s / top; python3 -c \'import ctypes; exit(ctypes.CDLL(None).renameat2(-100, b"top", -100, b"people", 2))\'',
+)
+
+
+@needs_box
+@pytest.mark.parametrize("command", PLANTING)
+def test_in_a_directory_that_is_kept_no_command_plants_anything(context: Context, command: str) -> None:
+    (context.workspace / KEPT).mkdir(parents=True)
+    (context.workspace / KEPT / "own").write_text("bob's")
+    linked = context.workspace.parent / "linked"
+    linked.symlink_to(context.workspace)
+    for workspace in (context.workspace, linked):
+        keeping = Context(workspace, 60, find_sandbox(kept=[workspace / "people"]))
+        assert not told(keeping, command).ok
+        assert told(keeping, f"cat {KEPT}/own; touch others; echo; ls people").text == "bob's\nbob"
+        assert told(replace(keeping, workspace=workspace / KEPT), "echo x > mine; ls").text == "mine\nown"
+    assert sorted(path.name for path in (context.workspace / "people").rglob("*")) == ["bob", "mine", "own"]
 
 
 @needs_box
@@ -145,15 +181,13 @@ def test_processes_of_the_machine_are_not_seen(context: Context) -> None:
     assert int(told(context, "ls /proc | grep -c '^[0-9]'").text) < 10
 
 
-@needs_box
 @pytest.mark.parametrize("script", ["( {0} & ); echo begun", "setsid {0} & echo begun", "{0} & disown; echo begun"])
-def test_a_fork_that_outlives_its_parent_neither_hangs_nor_survives(context: Context, script: str) -> None:
+def test_a_fork_that_outlives_its_parent_neither_hangs_nor_survives(boxed: Context, script: str) -> None:
     sleeper = endless()
-    result = told(context, script.format(sleeper))
+    result = told(boxed, script.format(sleeper))
     assert result == Result(True, "begun", 0) and all_gone(sleeper)
 
 
-@needs_box
 @pytest.mark.parametrize(
     "script",
     [
@@ -164,11 +198,11 @@ def test_a_fork_that_outlives_its_parent_neither_hangs_nor_survives(context: Con
     ],
 )
 @pytest.mark.parametrize("leave", ["close", "cancel"])
-def test_leaving_ends_every_process(context: Context, script: str, leave: str) -> None:
+def test_leaving_ends_every_process(boxed: Context, script: str, leave: str) -> None:
     sleeper = endless()
 
     async def watch(begun: asyncio.Event) -> None:
-        async with aclosing(bash({"command": script.format(sleeper)}, context)) as news:
+        async with aclosing(bash({"command": script.format(sleeper)}, boxed)) as news:
             async for seen in news:
                 if isinstance(seen, Progress) and seen.lines:
                     begun.set()
@@ -189,23 +223,21 @@ def test_leaving_ends_every_process(context: Context, script: str, leave: str) -
     asyncio.run(main())
 
 
-@needs_box
-def test_the_command_inside_is_asked_before_the_box_is_killed(context: Context) -> None:
+def test_the_command_inside_is_asked_before_the_box_is_killed(boxed: Context) -> None:
     async def main() -> None:
         script = f"trap 'echo > tidied; exit' TERM; echo begun; {endless()} & wait"
-        async with asyncio.timeout(60), aclosing(bash({"command": script}, context)) as news:
+        async with asyncio.timeout(60), aclosing(bash({"command": script}, boxed)) as news:
             async for seen in news:
                 if isinstance(seen, Progress) and seen.lines:
                     break
 
     asyncio.run(main())
-    assert (context.workspace / "tidied").exists()
+    assert (boxed.workspace / "tidied").exists()
 
 
-@needs_box
 @pytest.mark.parametrize("name", ["python", "python3"])
-def test_python_is_found_in_the_box(context: Context, name: str) -> None:
-    assert told(context, f"{name} -c 'import ssl, json; print(6 * 7)'").text == "42"
+def test_python_is_found_in_the_box(boxed: Context, name: str) -> None:
+    assert told(boxed, f"{name} -c 'import ssl, json; print(6 * 7)'").text == "42"
 
 
 @needs_box
@@ -229,10 +261,10 @@ def test_a_broken_bubblewrap_is_found_out_and_named(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'no namespaces for you' >&2\nexit 1\n")
     broken.chmod(0o755)
-    found = find_sandbox(candidates=[broken, tmp_path / "missing"])
+    found = find_sandbox(levels=["bubblewrap"], candidates=[broken, tmp_path / "missing"])
     assert isinstance(found, NoSandbox)
     assert "no namespaces for you" in found.reason and "--unsafe-no-sandbox" in found.reason
-    none = find_sandbox(candidates=[])
+    none = find_sandbox(levels=["bubblewrap"], candidates=[])
     assert isinstance(none, NoSandbox) and "not installed" in none.reason
 
 

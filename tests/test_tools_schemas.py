@@ -81,6 +81,34 @@ def test_deep_nesting_is_a_complaint() -> None:
     assert complaint is not None and "nested too deeply" in complaint
 
 
+def doubling(levels: int) -> dict[str, Any]:
+    """A schema whose check follows 2 to the power of `levels` references."""
+    defs = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level - 1}"}] * 2} for level in range(1, levels + 1)}
+    return an_object(a={"$ref": f"#/$defs/d{levels}"}) | {"$defs": {"d0": STRING, **defs}}
+
+
+EVIL = "^(a|aa)+$"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [doubling(40), an_object(a={"pattern": EVIL}), {"type": "object", "patternProperties": {EVIL: STRING}}],
+    ids=["references", "pattern", "pattern of names"],
+)
+def test_a_check_that_never_ends_is_given_up(schema: dict[str, Any]) -> None:
+    endless = "a" * 60 + "!"
+    complaint = complaint_about("tool", schema, {"a": endless, endless: "x"})
+    assert complaint is not None and "take too long to check" in complaint
+    assert complaint_about("tool", an_object(a=STRING), {"a": "x"}) is None
+
+
+def test_bounded_patterns_still_say_no() -> None:
+    complaint = complaint_about("tool", an_object(a={"pattern": "^[a-z]+$"}), {"a": "A"})
+    assert complaint is not None and 'wanted pattern "^[a-z]+$"' in complaint
+    assert complaint_about("tool", doubling(3), {"a": "x"}) is None
+    assert complaint_about("tool", {"patternProperties": {"^n_": INTEGER}}, {"n_x": "1"}) is not None
+
+
 def test_the_checker_is_not_loaded_before_the_first_call() -> None:
     code = "import sys, tools.toolbox, tools.catalogue; sys.exit(bool({'jsonschema', 'psutil'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

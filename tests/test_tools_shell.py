@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.sandbox import Bubblewrap, find_sandbox
+from tools.sandbox import NoSandbox, find_sandbox
 from tools.shell import running
 from tools.tool import Context, Result, ToolFailed
 
 FOUND = find_sandbox()
-LEVELS = [find_sandbox(unsafe=True), *([FOUND] if isinstance(FOUND, Bubblewrap) else [])]
+LANDLOCK = find_sandbox(levels=["landlock"])
+LEVELS = [find_sandbox(unsafe=True), *(box for box in (FOUND, LANDLOCK) if not isinstance(box, NoSandbox))]
 TOOLS = {"bash": running("bash", "code"), "python": running("python3", "code")}
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tools.tool import Context, Progress, Result, Risk, Tool, ToolFailed, answering
+from tools.rights import Risk
+from tools.tool import Context, Progress, Result, Tool, ToolFailed, answering
 from tools.toolbox import Allow, Decision, Refuse, Toolbox
 
 Seen = list[Progress | Result]
@@ -59,7 +60,7 @@ TOOLS = [
 ALL = "There are: echo, failing, breaking, silent, talkative, untidy."
 
 
-def no_admin(tool: Tool) -> Decision:
+def no_admin(tool: Tool, _: dict[str, Any] | None) -> Decision:
     return Refuse("It belongs to admins.") if tool.risk is Risk.ADMIN else Allow()
 
 
@@ -137,14 +138,14 @@ def test_of_very_many_tools_only_some_are_named() -> None:
 
 
 def test_without_any_tool_the_answer_says_so() -> None:
-    toolbox = Toolbox(TOOLS, lambda tool: Refuse("No."))
+    toolbox = Toolbox(TOOLS, lambda *_: Refuse("No."))
     (result,) = seen_of("bash", {}, toolbox)
     assert isinstance(result, Result) and "There are no tools" in result.text
 
 
 def test_the_gate_is_asked_again_when_a_call_runs() -> None:
     answers: Iterator[Decision] = iter([*[Allow()] * len(TOOLS), *[Refuse("Not any more.")] * 100])
-    toolbox = Toolbox(TOOLS, lambda tool: next(answers))
+    toolbox = Toolbox(TOOLS, lambda *_: next(answers))
     assert "echo" in toolbox.schemas
     (result,) = seen_of("echo", {"text": "ran"}, toolbox)
     assert isinstance(result, Result) and "Not any more." in result.text

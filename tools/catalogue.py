@@ -7,8 +7,10 @@ from typing import Any
 from tools.files import edit_file, off_the_loop, read_file, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status
 from tools.listing import list_files
+from tools.rights import Risk, Role
 from tools.shell import running
-from tools.tool import Risk, Tool
+from tools.tool import Run, Tool
+from tools.web import WebFetch
 
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
@@ -19,56 +21,75 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
     return {"type": "object", "properties": required | (optional or {}), "required": list(required)}
 
 
+def _confined(
+    name: str, description: str, parameters: dict[str, Any], risk: Risk, run: Run, role: Role = Role.USER
+) -> Tool:
+    """A tool whose doings stay in the workspace and in the sandbox."""
+    return Tool(name, description, parameters, risk, run, role, confined=True)
+
+
 TOOLS = (
-    Tool(
+    _confined(
         "bash",
         "Run a shell command. First line #!bg: in the background.",
         _object({"command": _TEXT}, {"background": {"type": "boolean"}}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
     ),
-    Tool(
+    _confined(
         "python",
         "Run Python code; print what you need.",
         _object({"code": _TEXT}),
         Risk.EXECUTE,
         running("python3", "code"),
     ),
-    Tool(
+    _confined(
         "read_file",
         "Read a text file from line offset.",
         _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
         off_the_loop(read_file),
+        Role.GUEST,
     ),
-    Tool(
+    _confined(
         "write_file",
         "Create or replace a file.",
         _object({"path": _TEXT, "content": _TEXT}),
         Risk.WRITE,
         off_the_loop(write_file),
     ),
-    Tool(
+    _confined(
         "edit_file",
         "Replace old, which occurs exactly once in the file, by new.",
         _object({"path": _TEXT, "old": _TEXT, "new": _TEXT}),
         Risk.WRITE,
         off_the_loop(edit_file),
     ),
-    Tool(
+    _confined(
         "list_files",
         "List a directory, or the files below it that match a pattern such as *.py.",
         _object({}, {"path": _TEXT, "pattern": _TEXT}),
         Risk.READ,
         off_the_loop(list_files),
+        Role.GUEST,
     ),
-    Tool("job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status),
-    Tool(
+    _confined("job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status, Role.GUEST),
+    _confined(
         "job_output",
         "Read a job's output from byte offset, or its last lines.",
         _object({"id": _TEXT}, {"offset": _FROM_0, "tail": _FROM_1}),
         Risk.READ,
         job_output,
+        Role.GUEST,
     ),
-    Tool("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
+    _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
+    Tool(
+        "web_fetch",
+        "Read a web page as text.",
+        _object({"url": _TEXT}, {"offset": _FROM_0}),
+        Risk.NETWORK,
+        WebFetch(),
+        Role.USER,
+        untrusted=True,
+    ),
 )

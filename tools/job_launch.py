@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import select
@@ -17,8 +18,9 @@ from pathlib import Path
 from tools.family import sweep_now
 from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
 from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
+from tools.limits import OPENED_FD
 from tools.sandbox import Sandbox
-from tools.undertaker import MARK
+from tools.undertaker import MARK, clear
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
 _LOOK_S = 0.01
@@ -39,7 +41,10 @@ def launch(folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: P
             write_job(folder, job)
             (folder / SCRIPT).write_bytes(script)
             asked: dict[str, object] = {
-                "argv": command.argv,
+                "argv": (*command.limits.begin(job.id, opens=False), *command.argv),
+                "places": command.limits.places,
+                "opened": command.limits.opened,
+                "opened_fd": OPENED_FD,
                 "env": {**command.env, MARK: job.id},
                 "wrapped": command.wrapped,
                 "cwd": str(workspace),
@@ -81,7 +86,7 @@ def _started(folder: Path, lock: int) -> int:
     if not ready:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        sweep_now(folder.name)  # the command may have begun, although its supervisor could not say so
+        leave_nothing(folder)  # the command may have begun, although its supervisor could not say so
         raise JobsFailed(f"The job's supervisor did not start: {_last_words(folder)}")
     return pid
 
@@ -104,6 +109,14 @@ def _spawn(folder: Path, lock: int, say: int) -> int:
     )
     # None of the server's environment: it holds secrets, and a supervisor may outlive them.
     return os.posix_spawn(argv[0], argv, {"PYTHONPATH": path}, file_actions=actions, setsid=True)
+
+
+def leave_nothing(folder: Path) -> None:
+    """End what a job whose supervisor has gone left running, and remove what was made for it."""
+    job = folder.name
+    sweep_now(job)
+    with suppress(*UNREADABLE):
+        clear(json.loads((folder / COMMAND).read_text()).get("places", ()), job)
 
 
 def _last_words(folder: Path) -> str:

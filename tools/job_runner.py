@@ -65,7 +65,7 @@ class Supervisor:
                 return "cancelled"
         return "timed_out"
 
-    def end(self, why: str, mark: str, *, wrapped: bool) -> int:
+    def end(self, why: str, mark: str, places: list[str], *, wrapped: bool) -> int:
         """Leave nothing of the command running; its exit code, 128 + n for a signal n."""
         natural = why == "exited"
         self._poll.unregister(self._asked)  # asked already, or too late to ask
@@ -77,6 +77,10 @@ class Supervisor:
             from tools.family import sweep_now
 
             sweep_now(mark)
+        if places:
+            from tools.undertaker import clear
+
+            clear(places, mark)
         self._poll.unregister(self._exited)
         if not select.select([self._exited], [], [], KILLED_S)[0]:
             return 128 + signal.SIGKILL
@@ -131,7 +135,7 @@ def main(folder: str) -> None:
     _tell(folder, state | {"state": "running"})
     supervisor = Supervisor(child, read_end, asked, output)
     why = supervisor.wait(command["time_limit_s"])
-    code = supervisor.end(why, command["mark"], wrapped=command["wrapped"])
+    code = supervisor.end(why, command["mark"], command["places"], wrapped=command["wrapped"])
     supervisor.drain()
     end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
     last_word = state | end | {"reason": output.complaint}
@@ -157,12 +161,14 @@ def _spawn(command: dict[str, Any], script: str, write_end: int) -> int:
     os.environ["PATH"] = command["env"].get("PATH", os.defpath)  # the command is looked for as it would do itself
     text = os.open(script, os.O_RDONLY)
     os.chdir(command["cwd"])
-    actions = (
+    actions: tuple[tuple[object, ...], ...] = (
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, write_end, 1),
         (os.POSIX_SPAWN_DUP2, write_end, 2),
         (os.POSIX_SPAWN_DUP2, text, SCRIPT_FD),
     )
+    if command["opened"]:  # here, not by the command itself: it is a file of the server, which may have gone by then
+        actions += ((os.POSIX_SPAWN_OPEN, command["opened_fd"], command["opened"], os.O_RDONLY, 0),)
     argv = command["argv"]
     child = os.posix_spawnp(argv[0], argv, command["env"], file_actions=actions, setsid=True, setsigdef=_IGNORED)
     os.chdir("/")

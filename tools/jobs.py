@@ -19,8 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tools.family import sweep
-from tools.job_launch import find, find_all, launch, reap, wait_for
+from tools.job_launch import find, find_all, launch, leave_nothing, reap, wait_for
 from tools.job_records import (
     SHOWN_COMMAND,
     UNREADABLE,
@@ -50,6 +49,7 @@ CANCEL_S = 8.0  # a supervisor that has not ended its job by then is killed, and
 _log = logging.getLogger(__name__)
 
 OnEnd = Callable[[Job], Coroutine[Any, Any, None]]
+Count = Callable[[Job, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the job has ended
 
 
 class Jobs:
@@ -57,7 +57,7 @@ class Jobs:
 
     Jobs belong to a principal, by name: those of others do not exist for it (NoSuchJob). `on_end` is awaited once for
     each job whose session has not been told of its end, also for those that ended while no server ran; whoever tells
-    it calls `set_follow_up` with `given`. `follow_up` says whether new jobs want that.
+    it calls `set_follow_up` with `given`. `follow_up` says whether new jobs want that. `count` runs beside each job.
     """
 
     def __init__(
@@ -77,10 +77,11 @@ class Jobs:
         self._known: dict[str, Known] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
+        self._count: Count | None = None
 
-    async def open(self, on_end: OnEnd | None = None) -> None:
+    async def open(self, on_end: OnEnd | None = None, count: Count | None = None) -> None:
         """Adopt the jobs that run, and settle those whose supervisor has gone: nothing of them runs afterwards."""
-        self._on_end = on_end
+        self._on_end, self._count = on_end, count
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
             known = self._known[job.id] = Known(job, folder)
             known.begun.set()
@@ -159,6 +160,10 @@ class Jobs:
         jobs = [known.job for known in self._of(principal) if session in (None, known.job.session)]
         return sorted(jobs, key=lambda job: job.created)
 
+    def at_work(self) -> set[str]:
+        """The principals that have a job under way."""
+        return {known.job.principal for known in self._known.values() if not known.ended.is_set()}
+
     def get(self, job: str, principal: str) -> Job:
         """Raises NoSuchJob."""
         return self._find(job, principal).job
@@ -226,6 +231,8 @@ class Jobs:
     def _watch_over(self, known: Known, handle: int) -> None:
         known.handle = handle
         asyncio.get_running_loop().add_reader(handle, self._on_exit, known)
+        if self._count:
+            self._keep(self._count(known.job, known.ended)).add_done_callback(_report)
 
     def _on_exit(self, known: Known) -> None:
         self._let_go(known)
@@ -255,7 +262,7 @@ class Jobs:
             job = known.job
         if not job.under_way:
             return job
-        await sweep(job.id)
+        await asyncio.to_thread(leave_nothing, known.folder)
         job = lost(job)
         try:
             await asyncio.to_thread(write_state, known.folder, job)

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.command import Command
 from tools.family import descendants, surely, sweep, tell
 from tools.output import Output
-from tools.sandbox import Command
 from tools.tool import Progress, ToolFailed
-from tools.undertaker import MARK, watched
+from tools.undertaker import MARK, clear, watched
 
 TIME_LIMIT_S = 3600.0
 GRACE_S = 0.5
@@ -79,11 +79,17 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def _start(command: Command, cwd: Path) -> _Child:
-    mark = f"{watched()}.{secrets.token_hex(8)}"
+    places = command.limits.places
+    mark = f"{watched(places)}.{secrets.token_hex(8)}"
+    try:
+        prefix = command.limits.begin(mark)
+    except OSError as error:
+        raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
     read_end, write_end = os.pipe()
     try:
         os.set_blocking(read_end, False)
         process = await asyncio.create_subprocess_exec(
+            *prefix,
             *command.argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=write_end,
@@ -95,26 +101,35 @@ async def _start(command: Command, cwd: Path) -> _Child:
         )
     except OSError as error:
         os.close(read_end)
+        await asyncio.to_thread(clear, places, mark)
         raise ToolFailed(f"{command.argv[0]} could not be started in {cwd}: {error.strerror}.") from error
     except BaseException:
         # Cancelled half-way: asyncio has killed the child, but perhaps not what it had already started.
         os.close(read_end)
-        await surely(sweep(mark))
+        await surely(_swept(mark, places))
         raise
     finally:
         os.close(write_end)
-    return _Child(process, read_end, mark, wrapped=command.wrapped)
+    return _Child(process, read_end, mark, places, wrapped=command.wrapped)
+
+
+async def _swept(mark: str, places: tuple[str, ...]) -> None:
+    await sweep(mark)
+    await asyncio.to_thread(clear, places, mark)
 
 
 class _Child:
     """A running process and the read end of its output."""
 
-    def __init__(self, process: asyncio.subprocess.Process, read_end: int, mark: str, *, wrapped: bool) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, read_end: int, mark: str, places: tuple[str, ...], *, wrapped: bool
+    ) -> None:
         self.output = Output()
         self.exited = asyncio.Event()
         self._process = process
         self._read_end = read_end
         self._mark = mark
+        self._places = places
         self._wrapped = wrapped
         self._stirred = asyncio.Event()
         self._silent = asyncio.Event()
@@ -151,6 +166,8 @@ class _Child:
             if not (begun and self._wrapped):
                 await sweep(self._mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
+            if self._places:
+                await asyncio.to_thread(clear, self._places, self._mark)
             await _wait(self._silent, GRACE_S)
         finally:
             self._let_go()

@@ -24,8 +24,13 @@ def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> 
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
 
+    from tools.schema_limits import TooMuchWork, limited
+
     try:
-        errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _COMPLAINTS))
+        with limited():
+            errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _COMPLAINTS))
+    except TooMuchWork:
+        return f"The arguments of {name} take too long to check against its schema: send simpler ones."
     except (SchemaError, Unresolvable, re.error) as error:
         return f"{name} cannot be used, because its own schema is wrong ({_cut(str(error))}). Use another tool."
     except RecursionError:
@@ -36,6 +41,21 @@ def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> 
     return f"The arguments of {name} do not fit: {wrong}. Correct this and call again."
 
 
+def fault_of(schema: dict[str, Any]) -> str | None:
+    """What is wrong with a schema itself; None when it can be used."""
+    from jsonschema import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    from tools.schema_limits import TooMuchWork, limited
+
+    try:
+        with limited():
+            next(iter(_validator(json.dumps(schema)).iter_errors({})), None)
+    except (SchemaError, Unresolvable, re.error, RecursionError, TooMuchWork) as error:
+        return _cut(str(error).partition("\n")[0])
+    return None
+
+
 @lru_cache(maxsize=512)
 def _validator(schema: str) -> Validator:
     """One per schema. References are never fetched: a tool server's schema must not make this server call out."""
@@ -43,10 +63,12 @@ def _validator(schema: str) -> Validator:
     from jsonschema.validators import validator_for
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
+    from tools.schema_limits import bounded
+
     read = json.loads(schema)
     kind = validator_for(read, default=Draft202012Validator)
     kind.check_schema(read)
-    return kind(read, registry=REGISTRY)
+    return bounded(kind)(read, registry=REGISTRY)
 
 
 def _complaint(error: ValidationError) -> str:

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from parsing import Arguments
+from tools.command import Program
 from tools.process import Finished, stream
-from tools.sandbox import NoSandbox, Program
+from tools.sandbox import NoSandbox
 from tools.tool import Context, Progress, Result, Run, ToolFailed
 
 

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
 from tools.jobs import Jobs
+from tools.rights import Approval, Risk, Role
 from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
-
-
-class Risk(StrEnum):
-    """What a tool can do to the world, mildest first."""
-
-    READ = "read"
-    WRITE = "write"
-    EXECUTE = "execute"
-    NETWORK = "network"
-    ADMIN = "admin"
 
 
 class ToolFailed(Exception):
@@ -46,6 +36,14 @@ class Result:
     exit_code: int | None = None
 
 
+AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | None]]
+"""Put a question (its name, what it shows, why it is asked) to whom the run is for.
+
+The last argument says what is wrong with an answer, None when nothing is. None for an answer: they decline, or do not
+answer in time.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Where a call runs: what every tool may know of the run that called it."""
@@ -56,6 +54,8 @@ class Context:
     jobs: Jobs | None = None
     session: str = ""
     principal: str = ""
+    private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
+    ask: AskPerson | None = None  # None where nobody can be asked
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
@@ -63,13 +63,21 @@ Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result."""
+    """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
+
+    A tool that says nothing of itself belongs to admins. `confined`: what it does stays in the workspace and, where
+    it runs something, in the sandbox. `untrusted`: its results are written by strangers.
+    """
 
     name: str
     description: str
     parameters: dict[str, Any]
     risk: Risk
     run: Run
+    role: Role = Role.ADMIN
+    approval: Approval = "mode"
+    confined: bool = False
+    untrusted: bool = False
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parsing import Arguments
+from tools.permit import Permit, fingerprint
 from tools.schemas import complaint_about
 from tools.tool import Context, Progress, Result, Tool, ToolFailed
 
@@ -31,43 +32,66 @@ class Refuse:
     reason: str
 
 
-Decision = Allow | Refuse
-Decide = Callable[[Tool], Decision]
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The tool may be used once a person has approved this very call. `reason` is a sentence for people."""
+
+    reason: str
+
+
+Decision = Allow | Ask | Refuse
+Decide = Callable[[Tool, Arguments | None], Decision]
+"""What may be done with a tool: at all, while there are no arguments yet, or with exactly these."""
 
 
 class Toolbox:
     """The tools of one principal. `decide` is asked twice: what to offer, and again before each run."""
 
-    def __init__(self, tools: Sequence[Tool], decide: Decide) -> None:
+    def __init__(self, tools: Sequence[Tool], decide: Decide, principal: str = "") -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._decide = decide
+        self._principal = principal
 
     @property
     def offered(self) -> list[Tool]:
         """The tools that a model is told about."""
-        return [tool for tool in self._tools.values() if self._decide(tool) == Allow()]
+        return [tool for tool in self._tools.values() if not isinstance(self._decide(tool, None), Refuse)]
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Name and JSON Schema of the parameters of each offered tool: what the parser needs."""
         return {tool.name: tool.parameters for tool in self.offered}
 
-    def objection(self, name: str, arguments: Arguments) -> str | None:
-        """Why this call may not or cannot run, and what to do instead; None when it can."""
+    def tool(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
+        """What a call stands for: itself, unless it is one of `call_tool` (tools.mcp.bloat)."""
+        return name, arguments
+
+    def decide(self, name: str, arguments: Arguments) -> Decision:
+        """Whether this call can be run as it is. A refusal says what to do instead."""
         tool = self._tools.get(name)
         if tool is None:
-            return f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}"
-        decision = self._decide(tool)
+            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}")
+        decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse):
-            return f"{name} may not be used: {decision.reason} {self._what_there_is(name)}"
-        return complaint_about(tool.name, tool.parameters, arguments)
+            return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
+        complaint = complaint_about(tool.name, tool.parameters, arguments)
+        return Refuse(complaint) if complaint else decision
 
     async def run(
-        self, call_name: str, arguments: Arguments, context: Context
+        self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None
     ) -> AsyncGenerator[Progress | Result, None]:
-        """Run a call. Always ends with exactly one Result; never raises for what a model wrote or a tool did."""
-        if objection := self.objection(call_name, arguments):
-            yield Result(ok=False, text=objection)
+        """Run a call. Always ends with exactly one Result; never raises for what a model wrote or a tool did.
+
+        What needs approval needs a `permit` for exactly this call, too; it is used up here.
+        """
+        decision = self.decide(call_name, arguments)
+        if isinstance(decision, Ask) and (permit is None or not permit.take(self._fingerprint(call_name, arguments))):
+            decision = Refuse(f"{call_name} was not run: nobody has approved this call. {decision.reason}")
+        if isinstance(decision, Refuse):
+            yield Result(ok=False, text=decision.reason)
             return
         result = Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
         try:
@@ -84,6 +108,9 @@ class Toolbox:
             _log.exception("the tool %s broke", call_name)
             result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
         yield result
+
+    def _fingerprint(self, name: str, arguments: Arguments) -> str:
+        return fingerprint(self._principal, name, arguments)
 
     def _what_there_is(self, name: str) -> str:
         names = [tool.name for tool in self.offered]

@@ -1,8 +1,8 @@
 """A small process that outlives the server for a moment, and ends what the server's commands have left.
 
 bubblewrap dies with its parent, but tells the kernel so only some milliseconds after its start; and without a sandbox
-nothing dies with anything. Run as a script, it waits until the server is gone and kills every process that carries one
-of its marks in the environment.
+nothing dies with anything. Run as a script, it waits until the server is gone, kills every process that carries one
+of its marks in the environment, and clears the places that were made for its commands.
 """
 
 from __future__ import annotations
@@ -10,24 +10,32 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 MARK = "DRAGOMAN_CALL"
+PREFIX = "dragoman-"  # of everything that is made for one command; its mark follows
+
 _LINGER_S = 1.0  # what was being started when the server died has shown itself by then
 _PAUSE_S = 0.05
+_KILLED_S = 5.0  # how long killed processes may take to go; more means that the kernel holds them
+_LOOK_S = 0.002
+_REMOVING_S = 60.0
+_STALE_S = 10.0  # a place without a process is older than this, or its command is just being started
 
 
-def watched() -> str:
-    """The beginning of every mark that is watched over.
+def watched(places: Iterable[str] = ()) -> str:
+    """The beginning of every mark that is watched over, and so are the `places`.
 
     The first call starts the watcher (about 15 ms), and so does the first one after it was killed.
     """
     watcher = _watcher()
-    watcher.keep_up()
+    watcher.keep_up(frozenset(places))
     return watcher.server
 
 
@@ -35,15 +43,20 @@ class _Watcher:
     def __init__(self) -> None:
         self.server = secrets.token_hex(8)
         self._pid: int | None = None
+        self._places: frozenset[str] = frozenset()
         self._read_end, self._kept = os.pipe()  # the write end stays open, here alone, as long as this process lives
 
-    def keep_up(self) -> None:
-        """Start it unless it runs."""
+    def keep_up(self, places: frozenset[str]) -> None:
+        """Start it unless it runs and knows the places."""
         if self._pid is not None:
             with suppress(ChildProcessError):
-                if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                if not places <= self._places:
+                    os.kill(self._pid, signal.SIGKILL)
+                    os.waitpid(self._pid, 0)
+                elif os.waitpid(self._pid, os.WNOHANG) == (0, 0):
                     return
-        command = [sys.executable, "-I", "-S", __file__, self.server]
+        self._places |= places
+        command = [sys.executable, "-I", "-S", __file__, self.server, *sorted(self._places)]
         duplicate = [(os.POSIX_SPAWN_DUP2, self._read_end, 0)]
         self._pid = os.posix_spawn(command[0], command, {}, file_actions=duplicate, setsid=True)
 
@@ -51,16 +64,88 @@ class _Watcher:
 _watcher = cache(_Watcher)
 
 
-def _outlive(server: str) -> None:
+def clear(places: Iterable[str], mark: str) -> None:
+    """Remove what was made in the `places` for the command with this mark; what still runs in its groups is killed."""
+    for place in places:
+        _remove(Path(place, f"{PREFIX}{mark}"))
+
+
+def clear_stale(places: Iterable[str]) -> None:
+    """Remove what was made for commands that are no more, because a server and its undertaker were killed."""
+    old = time.time() - _STALE_S
+    left = [path for place in places for path in Path(place).glob(f"{PREFIX}*") if _is_mine_since(path, old)]
+    if left:
+        environments = b"\0".join(_environment(entry) for entry in _processes())
+        for path in left:
+            if f"{MARK}={path.name.removeprefix(PREFIX)}\0".encode() not in environments + b"\0":
+                _remove(path)
+
+
+def _is_mine_since(path: Path, old: float) -> bool:
+    with suppress(OSError):
+        status = path.lstat()
+        return status.st_uid == os.getuid() and status.st_mtime < old
+    return False
+
+
+def _remove(path: Path) -> None:
+    if (path / "cgroup.procs").exists():
+        _remove_group(path)
+    elif path.is_dir():
+        # Folders may lie deeper in each other than Python follows, and be closed to their own maker.
+        for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run([*words, "--", path], stderr=subprocess.DEVNULL, timeout=_REMOVING_S)
+            if not path.exists():
+                return
+
+
+def _remove_group(group: Path) -> None:
+    deadline = time.monotonic() + _KILLED_S
+    while True:
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:  # somebody is still in there
+            if time.monotonic() > deadline:
+                return
+        else:
+            return
+        _kill_all(group)
+        time.sleep(_LOOK_S)
+
+
+def _kill_all(group: Path) -> None:
+    with suppress(OSError):
+        if (kill := group / "cgroup.kill").exists():
+            kill.write_text("1")
+            return
+        if (most := group / "pids.max").exists():
+            most.write_text("0")  # nobody forks faster than this reads
+        for pid in map(int, (group / "cgroup.procs").read_text().split()):
+            if pid not in (0, os.getpid()):  # 0: of another namespace, and to kill 0 is to kill oneself
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _outlive(server: str, places: list[str]) -> None:
     while os.read(0, 4096):
         pass
     until = time.monotonic() + _LINGER_S
     while time.monotonic() < until:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and f"{MARK}={server}".encode() in _environment(entry):
+        for entry in _processes():
+            if f"{MARK}={server}".encode() in _environment(entry):
                 with suppress(ProcessLookupError):
                     os.kill(int(entry.name), signal.SIGKILL)
+        for place in places:
+            for path in Path(place).glob(f"{PREFIX}{server}.*"):
+                _remove(path)
         time.sleep(_PAUSE_S)
+
+
+def _processes() -> list[Path]:
+    return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def _environment(process: Path) -> bytes:
@@ -70,4 +155,4 @@ def _environment(process: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    _outlive(sys.argv[1])
+    _outlive(sys.argv[1], sys.argv[2:])

@@ -29,6 +29,8 @@ STEADY_S = 60.0  # a child that lived longer than this did not fail at starting
 RESTART_DELAYS_S = (0.0, 0.1, 0.5, 1.0, 2.0)
 LOG_BYTES = 64 * 1024
 BLOCK_BYTES = 64 * 1024
+# All that the child gets of the server's environment: where libraries lie, and which devices it may compute on.
+INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TMPDIR", "LANG")
 LOST = ("model_down", "model_cut")  # how a request fails whose server has just died
 
 
@@ -125,7 +127,7 @@ class EmbeddedModel:
         """One child, from birth to death."""
         try:  # a session of its own: Ctrl-C is for the server, which ends the child when it is done with it
             child = await asyncio.create_subprocess_exec(
-                *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+                *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment(), start_new_session=True
             )
         except OSError as error:
             self._end = f"{argv[0]} cannot be started ({error.strerror})"
@@ -168,6 +170,12 @@ class EmbeddedModel:
             f"The embedded model {what}. Its last words: {last or 'none'!r}. Set DRAGOMAN_MODEL_URL to another server."
         )
         return ProviderFailed("model_down", message, retryable=False)
+
+
+def child_environment() -> dict[str, str]:
+    """Built, not inherited: the server's holds secrets. What this process can import, the child can, too."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def usable_cores() -> int:
@@ -248,4 +256,13 @@ class EmbeddedProvider:
         await self._server.close()
 
     def _chat(self, url: str) -> OpenAIChat:
-        return OpenAIChat(self._client, url, self.model, self._server.key, native_tools=False, defaults=self._defaults)
+        # Where every result is framed, this model writes worse commands and copies the codes into its answers.
+        return OpenAIChat(
+            self._client,
+            url,
+            self.model,
+            self._server.key,
+            native_tools=False,
+            defaults=self._defaults,
+            bare_results=True,
+        )

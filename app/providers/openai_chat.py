@@ -38,7 +38,8 @@ class OpenAIChat:
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
     A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and
-    `teach_fences` True. The model `auto` is replaced by the server's first one when it first answers.
+    `teach_fences` True. The model `auto` is replaced by the server's first one when it first answers. `bare_results`
+    is for models too small to read past a frame: in text, only untrusted results get one.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class OpenAIChat:
         native_tools: bool = True,
         teach_fences: bool | None = None,
         defaults: Defaults | None = None,
+        bare_results: bool = False,
     ) -> None:
         self.base_url = base_url
         self.model = model
@@ -59,6 +61,7 @@ class OpenAIChat:
         self.teach_fences = not native_tools if teach_fences is None else teach_fences
         self._client = client
         self._defaults = defaults or Defaults()
+        self._bare = bare_results
 
     @property
     def url(self) -> str:
@@ -157,7 +160,7 @@ class OpenAIChat:
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         body = {
             "model": self.model,
-            "messages": wire_messages(request.whole(), native=native),
+            "messages": wire_messages(request.whole(), native=native, bare=self._bare),
             "stream": True,
             "stream_options": {"include_usage": True},
             "tools": wire_tools(request.tools) if native else None,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.framing import framed
 from app.messages import AskedCall, Message
 from app.providers.native import NATIVE
 from tools.tool import Tool
@@ -21,18 +22,20 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
-def wire_messages(history: Sequence[Message], *, native: bool) -> list[WireMessage]:
+def wire_messages(history: Sequence[Message], *, native: bool, bare: bool = False) -> list[WireMessage]:
     """The history for a server that is offered tools natively, or not.
 
     Calls that were native stay native as long as `native` holds: each is followed at once by exactly one result. All
     other calls are text, and their results are the user's words, for templates that know no other roles. One system
     message comes first, roles alternate, and nothing is empty.
+
+    Results are framed. `bare` leaves the frame off those in text that are not untrusted.
     """
-    results = {message.call: message.text for message in history if message.role == "tool" and message.call}
+    results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs):
+        for wired in wire(message, results, in_pairs, bare=bare):
             add(sent, wired)
         if ends_text_results(history[position : position + 2], in_pairs):
             add(sent, {"role": "user", "content": ENOUGH})
@@ -44,19 +47,28 @@ def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
     return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
 
 
-def wire(message: Message, results: Mapping[str, str], in_pairs: set[str]) -> Iterator[WireMessage]:
+def wire(message: Message, results: Mapping[str, Message], in_pairs: set[str], *, bare: bool) -> Iterator[WireMessage]:
     text = encodable(message.text)
     match message.role:
+        case "tool" if message.call in in_pairs:
+            return
         case "tool":
-            if message.call not in in_pairs:
-                yield {"role": "user", "content": f"Result of {message.name or 'the call'}:\n{text}"}
+            yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
             yield from pairs(text, calls, results) if calls[0].id in in_pairs else [as_text(text, calls)]
         case role:
             yield {"role": role, "content": text}
 
 
-def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, str]) -> Iterator[WireMessage]:
+def result(message: Message, *, bare: bool = False) -> str:
+    """What a tool said, framed as data, or `bare`."""
+    name = message.name or "the call"
+    if bare:
+        return encodable(f"Result of {name}:\n{message.text}")
+    return encodable(framed(message.text, call=message.call or "", name=name, untrusted=message.untrusted))
+
+
+def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message]) -> Iterator[WireMessage]:
     """An assistant message with native calls, and a result for each of them, in order."""
     functions = [{"name": call.name, "arguments": json.dumps(call.arguments)} for call in calls]
     asked = [
@@ -65,7 +77,8 @@ def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, str]) -> 
     ]
     yield {"role": "assistant", "content": text, "tool_calls": asked}
     for call in calls:
-        yield {"role": "tool", "tool_call_id": call.id, "content": encodable(results.get(call.id, INTERRUPTED))}
+        answer = result(results[call.id]) if call.id in results else INTERRUPTED
+        yield {"role": "tool", "tool_call_id": call.id, "content": answer}
 
 
 def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:

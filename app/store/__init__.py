@@ -6,138 +6,71 @@ Portable: nothing outside this folder knows which database it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.messages import Message
+from app.store.rows import (
+    ApprovalDecided,
+    ApprovalRow,
+    AuditRow,
+    Change,
+    EventRow,
+    GrantRow,
+    InboxRow,
+    InboxTaken,
+    KeyRow,
+    McpPinGone,
+    McpPinRow,
+    McpServerGone,
+    McpServerRow,
+    MessageRow,
+    RunBegan,
+    RunEnded,
+    RunRow,
+    SessionRow,
+    SessionTools,
+    StateRow,
+    TokenCounts,
+    TokenRevoked,
+    TokenRow,
+    UsageAdded,
+)
+
+__all__ = [
+    "ALL",
+    "ApprovalDecided",
+    "ApprovalRow",
+    "AuditRow",
+    "Change",
+    "EventRow",
+    "GrantRow",
+    "InboxRow",
+    "InboxTaken",
+    "KeyRow",
+    "McpPinGone",
+    "McpPinRow",
+    "McpServerGone",
+    "McpServerRow",
+    "MessageRow",
+    "RunBegan",
+    "RunEnded",
+    "RunRow",
+    "SessionRow",
+    "SessionTools",
+    "StateRow",
+    "Store",
+    "StoreFailed",
+    "TokenCounts",
+    "TokenRevoked",
+    "TokenRow",
+    "UsageAdded",
+]
 
 ALL = 1 << 40  # as a limit: more events than a log can have
 
 
 class StoreFailed(Exception):
     """The database could not read or write. The message says what happened and what to do next."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """`created` is a Unix time in seconds, here and below."""
-
-    id: str
-    principal: str
-    created: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event."""
-
-    id: str
-    session: str
-    principal: str
-    model: str
-    state: str
-    created: float
-    ended: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunBegan:
-    """A queued run's turn has come."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnded:
-    id: str
-    state: str
-    ended: float
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
-
-    `parts`: several deltas joined after the run had ended; the JSON of a list, how many characters of `text` each of
-    them had, the last one's number being `seq`. A reader who has seen some of them gets the rest of the text.
-    """
-
-    run: str
-    seq: int
-    type: str
-    data: str
-    parts: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRow:
-    """`message` is the JSON of `app.messages.dump`."""
-
-    session: str
-    position: int
-    run: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """An access token: only its SHA-256 is kept."""
-
-    sha256: str
-    name: str
-    role: str
-    created: float
-
-
-@dataclass(frozen=True, slots=True)
-class InboxRow:
-    """A message for a run that is not yet in the history; `position` counts from 0."""
-
-    run: str
-    position: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class InboxTaken:
-    """All messages for a run are in the history now."""
-
-    run: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRow:
-    """An Idempotency-Key: the run it began, and the SHA-256 of the request it came with."""
-
-    principal: str
-    key: str
-    body: str
-    run: str
-    created: float
-
-
-@dataclass(frozen=True, slots=True)
-class StateRow:
-    """A named state of the whole server; a later one replaces it."""
-
-    name: str
-    value: str
-
-
-Change = (
-    SessionRow
-    | RunRow
-    | RunBegan
-    | RunEnded
-    | EventRow
-    | MessageRow
-    | TokenRow
-    | InboxRow
-    | InboxTaken
-    | KeyRow
-    | StateRow
-)
 
 
 class Store(Protocol):
@@ -160,7 +93,7 @@ class Store(Protocol):
         """Ids of the calls of a run whose tool had been started."""
         ...
 
-    async def inbox(self, run: str) -> list[str]:
+    async def inbox(self, run: str) -> list[InboxRow]:
         """The messages for a run that are not in the history, in order."""
         ...
 
@@ -206,6 +139,46 @@ class Store(Protocol):
     async def check(self) -> None:
         """Prove that a change could be kept now."""
 
-    async def tokens(self) -> list[TokenRow]: ...
+    async def tokens(self) -> list[TokenRow]:
+        """Oldest first, those that were revoked or have expired included."""
+        ...
+
+    async def token(self, sha256: str) -> TokenRow | None: ...
+
+    async def token_counts(self, now: float) -> TokenCounts: ...
+
+    async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
+        """False, and nothing written, if its name is in use, or has been used in another spelling of its case."""
+        ...
+
+    async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
+
+    async def approvals(self, principal: str) -> list[ApprovalRow]:
+        """Those that are pending, oldest first."""
+        ...
+
+    async def pending_of(self, run: str) -> list[ApprovalRow]:
+        """Those of one run whose call may not have been run, whatever was decided."""
+        ...
+
+    async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
+        """Compare and set: False, and nothing written, if it is not pending any more."""
+        ...
+
+    async def grants(self, session: str) -> list[GrantRow]: ...
+
+    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+        """Newest first, each with its number; those with a number below `before`."""
+        ...
+
+    async def forget_audit(self, before: float) -> None: ...
+
+    async def mcp_servers(self) -> list[McpServerRow]:
+        """Oldest first."""
+        ...
+
+    async def mcp_pins(self) -> list[McpPinRow]: ...
+
+    async def usage(self, principal: str, kind: str, period: str) -> float: ...
 
     async def close(self) -> None: ...

@@ -14,16 +14,43 @@ from typing import Any, Self
 import aiosqlite
 
 from app.messages import Message, load
-from app.store import Change, EventRow, InboxRow, KeyRow, RunRow, SessionRow, StoreFailed, TokenRow
+from app.store import (
+    ApprovalDecided,
+    ApprovalRow,
+    AuditRow,
+    Change,
+    EventRow,
+    GrantRow,
+    InboxRow,
+    KeyRow,
+    McpPinRow,
+    McpServerRow,
+    RunRow,
+    SessionRow,
+    StoreFailed,
+    TokenCounts,
+    TokenRow,
+)
+from app.store.advice import advice
 from app.store.statements import (
+    ADD_TOKEN,
+    APPROVAL_COLUMNS,
+    AUDIT_COLUMNS,
     EVENT_COLUMNS,
     FORGET,
+    GRANT_COLUMNS,
     IDLE_SESSIONS,
+    MCP_PIN_COLUMNS,
+    MCP_SERVER_COLUMNS,
     ONE_SESSION,
     RUN_COLUMNS,
     SCHEMA,
+    SESSION_COLUMNS,
     STATEMENTS,
     TABLES,
+    TOKEN_COLUMNS,
+    TOKEN_COUNTS,
+    token_values,
 )
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -75,9 +102,12 @@ class SQLiteStore:
 
     async def write(self, changes: Sequence[Change]) -> None:
         async with self._transaction():
-            for kind, rows in groupby(changes, type):
-                statement, values = STATEMENTS[kind]
-                await self._writer.executemany(statement, list(map(values, rows)))
+            await self._apply(changes)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        for kind, rows in groupby(changes, type):
+            statement, values = STATEMENTS[kind]
+            await self._writer.executemany(statement, list(map(values, rows)))
 
     async def run(self, run: str) -> RunRow | None:
         rows = await self._all(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", run)
@@ -100,11 +130,11 @@ class SQLiteStore:
         return int(rows[0][0])
 
     async def session(self, session: str) -> SessionRow | None:
-        rows = await self._all("SELECT * FROM sessions WHERE id = ?", session)
+        rows = await self._all(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", session)
         return SessionRow(*rows[0]) if rows else None
 
     async def sessions(self, principal: str, limit: int) -> list[SessionRow]:
-        query = "SELECT * FROM sessions WHERE principal = ? ORDER BY created DESC LIMIT ?"
+        query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE principal = ? ORDER BY created DESC LIMIT ?"
         return [SessionRow(*row) for row in await self._all(query, principal, limit)]
 
     async def messages(self, session: str) -> list[Message]:
@@ -133,9 +163,9 @@ class SQLiteStore:
         rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
         return {json.loads(row[0])["call"] for row in rows}
 
-    async def inbox(self, run: str) -> list[str]:
-        rows = await self._all("SELECT text FROM inbox WHERE run = ? ORDER BY position", run)
-        return [row[0] for row in rows]
+    async def inbox(self, run: str) -> list[InboxRow]:
+        rows = await self._all("SELECT run, position, text FROM inbox WHERE run = ? ORDER BY position", run)
+        return [InboxRow(*row) for row in rows]
 
     async def stranded(self, session: str) -> list[InboxRow]:
         query = """
@@ -181,7 +211,67 @@ class SQLiteStore:
             await self._writer.execute(f"PRAGMA user_version = {len(SCHEMA)}")  # writes a page, changes nothing
 
     async def tokens(self) -> list[TokenRow]:
-        return [TokenRow(*row) for row in await self._all("SELECT * FROM tokens ORDER BY created")]
+        return [TokenRow(*row) for row in await self._all(f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY created")]
+
+    async def token(self, sha256: str) -> TokenRow | None:
+        rows = await self._all(f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE sha256 = ?", sha256)
+        return TokenRow(*rows[0]) if rows else None
+
+    async def token_counts(self, now: float) -> TokenCounts:
+        return TokenCounts(*(await self._all(TOKEN_COUNTS, now))[0])
+
+    async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
+        async with self._transaction():
+            added = await self._writer.execute(ADD_TOKEN, token_values(row))
+            if added.rowcount:
+                await self._apply(also)
+            return bool(added.rowcount)
+
+    async def approval(self, run: str, call: str) -> ApprovalRow | None:
+        rows = await self._approvals("run = ? AND call = ?", run, call)
+        return rows[0] if rows else None
+
+    async def approvals(self, principal: str) -> list[ApprovalRow]:
+        return await self._approvals("principal = ? AND state = 'pending' ORDER BY created", principal)
+
+    async def pending_of(self, run: str) -> list[ApprovalRow]:
+        return await self._approvals("run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created", run)
+
+    async def _approvals(self, which: str, *values: object) -> list[ApprovalRow]:
+        rows = await self._all(f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE {which}", *values)
+        return [ApprovalRow(*row) for row in rows]
+
+    async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
+        update, values = STATEMENTS[ApprovalDecided]
+        async with self._transaction():
+            updated = await self._writer.execute(update, values(decided))
+            if updated.rowcount:
+                await self._apply(also)
+            return bool(updated.rowcount)
+
+    async def grants(self, session: str) -> list[GrantRow]:
+        query = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created"
+        return [GrantRow(*row) for row in await self._all(query, session)]
+
+    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+        query = f"SELECT number, {AUDIT_COLUMNS} FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return [(number, AuditRow(*row)) for number, *row in await self._all(query, before, limit)]
+
+    async def forget_audit(self, before: float) -> None:
+        async with self._transaction():
+            await self._writer.execute("DELETE FROM audit WHERE at < ?", (before,))
+
+    async def usage(self, principal: str, kind: str, period: str) -> float:
+        query = "SELECT amount FROM used WHERE principal = ? AND kind = ? AND period = ?"
+        rows = await self._all(query, principal, kind, period)
+        return float(rows[0][0]) if rows else 0.0
+
+    async def mcp_servers(self) -> list[McpServerRow]:
+        rows = await self._all(f"SELECT {MCP_SERVER_COLUMNS} FROM mcp_servers ORDER BY at, name")
+        return [McpServerRow(name, entry, None if on is None else bool(on), *rest) for name, entry, on, *rest in rows]
+
+    async def mcp_pins(self) -> list[McpPinRow]:
+        return [McpPinRow(*row) for row in await self._all(f"SELECT {MCP_PIN_COLUMNS} FROM mcp_pins")]
 
     async def close(self) -> None:
         await self._reader.close()
@@ -207,20 +297,3 @@ class SQLiteStore:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreFailed(f"The database {self._path} failed: {error}. {advice(error)}") from error
-
-
-def advice(error: Exception) -> str:
-    """What a person can do about it."""
-    text = str(error)
-    for sign, advice in ADVICE.items():
-        if sign in text:
-            return advice
-    return "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
-
-
-ADVICE = {
-    "not a database": "Move that file away, or set DRAGOMAN_DATA_DIR to another folder.",
-    "disk is full": "Make room on the disk.",
-    "locked": "Another process holds it: stop that one, or give this one another DRAGOMAN_DATA_DIR.",
-    "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
-}

@@ -7,24 +7,45 @@ from pathlib import Path
 from typing import Any
 
 from app.store import (
+    ApprovalDecided,
+    ApprovalRow,
+    AuditRow,
     EventRow,
+    GrantRow,
     InboxRow,
     InboxTaken,
     KeyRow,
+    McpPinGone,
+    McpPinRow,
+    McpServerGone,
+    McpServerRow,
     MessageRow,
     RunBegan,
     RunEnded,
     RunRow,
     SessionRow,
+    SessionTools,
     StateRow,
+    TokenRevoked,
     TokenRow,
+    UsageAdded,
 )
 
 # Version n of the schema is what the first n files make; a database of an older one gets the files it lacks.
 SCHEMA = tuple(path.read_text() for path in sorted(Path(__file__).parent.glob("schema_*.sql")))
 
 EVENT_COLUMNS = "run, seq, type, data, parts"
-RUN_COLUMNS = "id, session, principal, model, state, created, ended"
+RUN_COLUMNS = "id, session, principal, model, state, created, ended, policy"
+SESSION_COLUMNS = "id, principal, created, title, disabled"
+TOKEN_COLUMNS = "sha256, name, role, created, tools, disabled, budget, expires, revoked"
+APPROVAL_COLUMNS = (
+    "run, call, session, principal, name, arguments, fingerprint, reason, created, expires, "
+    "state, decided, by, scope, edited, note"
+)
+GRANT_COLUMNS = "session, principal, tool, created, fingerprint, pattern"
+AUDIT_COLUMNS = "at, principal, action, decision, why, by, run, call, fingerprint"
+MCP_SERVER_COLUMNS = "name, entry, enabled, by, at"
+MCP_PIN_COLUMNS = "server, tool, identity, digest, definition"
 
 
 def _insert(table: str, columns: str) -> str:
@@ -46,11 +67,26 @@ REPLACE_KEY = (
 STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     EventRow: (_insert("events", EVENT_COLUMNS), lambda row: (row.run, row.seq, row.type, row.data, row.parts)),
     MessageRow: _inserting("messages", "session, position, run, message"),
-    SessionRow: _inserting("sessions", "id, principal, created, title"),
+    SessionRow: _inserting("sessions", SESSION_COLUMNS),
+    SessionTools: ("UPDATE sessions SET disabled = ? WHERE id = ?", _fields("disabled", "id")),
     RunRow: _inserting("runs", RUN_COLUMNS),
     RunBegan: ("UPDATE runs SET state = 'running' WHERE id = ?", _fields("id")),
     RunEnded: ("UPDATE runs SET state = ?, ended = ? WHERE id = ?", _fields("state", "ended", "id")),
-    TokenRow: _inserting("tokens", "sha256, name, role, created"),
+    TokenRow: _inserting("tokens", TOKEN_COLUMNS),
+    TokenRevoked: ("UPDATE tokens SET revoked = ? WHERE sha256 = ?", _fields("revoked", "sha256")),
+    ApprovalDecided: (
+        "UPDATE approvals SET state = ?, decided = ?, by = ?, scope = ?, edited = ?, note = ? "
+        "WHERE run = ? AND call = ? AND state = 'pending'",
+        _fields("state", "decided", "by", "scope", "edited", "note", "run", "call"),
+    ),
+    ApprovalRow: _inserting("approvals", APPROVAL_COLUMNS),
+    GrantRow: _inserting("grants", GRANT_COLUMNS),
+    AuditRow: _inserting("audit", AUDIT_COLUMNS),
+    UsageAdded: (
+        f"{_insert('used', 'principal, kind, period, amount')} "
+        "ON CONFLICT (principal, kind, period) DO UPDATE SET amount = used.amount + excluded.amount",
+        _fields("principal", "kind", "period", "amount"),
+    ),
     InboxRow: _inserting("inbox", "run, position, text"),
     InboxTaken: ("DELETE FROM inbox WHERE run = ?", _fields("run")),
     KeyRow: (
@@ -61,7 +97,41 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         f"{_insert('state', 'name, value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         _fields("name", "value"),
     ),
+    McpServerRow: (
+        f"{_insert('mcp_servers', MCP_SERVER_COLUMNS)} ON CONFLICT (name) DO UPDATE SET "
+        "entry = excluded.entry, enabled = excluded.enabled, by = excluded.by, at = excluded.at",
+        _fields("name", "entry", "enabled", "by", "at"),
+    ),
+    McpServerGone: ("DELETE FROM mcp_servers WHERE name = ?", _fields("name")),
+    McpPinRow: (
+        f"{_insert('mcp_pins', MCP_PIN_COLUMNS)} ON CONFLICT (server, tool) DO UPDATE SET "
+        "identity = excluded.identity, digest = excluded.digest, definition = excluded.definition",
+        _fields("server", "tool", "identity", "digest", "definition"),
+    ),
+    McpPinGone: (
+        "DELETE FROM mcp_pins WHERE server = ? AND tool = COALESCE(?, tool)",
+        _fields("server", "tool"),
+    ),
 }
+
+TOKEN_COUNTS = """
+    SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END)
+    FROM tokens
+"""
+# One token in use per name, and one spelling of a name for ever: it is a folder, too.
+ADD_TOKEN = f"""
+    INSERT INTO tokens ({TOKEN_COLUMNS}) SELECT {", ".join("?" * 9)} WHERE NOT EXISTS (
+        SELECT 1 FROM tokens WHERE LOWER(name) = LOWER(?)
+        AND (name <> ? OR (revoked IS NULL AND (expires IS NULL OR expires > ?)))
+    )
+"""
+
+
+def token_values(row: TokenRow) -> tuple[Any, ...]:
+    """What ADD_TOKEN takes."""
+    _, fields_of = STATEMENTS[TokenRow]
+    return (*fields_of(row), row.name, row.name, row.created)
+
 
 # What goes with a session; the sessions to forget are the rows of a query that stands in for SESSIONS.
 FORGET = (
@@ -69,6 +139,8 @@ FORGET = (
     "DELETE FROM inbox WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
     "DELETE FROM idempotency WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
     "DELETE FROM messages WHERE session IN (SESSIONS)",
+    "DELETE FROM approvals WHERE session IN (SESSIONS)",
+    "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
     "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
 )
@@ -77,4 +149,7 @@ IDLE_SESSIONS = """
     SELECT id FROM sessions WHERE created < ? AND NOT EXISTS
     (SELECT 1 FROM runs WHERE runs.session = sessions.id AND COALESCE(runs.ended, 9e99) >= ?)
 """
-TABLES = ("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state")
+TABLES = (
+    *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
+    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins"),
+)

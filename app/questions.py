@@ -1,0 +1,56 @@
+"""A question that a tool asks in the middle of a call, put to a person as an approval is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from secrets import token_hex
+
+from app.approvals import Approvals, Objection, resolution
+from app.conversation import Conversation
+from app.events import ApprovalRequired, ApprovalResolved
+from app.gate import Gate
+from app.messages import AskedCall
+from app.rules import Mode
+from app.store import ApprovalRow
+from parsing import Arguments
+
+DIALECT = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Those of one call. It is a `tools.tool.AskPerson`."""
+
+    run: str
+    approvals: Approvals
+    gate: Gate
+    conversation: Conversation
+
+    async def __call__(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
+        """Raises StoreFailed."""
+        if self.gate.under.mode is Mode.DENY:
+            return None
+        conversation, who = self.conversation, self.gate.principal
+        asked = conversation.redactor.redact_value(AskedCall(f"q{token_hex(4)}", name, shown, DIALECT))
+        row = self.approvals.open_question(self.run, conversation.session, who, asked, reason, objection)
+        try:
+            conversation.record(row)
+            conversation.tell(ApprovalRequired(asked.id, asked.name, asked.arguments, reason, row.expires))
+            await conversation.stored()
+            row = await self.approvals.answer(row)
+        except asyncio.CancelledError:  # the call has ended; if the run has, too, it has closed this
+            for gone in await self.approvals.withdraw_questions(self.run, asked.id):
+                conversation.tell(answered(gone))
+            raise
+        conversation.tell(answered(row))
+        if row.state != "approved":
+            return None
+        answer: Arguments = json.loads(row.edited) if row.edited else {}
+        return answer
+
+
+def answered(row: ApprovalRow) -> ApprovalResolved:
+    """What those who watch are told: the answer itself is for whoever asked, and kept with the approval."""
+    return replace(resolution(row), scope=None, arguments=None)

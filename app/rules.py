@@ -1,0 +1,51 @@
+"""What an operator says of tools and of asking, in the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tools.rights import Approval, Risk, Role
+
+if TYPE_CHECKING:  # it imports asyncio, which the settings do without
+    from tools.tool import Tool
+
+
+class Mode(StrEnum):
+    """What a run does with calls that a person may want to see first."""
+
+    SANDBOXED = "sandboxed"  # what stays in the sandbox and the workspace runs at once, whatever leaves them asks
+    ASK = "ask"  # whatever writes, executes or reaches the network asks
+    AUTO = "auto"  # nothing asks; for admins
+    DENY = "deny"  # nobody is there: what would ask is refused
+
+
+class ToolRule(BaseModel):
+    """How the tools whose names match (`mcp__files__*`) are classified. What is None stays as the tool says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    match: str = Field(min_length=1)
+    role: Role | None = None
+    risk: Risk | None = None
+    approval: Approval | None = None
+    untrusted: bool | None = None
+
+    def applied(self, tool: Tool) -> Tool:
+        return replace(
+            tool,
+            role=self.role or tool.role,
+            risk=self.risk or tool.risk,
+            approval=self.approval or tool.approval,
+            untrusted=tool.untrusted if self.untrusted is None else self.untrusted,
+        )
+
+
+def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
+    """The tool as the first rule that matches its name says."""
+    return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)

@@ -1,0 +1,292 @@
+"""What the store keeps, a frozen dataclass per kind of row or change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """`created` is a Unix time in seconds, here and below."""
+
+    id: str
+    principal: str
+    created: float
+    title: str
+    disabled: str = "[]"  # JSON: patterns of tools that this session goes without
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event.
+
+    `policy`: JSON of the mode of approval and the tools that the run was begun with.
+    """
+
+    id: str
+    session: str
+    principal: str
+    model: str
+    state: str
+    created: float
+    ended: float | None = None
+    policy: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """A queued run's turn has come."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    id: str
+    state: str
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
+
+    `parts`: several deltas joined after the run had ended; the JSON of a list, how many characters of `text` each of
+    them had, the last one's number being `seq`. A reader who has seen some of them gets the rest of the text.
+    """
+
+    run: str
+    seq: int
+    type: str
+    data: str
+    parts: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """`message` is the JSON of `app.messages.dump`."""
+
+    session: str
+    position: int
+    run: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """An access token: only its SHA-256 is kept. `tools`, `disabled`, `budget`: JSON of the principal's fields."""
+
+    sha256: str
+    name: str
+    role: str
+    created: float
+    tools: str = "[]"
+    disabled: str = "[]"
+    budget: str = "{}"
+    expires: float | None = None
+    revoked: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """How many tokens there are: ever made, revoked, in use. While none of them changes, nor does who may come in."""
+
+    all: int
+    revoked: int
+    in_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRevoked:
+    sha256: str
+    revoked: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTools:
+    """The patterns of the tools that a session goes without, as JSON."""
+
+    id: str
+    disabled: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """A call that waits for a person, or what came of it.
+
+    `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn`: its run ended, or it is forbidden by now.
+    `arguments` is JSON, `fingerprint` what tools.permit makes of the call. `edited`: the JSON of other arguments that
+    the person gave, `note`: what the person said to it.
+    """
+
+    run: str
+    call: str
+    session: str
+    principal: str
+    name: str
+    arguments: str
+    fingerprint: str
+    reason: str
+    created: float
+    expires: float
+    state: str = "pending"
+    decided: float | None = None
+    by: str | None = None
+    scope: str | None = None
+    edited: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """What became of an approval. It takes effect only if that is still pending."""
+
+    run: str
+    call: str
+    state: str
+    decided: float
+    by: str
+    scope: str | None = None
+    edited: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """Calls of `tool` that need no approval again in a session.
+
+    Those with this very `fingerprint`, or those whose arguments fit `pattern`: JSON, argument -> pattern.
+    """
+
+    session: str
+    principal: str
+    tool: str
+    created: float
+    fingerprint: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One decision: who wanted what, what was decided, by whom and why. `fingerprint`: of the call's arguments."""
+
+    at: float
+    principal: str
+    action: str
+    decision: str
+    why: str
+    by: str
+    run: str | None = None
+    call: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAdded:
+    """What a principal has used of `kind` (`tokens`, `tool_seconds`) in `period` (`2026-11`, `2026-11-22`), more."""
+
+    principal: str
+    kind: str
+    period: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """A message for a run that is not yet in the history; `position` counts from 0."""
+
+    run: str
+    position: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxTaken:
+    """All messages for a run are in the history now."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """An Idempotency-Key: the run it began, and the SHA-256 of the request it came with."""
+
+    principal: str
+    key: str
+    body: str
+    run: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """A named state of the whole server; a later one replaces it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerRow:
+    """What was said of an MCP server at run time; a later row of its name replaces it.
+
+    `entry`: JSON as in the file, None for a server that is in the file. `enabled`: None for what the entry says.
+    """
+
+    name: str
+    entry: str | None
+    enabled: bool | None
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerGone:
+    """Nothing was said of this MCP server, or does not count any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpPinRow:
+    """A definition of an MCP server's tool that was trusted; `definition` is JSON. A later one replaces it."""
+
+    server: str
+    tool: str
+    identity: str
+    digest: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpPinGone:
+    """Pins that do not count any more: of one tool, or (None) all of a server."""
+
+    server: str
+    tool: str | None = None
+
+
+Change = (
+    SessionRow
+    | SessionTools
+    | RunRow
+    | RunBegan
+    | RunEnded
+    | EventRow
+    | MessageRow
+    | TokenRow
+    | TokenRevoked
+    | ApprovalRow
+    | ApprovalDecided
+    | GrantRow
+    | AuditRow
+    | UsageAdded
+    | InboxRow
+    | InboxTaken
+    | KeyRow
+    | StateRow
+    | McpServerRow
+    | McpServerGone
+    | McpPinRow
+    | McpPinGone
+)

@@ -1,0 +1,59 @@
+"""What a run is begun with, and why one cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_LINE = 16  # runs of one session that wait or are under way
+TIME_LIMIT_S = 7200.0
+
+
+class NotFound(Exception):
+    """There is no such session or run, or it belongs to somebody else."""
+
+
+class SessionBusy(Exception):
+    """The session already has a run under way, and that one is not to be waited for, or by too many."""
+
+    def __init__(self, run: str, waiting: int = 0) -> None:
+        full = f"{waiting} runs wait behind it, which is the most." if waiting >= MAX_LINE - 1 else ""
+        advice = full or "Wait for it, cancel it, or send when_busy: queue."
+        super().__init__(f"The session is busy with run {run}. {advice}")
+        self.run = run
+
+
+class RunOver(Exception):
+    """The run has ended; a message for it needs a new one."""
+
+
+class KeyReused(Exception):
+    """The Idempotency-Key came before with another request."""
+
+
+class Stopping(Exception):
+    """The server is stopping: it begins nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An Idempotency-Key and the SHA-256 of the request that came with it."""
+
+    value: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a run is begun with. Without a session a new one begins; `policy` is JSON to make its agent from again.
+
+    `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
+    """
+
+    message: str
+    session: str | None = None
+    when_busy: Literal["refuse", "queue"] = "refuse"
+    key: Key | None = None
+    time_limit_s: float = TIME_LIMIT_S
+    policy: str = "{}"
+    asked: bool = True

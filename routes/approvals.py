@@ -1,0 +1,40 @@
+"""Calls that wait for a person: which, and what the person says."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.approvals import Wish
+from app.store import ApprovalRow
+from routes.errors import ASCIIResponse
+from routes.requests import ApprovalRequest, read_fields
+from routes.services import asker, services_of
+
+
+def _fields(row: ApprovalRow) -> dict[str, Any]:
+    named = {name: getattr(row, name) for name in ("run", "call", "session", "name", "reason", "state")}
+    decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
+    edited = {"edited": json.loads(row.edited)} if row.edited else {}
+    arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
+    return named | arguments | decided | edited
+
+
+async def list_approvals(request: Request) -> Response:
+    """What waits for the asker, oldest first."""
+    rows, now = await services_of(request).store.approvals(asker(request).name), time.time()
+    return ASCIIResponse({"approvals": [_fields(row) for row in rows if now < row.expires]})
+
+
+async def decide(request: Request) -> Response:
+    """200 with the decision, 409 if there was one already, 410 when it comes too late."""
+    services, principal = services_of(request), asker(request)
+    run, call = request.path_params["run"], request.path_params["call"]
+    await services.runs.approvals.row(run, call, principal)
+    said = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
+    wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.note)
+    return ASCIIResponse(_fields(await services.runs.decide(run, call, principal, wish)))

@@ -1,0 +1,33 @@
+"""What the tests of the guards read off a server: its events, its audit, all that it has written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.serving import Served
+
+Event = dict[str, Any]
+
+
+def of_kind(events: Sequence[Event], kind: str) -> list[Event]:
+    return [event for event in events if event["type"] == kind]
+
+
+def notices(events: Sequence[Event]) -> list[tuple[str, str]]:
+    return [(event["code"], event["message"]) for event in of_kind(events, "notice")]
+
+
+def streamed(events: Sequence[Event]) -> str:
+    return "".join(event.get("text", "") for event in events if event["type"].endswith(".delta"))
+
+
+async def audited(served: Served, by: str) -> list[tuple[str, str]]:
+    rows = (await served.client.get("/audit")).json()["audit"]
+    return [(row["action"], row["decision"]) for row in rows if row["by"] == by]
+
+
+def kept(folder: Path) -> bytes:
+    """All that the server has written down."""
+    return b"\n".join(path.read_bytes() for path in sorted((folder / "data").rglob("*")) if path.is_file())

@@ -1,0 +1,239 @@
+"""The gate: one function decides, and each of its two layers holds without the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.gate import Circumstances, Gate, decide
+from app.grants import Grant
+from app.people import LOCAL_USER, Principal
+from app.prompt import opening
+from app.provider import Piece, Said
+from app.reply import Reply
+from app.rules import Mode, ToolRule, classified
+from parsing import Call
+from tests.parsing_forms import WRITERS
+from tools.catalogue import TOOLS
+from tools.permit import Permit, fingerprint
+from tools.rights import Risk, Role
+from tools.tool import Context, Progress, Result, Tool, answering
+from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+
+ANN = Principal("ann", Role.USER)
+GUEST = Principal("gus", Role.GUEST)
+ANY = {"type": "object"}
+
+
+async def nothing(_: dict[str, Any], __: Context) -> str:
+    return "ran"
+
+
+def tool(risk: Risk, **more: Any) -> Tool:
+    return Tool("some_tool", "", ANY, risk, answering(nothing), **({"role": Role.GUEST} | more))
+
+
+def word(decision: Decision) -> str:
+    return type(decision).__name__.lower()
+
+
+@pytest.mark.parametrize("risk", Risk)
+def test_a_tool_that_nobody_classified_belongs_to_admins(risk: Risk) -> None:
+    unknown = Tool("mcp__new__thing", "", ANY, risk, answering(nothing))
+    for principal in (GUEST, ANN):
+        assert isinstance(decide(principal, unknown), Refuse)
+    assert not isinstance(decide(LOCAL_USER, unknown), Refuse)
+
+
+MODES = [
+    # risk, confined, boxed: what sandboxed, ask, auto and deny say
+    (Risk.READ, False, False, "allow allow allow allow"),
+    (Risk.WRITE, True, False, "allow ask allow allow"),
+    (Risk.WRITE, False, True, "ask ask allow refuse"),
+    (Risk.EXECUTE, True, True, "allow ask allow allow"),
+    (Risk.EXECUTE, True, False, "ask ask allow refuse"),
+    (Risk.EXECUTE, False, True, "ask ask allow refuse"),
+    (Risk.NETWORK, False, True, "ask ask allow refuse"),
+    (Risk.ADMIN, False, True, "ask ask allow refuse"),
+]
+
+
+@pytest.mark.parametrize(("risk", "confined", "boxed", "said"), MODES)
+def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str) -> None:
+    one = tool(risk, confined=confined)
+    under = [Circumstances(mode, boxed) for mode in Mode]
+    assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in under) == said
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_strangers_words_make_every_effect_ask_even_under_a_grant(mode: Mode) -> None:
+    grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
+    for risk in Risk:
+        one = tool(risk, confined=True, approval="never")
+        under = Circumstances(mode, True, tainted=True, grants=(grant,))
+        wanted = "allow" if risk is Risk.READ else "refuse" if mode is Mode.DENY else "ask"
+        assert word(decide(LOCAL_USER, one, {}, under)) == wanted
+
+
+@pytest.mark.parametrize("principal", [GUEST, ANN])
+def test_auto_is_for_admins(principal: Principal) -> None:
+    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, Circumstances(Mode.AUTO)), Ask)
+
+
+@pytest.mark.parametrize(
+    ("principal", "disabled"),
+    [
+        (replace(ANN, tools=("read_*", "list_files")), ()),
+        (replace(ANN, disabled=("some_*",)), ()),
+        (ANN, ("*",)),
+        (replace(ANN, tools=("SOME_TOOL",)), ()),
+    ],
+)
+def test_patterns_of_a_principal_and_a_session_only_narrow(principal: Principal, disabled: tuple[str, ...]) -> None:
+    assert isinstance(decide(principal, tool(Risk.READ), None, Circumstances(disabled=disabled)), Refuse)
+    assert decide(ANN, tool(Risk.READ)) == Allow()
+
+
+def test_the_first_rule_that_matches_classifies() -> None:
+    rules = [
+        ToolRule(match="mcp__files__read*", role=Role.USER, risk=Risk.READ, approval="never"),
+        ToolRule(match="mcp__*", role=Role.GUEST),
+    ]
+    unknown = Tool("mcp__files__read_text", "", ANY, Risk.ADMIN, answering(nothing))
+    assert decide(ANN, classified(unknown, rules)) == Allow()
+    assert isinstance(decide(GUEST, classified(unknown, rules)), Refuse)
+    write = classified(replace(unknown, name="mcp__files__write"), rules)
+    assert (write.role, write.risk) == (Role.GUEST, Risk.ADMIN)
+    assert classified(replace(unknown, name="bash"), rules).role is Role.ADMIN
+
+
+GRANTS: list[tuple[Grant, dict[str, Any], bool]] = [
+    (Grant("t", fingerprint("ann", "t", {"a": 1, "b": 2})), {"b": 2, "a": 1}, True),
+    (Grant("t", fingerprint("ann", "t", {"a": 1})), {"a": 2}, False),
+    (Grant("t", fingerprint("ann", "t", {"a": 1})), {"a": 1, "b": 0}, False),
+    (Grant("t", fingerprint("ann", "t", {"a": 1})), {"a": "1"}, False),
+    (Grant("t", fingerprint("bob", "t", {"a": 1})), {"a": 1}, False),
+    (Grant("t", pattern={"path": "notes/*"}), {"path": "notes/a.txt"}, True),
+    (Grant("t", pattern={"path": "notes/*"}), {"path": "notes/../plan.txt"}, False),
+    (Grant("t", pattern={"path": "notes/*"}), {"path": "notes/a.txt", "mode": "w"}, False),
+    (Grant("t", pattern={"path": "notes/*", "mode": "r"}), {"path": "notes/a.txt"}, False),
+    (Grant("t", pattern={"path": "*"}), {"path": ["a"]}, True),
+    (Grant("t", pattern={}), {}, False),
+    (Grant("t"), {}, False),
+]
+
+
+@pytest.mark.parametrize(("grant", "arguments", "covered"), GRANTS)
+def test_a_grant_covers_what_the_person_saw(grant: Grant, arguments: dict[str, Any], covered: bool) -> None:
+    assert grant.covers("ann", arguments) is covered
+
+
+@pytest.mark.parametrize(
+    ("command", "covered"),
+    [("git status", True), ("git status -s", True), ("git status; rm -rf .", False), ("git push", False)],
+)
+def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, covered: bool) -> None:
+    assert Grant("bash", pattern={"command": "git status *"}).covers("ann", {"command": command}) is covered
+
+
+def test_the_operators_commands_never_ask() -> None:
+    [bash] = [one for one in TOOLS if one.name == "bash"]
+    under = Circumstances(Mode.ASK, commands=("git status *",))
+    assert decide(ANN, bash, {"command": "git status -s"}, under) == Allow()
+    assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, under), Ask)
+    assert isinstance(decide(ANN, bash, {"command": ["git status"]}, under), Ask)
+    tainted = replace(under, tainted=True)
+    assert isinstance(decide(ANN, bash, {"command": "git status -s"}, tainted), Ask)
+
+
+# Layer 1: what is refused is not in what a model is told.
+
+
+def hidden_from(hidden: str) -> Toolbox:
+    rules = [ToolRule(match=hidden, role=Role.ADMIN)]
+    return Toolbox([classified(one, rules) for one in TOOLS], Gate(ANN, Circumstances(boxed=True)).decide, "ann")
+
+
+@pytest.mark.parametrize("name", [one.name for one in TOOLS])
+def test_layer_1_a_tool_that_is_refused_is_never_mentioned(name: str) -> None:
+    toolbox = hidden_from(name)
+    told = opening(toolbox.offered, teach_fences=True, workspace=Path("/w"), now=datetime(2026, 1, 1))
+    words = " ".join(str(message) for message in told).replace("(", " ").replace("'", " ").replace("`", " ").split()
+    assert name not in toolbox.schemas and name not in words
+    assert len(toolbox.offered) == len(TOOLS) - 1
+
+
+# Layer 2: the dispatcher refuses what a model names anyway, in whatever dialect.
+
+
+def spying(one: Tool, ran: list[str]) -> Tool:
+    async def run(_: dict[str, Any], __: Context) -> AsyncGenerator[Progress | Result, None]:
+        ran.append(one.name)
+        yield Result(True, "ran")
+
+    return replace(one, run=run)
+
+
+def forged(name: str) -> dict[str, Piece]:
+    """The same call in every dialect that can be written, and as a native one."""
+    arguments = {"command": "id", "path": "x", "content": "y", "code": "1", "old": "a", "new": "b", "id": "j"}
+    written: dict[str, Piece] = {key: Said(write([(name, arguments)])) for key, write in WRITERS.items()}
+    return written | {"native": Call(0, name, arguments, "native")}
+
+
+async def answered(toolbox: Toolbox, name: str, arguments: dict[str, Any], permit: Permit | None = None) -> Result:
+    async with aclosing(toolbox.run(name, arguments, Context(Path("/")), permit)) as news:
+        last = [seen async for seen in news][-1]
+    assert isinstance(last, Result)
+    return last
+
+
+@pytest.mark.parametrize("name", [one.name for one in TOOLS])
+def test_layer_2_a_forged_call_is_refused_in_every_dialect(name: str) -> None:
+    ran: list[str] = []
+    rules = [ToolRule(match=name, role=Role.ADMIN)]
+    tools = [spying(classified(one, rules), ran) for one in TOOLS]
+    toolbox = Toolbox(tools, Gate(ANN, Circumstances(Mode.SANDBOXED, True)).decide, "ann")
+    refused = 0
+    for piece in forged(name).values():
+        reply = Reply(toolbox.schemas, fences=lambda: True, new_id=lambda: "c1")
+        list(reply.add(piece))
+        list(reply.end())
+        for call in (call for call in reply.calls if call.id not in reply.refused and call.name == name):
+            result = asyncio.run(answered(toolbox, call.name, call.arguments))
+            assert not result.ok and "needs the role admin" in result.text
+            refused += 1
+    assert refused >= 10 and ran == []
+
+
+@pytest.mark.parametrize("name", ["BASH", "Bash", "bash ", "functions.bash", "mcp__x__bash", "ｂash", "bash\u200b"])
+def test_layer_2_another_spelling_is_another_tool(name: str) -> None:
+    ran: list[str] = []
+    toolbox = Toolbox([spying(one, ran) for one in TOOLS], Gate(GUEST, Circumstances(boxed=True)).decide)
+    assert not asyncio.run(answered(toolbox, name, {"command": "id"})).ok and ran == []
+
+
+def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() -> None:
+    ran: list[str] = []
+    tools = [spying(one, ran) for one in TOOLS]
+    toolbox = Toolbox(tools, Gate(ANN, Circumstances(Mode.ASK)).decide, "ann")
+    call = {"path": "x", "content": "y"}
+    wrong = [
+        None,
+        Permit(fingerprint("ann", "write_file", call | {"content": "z"})),
+        Permit(fingerprint("ann", "edit_file", call)),
+        Permit(fingerprint("bob", "write_file", call)),
+    ]
+    for permit in wrong:
+        assert "nobody has approved" in asyncio.run(answered(toolbox, "write_file", call, permit)).text
+    right = Permit(fingerprint("ann", "write_file", call))
+    assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
+    assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok
+    assert ran == ["write_file"]

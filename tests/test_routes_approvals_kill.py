@@ -1,0 +1,92 @@
+"""A server that is killed around a question: whatever the moment, no call runs twice, or without its yes.
+
+DRAGOMAN_KILLS sets how often the server is killed: 20 by default, 200 and more at night (`make nightly`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from asyncio.subprocess import Process
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.chatting import DONE, chunk, says
+from tests.serving import events_of
+from tests.test_routes_kill import TERMINAL, server
+from tests.upstream import stream, upstream
+
+pytestmark = pytest.mark.anyio
+
+KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
+CALLS = "".join(f"```bash\necho {word} >> ran\n```\n" for word in ("one", "two"))
+BODY = {"message": "Go", "approval": "ask", "max_rounds": 1}
+MOST_EVENTS = 14
+MOST_WAITED = 5  # requests between an event and the kill: some milliseconds
+
+
+async def followed(client: httpx2.AsyncClient, run: str, process: Process, chance: random.Random | None) -> None:
+    """Say yes to the first call and no to the second; with `chance`, kill the server at some moment."""
+    left = chance.randrange(1, MOST_EVENTS) if chance else -1
+    said = set[asyncio.Task[Any]]()
+    with suppress(httpx2.TransportError):  # it dies with the server
+        async with client.stream("GET", f"/runs/{run}/events") as response, aclosing(events_of(response)) as events:
+            async for event in events:
+                left -= 1
+                if event["type"] == "approval.required":
+                    decision = "approve" if "one" in str(event["arguments"]) else "deny"
+                    path = f"/runs/{run}/approvals/{event['call']}"
+                    said.add(asyncio.create_task(client.post(path, json={"decision": decision})))
+                if chance and left == 0:
+                    for _ in range(chance.randrange(MOST_WAITED)):
+                        await client.get("/livez")
+                    process.kill()
+    await asyncio.gather(*said, return_exceptions=True)
+
+
+async def check(client: httpx2.AsyncClient, run: str, ran: list[str]) -> str:
+    """One end; each question answered once, one result per call; how the run ended."""
+    async with client.stream("GET", f"/runs/{run}/events") as response, aclosing(events_of(response)) as stored:
+        events = [event async for event in stored]
+    kinds = [event["type"] for event in events]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [kind for kind in kinds if kind in TERMINAL] == [kinds[-1]]
+    for kind in ("approval.required", "approval.resolved", "tool.started", "tool.finished"):
+        told = [event["call"] for event in events if event["type"] == kind]
+        assert len(told) == len(set(told)), (kind, kinds)
+    session = events[0]["session"]
+    messages = (await client.get(f"/sessions/{session}")).json()["messages"]
+    called = [call["id"] for message in messages for call in message.get("calls", [])]
+    assert [message["call"] for message in messages if message["role"] == "tool"] == called
+    assert ran in ([], ["one"]), kinds
+    assert not ran or "tool.started" in kinds, kinds
+    return str(kinds[-1])
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.timeout(60 + KILLS * 15)
+async def test_no_call_runs_twice_or_without_its_yes(tmp_path: Path) -> None:
+    chance, ends = random.Random(5), list[str]()
+    ran = tmp_path / "work" / "ran"
+    (tmp_path / "work").mkdir()
+    async with upstream(stream(says(CALLS), chunk(finish="stop"), DONE), repeat=True) as model:
+        run = ""
+        for number in range(KILLS + 1):
+            async with asyncio.timeout(60), server(tmp_path, model.base_url) as (client, process):
+                if run:
+                    await followed(client, run, process, None)
+                    ends.append(await check(client, run, lines(ran)))
+                if number < KILLS:
+                    ran.unlink(missing_ok=True)
+                    async with client.stream("POST", "/chat", json=BODY) as response:
+                        run = response.headers["x-run-id"]
+                    await followed(client, run, process, chance)
+    assert {"run.finished", "run.failed"} == set(ends)  # those that waited went on, those in the middle did not

@@ -1,0 +1,227 @@
+"""How a request may arrive: its head, URL and body bounded in size, depth and time; what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from app.providers.scripted import Scripted
+from routes.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
+from routes.limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
+from routes.requests import MAX_DEPTH, MessageRequest, read_message
+from routes.server import create_server
+from tests.people import LIMIT_S, answer, connected, error_of, parsed, port_of
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+
+GET = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n"
+LONG = b"x" * (MAX_HEAD + 1)
+
+HEADS = {
+    "many headers": (GET + b"".join(b"h%d: %s\r\n" % (n, b"v" * 90) for n in range(1000)) + b"\r\n", 431),
+    "one long header": (GET + b"h: " + LONG + b"\r\n\r\n", 431),
+    "a header that does not end": (GET + b"h: " + LONG * 4, 431),
+    "a name that does not end": (GET + LONG * 4, 431),
+    "long trailers": (
+        b"POST /pause HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\nh: " + LONG + b"\r\n\r\n",
+        431,
+    ),
+    "a long URL": (b"GET /livez?" + b"x" * MAX_URL + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414),
+    "a URL that does not end": (b"GET /" + LONG * 4, 414),
+    "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+    "two lengths": (GET + b"content-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
+    "a length and chunks": (
+        b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\ntransfer-encoding: chunked\r\n\r\n",
+        400,
+    ),
+}
+CODES = {431: "headers_too_long", 414: "url_too_long", 400: "bad_request"}
+
+
+@pytest.mark.parametrize("case", HEADS)
+async def test_a_head_that_is_too_much_is_refused(tmp_path: Path, case: str) -> None:
+    request, status = HEADS[case]
+    async with serving(tmp_path, Scripted([])) as served:
+        answered, headers, body = parsed(await answer(port_of(served), request))
+        assert (answered, error_of(body)) == (status, CODES[status])
+        assert {name.lower(): value for name, value in SAFE_HEADERS.items()}.items() <= headers.items()
+        assert (await served.client.get("/livez")).status_code == 200
+
+
+@pytest.mark.parametrize("size", [1, MAX_HEAD - 100])
+async def test_a_head_within_the_limit_is_read_however_it_arrives(tmp_path: Path, size: int) -> None:
+    request = GET + b"h: " + b"v" * size + b"\r\n\r\n"
+    async with serving(tmp_path, Scripted([])) as served, connected(port_of(served)) as (reader, writer):
+        for _ in range(3):  # the count begins anew with each request of a connection
+            for start in range(0, len(request), 9000):
+                writer.write(request[start : start + 9000])
+                await writer.drain()
+                await asyncio.sleep(0)
+            status, headers, _ = parsed(await reader.readuntil(b"\r\n\r\n"))
+            await reader.readexactly(int(headers["content-length"]))
+            assert status == 200
+
+
+class Quick(BoundedProtocol):
+    """Gives up on a head soon."""
+
+    head_time_s = 0.1
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, protocol: type[BoundedProtocol] = BoundedProtocol) -> AsyncGenerator[int, None]:
+    """The port of a server with an application of the test."""
+    config = uvicorn.Config(app, lifespan="off", log_level="critical", http=protocol)
+    server, listener = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+    task = asyncio.create_task(server._serve([listener]))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def read(request: Request) -> Response:
+    wish = await read_message(request, MessageRequest, 1000, time_limit_s=0.1)
+    return ASCIIResponse({"message": wish.text})
+
+
+async def broken(request: Request) -> Response:
+    secret = request.headers["host"]
+    raise RuntimeError(f"a secret of {secret}")
+
+
+APP = Starlette(routes=[Route("/read", read, methods=["POST"]), Route("/broken", broken)], exception_handlers=HANDLERS)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /", GET, GET + b"h: v"])
+async def test_a_head_that_comes_too_slowly_ends_the_connection(begun: bytes) -> None:
+    async with listening(APP, Quick) as port:
+        assert await answer(port, begun) == b""
+
+
+async def test_empty_lines_do_not_keep_a_connection() -> None:
+    async with listening(APP, Quick) as port, connected(port) as (reader, writer):
+        writer.write(GET + b"\r\n")
+        assert parsed(await reader.readuntil(b"\r\n\r\n"))[0] == 404
+        writer.write(b"\r\n")
+        await reader.read(-1)
+
+
+@pytest.mark.parametrize("begun", [b"content-length: 30\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n5\r\n{"])
+async def test_a_body_that_comes_too_slowly_is_refused(begun: bytes) -> None:
+    async with listening(APP, Quick) as port:
+        status, headers, body = parsed(await answer(port, b"POST /read HTTP/1.1\r\nhost: localhost\r\n" + begun))
+    assert (status, error_of(body), headers["connection"]) == (408, "body_slow", "close")
+
+
+async def test_a_route_that_breaks_shows_nothing_of_the_code() -> None:
+    async with listening(APP) as port:
+        request = b"GET /broken HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        status, headers, body = parsed(await answer(port, request))
+    assert (status, error_of(body)) == (500, "internal")
+    assert not any(word in body for word in (b"Traceback", b"RuntimeError", b"secret", b".py"))
+    assert headers["content-security-policy"] == SAFE_HEADERS["Content-Security-Policy"]
+
+
+def nested(depth: int, kind: str) -> str:
+    """An object that lies `depth` levels deep, itself the first."""
+    opening, closing = {"lists": ("[", "]"), "objects": ('{"a":', "}")}[kind]
+    return '{"message": "x", "tools": ' + opening * (depth - 1) + "1" + closing * (depth - 1) + "}"
+
+
+DEPTHS = [(MAX_DEPTH, False), (MAX_DEPTH + 1, True), (900, True), (100_000, True)]
+
+
+@pytest.mark.parametrize("kind", ["lists", "objects"])
+@pytest.mark.parametrize(("depth", "too_deep"), DEPTHS)
+async def test_how_deep_a_body_may_be(tmp_path: Path, depth: int, kind: str, *, too_deep: bool) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        response = await served.client.post("/chat", content=nested(depth, kind))
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == ((400, "invalid_json") if too_deep else (422, "invalid_request"))
+    assert ("nested" in error["message"]) is too_deep
+
+
+async def test_a_wide_body_is_not_a_deep_one(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        parts = [{"type": "text", "text": "x"}] * 500
+        events = await served.chat(parts)
+    assert events[-1]["reason"] == "answered"
+
+
+async def test_every_answer_has_the_safe_headers(tmp_path: Path) -> None:
+    requests = [
+        ("GET", "/"),
+        ("GET", "/livez"),
+        ("GET", "/nothing"),
+        ("PUT", "/chat"),
+        ("GET", "/livez/"),
+        ("POST", "/chat"),
+    ]
+    async with serving(tmp_path, Scripted([])) as served:
+        for method, path in requests:
+            response = await served.client.request(method, path)
+            assert SAFE_HEADERS.items() <= {name: response.headers.get(name) for name in SAFE_HEADERS}.items(), path
+
+
+async def test_a_stream_keeps_its_own_headers(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        response = await served.client.post("/chat", json={"message": "x"})
+    assert response.headers.get_list("cache-control") == ["no-cache, no-transform"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+CLIENTS = [
+    ("192.0.2.7", "192.0.2.7"),
+    ("::ffff:192.0.2.7", "192.0.2.7"),
+    ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+    ("fe80::1%eth0", "fe80::/64"),
+    ("<script>", "unknown"),
+    ("", "unknown"),
+    (None, "unknown"),
+]
+
+
+@pytest.mark.parametrize(("address", "client"), CLIENTS)
+def test_what_stands_for_a_client(address: str | None, client: str) -> None:
+    assert neighbourhood(address) == client
+
+
+def test_a_window_ends_and_is_bounded() -> None:
+    windows = Windows()
+    assert [windows.count("a", 100.0 + n)[0] for n in range(3)] == [1, 2, 3]
+    assert windows.count("a", 130.0) == (4, 100.0 + WINDOW_S)
+    assert windows.count("b", 130.0) == (1, 130.0 + WINDOW_S)
+    assert windows.count("a", 100.0 + WINDOW_S)[0] == 1
+    assert windows.count("a", 50.0)[0] == 1, "a clock that was set back shuts nobody out"
+    for n in range(2 * REMEMBERED):
+        windows.count(f"client {n}", 200.0)
+    assert len(windows._begun) == REMEMBERED
+    assert windows.count(f"client {2 * REMEMBERED - 1}", 201.0)[0] == 2, "the latest is remembered"
+
+
+async def test_an_application_of_the_whole_breaks_safely(tmp_path: Path) -> None:
+    """What no handler foresaw passes through all middleware."""
+    async with serving(tmp_path, Scripted([])) as served:
+        app = create_server(served.services)
+        app.router.routes = [Route("/tools", broken)]
+        async with listening(app) as port:
+            request = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+            status, headers, body = parsed(await answer(port, request))
+    assert (status, error_of(body)) == (500, "internal")
+    assert b"secret" not in body and headers["x-content-type-options"] == "nosniff"

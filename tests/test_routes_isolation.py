@@ -1,0 +1,221 @@
+"""Every route, as everybody: what belongs to somebody does not exist for others, and what is for admins is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.providers.scripted import Scripted
+from routes.errors import SAFE_HEADERS
+from routes.server import ROUTES
+from tests.people import LIMIT_S, bearer
+from tests.serving import Served, serving, until
+from tests.test_routes_jobs import in_background, job_of, says
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """For probes, which have no token."""
+
+    ok: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there."""
+
+    ok: int = 200
+    shows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something of ann's. `ok` is what she gets, in the order of the table."""
+
+    body: object = None
+    ok: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Admins:
+    body: object = None
+    ok: int = 200
+
+
+Row = Open | Own | Thing | Admins
+ROWS: dict[str, Row] = {
+    "GET /livez": Open(),
+    "GET /readyz": Open(),
+    "GET /": Own(),
+    "GET /tools": Own(),
+    "GET /usage": Own(),
+    "GET /sessions": Own(shows="session"),
+    "GET /jobs": Own(shows="job"),
+    "GET /approvals": Own(shows="call"),
+    "GET /sessions/{session}": Thing(),
+    "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
+    "GET /runs/{run}": Thing(),
+    "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
+    "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
+    "GET /runs/{run}/events": Thing(),
+    "POST /runs/{run}/cancel": Thing(),
+    "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
+    "GET /jobs/{job}": Thing(),
+    "POST /jobs/{job}/cancel": Thing(),
+    "GET /jobs/{job}/events": Thing(),
+    "DELETE /sessions/{session}": Thing(ok=204),
+    "GET /mcp/callback": Open(400),
+    "GET /mcp/servers": Admins(),
+    "POST /mcp/servers": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
+    "GET /mcp/servers/{name:path}": Admins(),
+    "GET /mcp/servers/{name:path}/logs": Admins(),
+    "POST /mcp/servers/{name:path}/{action}": Admins(),
+    "DELETE /mcp/servers/{name:path}": Admins(ok=204),
+    "GET /audit": Admins(),
+    "POST /pause": Admins(),
+    "POST /resume": Admins(),
+    "GET /tokens": Admins(),
+    "POST /tokens": Admins({"name": "new"}, 201),
+    "DELETE /tokens/{name}": Admins(ok=204),
+}
+LOST = {
+    "session": "ses_" + "0" * 20,
+    "run": "run_" + "0" * 20,
+    "call": "call_" + "0" * 20,
+    "job": "job_" + "0" * 20,
+    "name": "nobody",
+    "action": "reconnect",
+}
+
+
+def test_every_route_has_a_row() -> None:
+    there = {f"{method} {route.path}" for route in ROUTES for method in (route.methods or set()) - {"HEAD"}}
+    assert there == ROWS.keys()
+
+
+def filled(text: str, ids: Mapping[str, str]) -> str:
+    for name, value in ids.items():
+        text = text.replace(f"{{{name}}}", value).replace(f"{{{name}:path}}", value)
+    return text
+
+
+@dataclass(slots=True)
+class Asking:
+    """Requests of the table's routes. Each seems to come from another address, so that none is slowed down."""
+
+    served: Served
+    addresses: Iterator[int]
+
+    async def __call__(self, route: str, headers: Mapping[str, str], ids: Mapping[str, str]) -> httpx2.Response:
+        method, path = route.split()
+        row, number = ROWS[route], next(self.addresses)
+        body = json.loads(filled(json.dumps(row.body), ids)) if isinstance(row, Thing | Admins) and row.body else None
+        forwarded = {"x-forwarded-for": f"10.0.{number // 256}.{number % 256}"}
+        answer = await self.served.client.request(
+            method, filled(path, ids), headers=dict(headers) | forwarded, json=body
+        )
+        safe = SAFE_HEADERS.keys() - ({"Cache-Control"} if path.endswith(("/events", "/chat")) else set())
+        assert {name: answer.headers.get(name) for name in safe} == {name: SAFE_HEADERS[name] for name in safe}, route
+        return answer
+
+
+async def things_of_ann(served: Served) -> dict[str, str]:
+    """A background job that runs, and a call that waits for her."""
+    _, job = await job_of(served)
+    async with aclosing(served.turn(message="x", approval="ask")) as turn:
+        started = await until(turn, "run.started")
+        question = await until(turn, "approval.required")
+    named = {"name": "carl", "action": "reconnect"}
+    return {"job": job, "session": started["session"], "run": started["run"], "call": question["call"], **named}
+
+
+async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
+    for route, row in ROWS.items():
+        for who, headers in strangers.items():
+            answer = await asking(route, headers, ids)
+            expected = row.ok if isinstance(row, Open) else 401
+            assert answer.status_code == expected, f"{route} as {who}"
+            if expected == 401:
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert answer.json()["error"]["code"] == "unauthorized"
+                assert not any(value in answer.text for value in ids.values() if value != "carl"), f"{route} as {who}"
+
+
+async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
+    for route, row in ROWS.items():
+        for who, headers in others.items():
+            if isinstance(row, Admins) and who == "admin":
+                continue
+            answer = await asking(route, headers, ids)
+            match row:
+                case Open(ok) | Own(ok):
+                    assert answer.status_code == ok, f"{route} as {who}"
+                    assert not any(value in answer.text for value in ids.values()), f"{route} as {who}"
+                case Thing():
+                    assert answer.status_code == 404, f"{route} as {who}"
+                    assert told(answer, ids) == told(await asking(route, headers, LOST), LOST), f"{route} as {who}"
+                case Admins():
+                    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden"), f"{route} {who}"
+
+
+def told(answer: httpx2.Response, ids: Mapping[str, str]) -> tuple[int, str]:
+    """What somebody learns from an answer, whatever they asked for by name."""
+    text = answer.text
+    for name, value in ids.items():
+        text = text.replace(value, name)
+    return answer.status_code, text
+
+
+async def test_every_route_as_everybody(tmp_path: Path) -> None:
+    provider = Scripted(
+        [
+            in_background("sleep 600"),
+            says("It runs."),
+            "```write_file\nnote.txt\nfirst\n```",
+            "Done.",
+            "Good.",
+            "Fine.",
+        ]
+    )
+    async with asyncio.timeout(3 * LIMIT_S), serving(tmp_path, provider) as served:
+        ann = await bearer(served, "ann")
+        served.client.headers |= ann
+        ids = await things_of_ann(served)
+        del served.client.headers["authorization"]
+        admin = await bearer(served, "root", "admin")
+        strangers = {
+            "nobody": {},
+            "a wrong token": {"authorization": "Bearer dgm_wrong"},
+            "a right one, as a cookie": {"cookie": f"authorization={ann['authorization']}"},
+            "a right one, as a password": {"authorization": ann["authorization"].replace("Bearer", "Basic")},
+            "an expired one": await bearer(served, "eve", "admin", expires=time.time() - 1),
+            "a revoked one": await bearer(served, "mallory", "admin", revoked=time.time() - 1),
+        }
+        others = {"guest": await bearer(served, "gus", "guest"), "user": await bearer(served, "bob"), "admin": admin}
+        await bearer(served, "carl")
+        await served.services.mcp.add("carl", {"url": "http://127.0.0.1:9/"}, "root")
+        asking = Asking(served, count())
+        await nobody_comes_in(asking, strangers, ids)
+        await others_see_nothing(asking, others, ids)
+        theirs = await served.client.get("/usage?principal=ann", headers=others["user"])
+        assert theirs.status_code == 403
+        for route, row in ROWS.items():
+            if isinstance(row, Own | Thing):
+                answer = await asking(route, ann, ids)
+                assert answer.status_code == row.ok, f"{route} as ann: {answer.text}"
+                if isinstance(row, Own) and row.shows:
+                    assert ids[row.shows] in answer.text, route
+            if isinstance(row, Admins):
+                answer = await asking(route, admin, ids)
+                assert answer.status_code == row.ok, f"{route} as admin: {answer.text}"

@@ -1,0 +1,180 @@
+"""What MCP servers ask people, and the doors to tools that are too many to list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.scripted import Scripted
+from tests.mcp_served import READS, helper, serving_mcp
+from tests.people import bearer
+from tests.serving import until
+
+pytestmark = pytest.mark.anyio
+ASK = "```mcp__helper__ask\n```"
+NAME = "mcp__helper__elicitation"
+Turn = AsyncGenerator[dict[str, Any], None]
+
+
+def visiting(url: str) -> str:
+    return f"```mcp__helper__visit\n{json.dumps({'url': url})}\n```"
+
+
+async def asked(turn: Turn) -> tuple[dict[str, Any], str]:
+    """The question, and where to answer it."""
+    started = await until(turn, "run.started")
+    question = await until(turn, "approval.required")
+    assert question["name"] == NAME
+    return question, f"/runs/{started['run']}/approvals/{question['call']}"
+
+
+async def told(turn: Turn) -> tuple[str, Any]:
+    """What the server heard: the action and the content."""
+    text = (await until(turn, "tool.finished"))["text"]
+    answer = json.loads(text.removeprefix("answered: "))
+    return answer["action"], answer.get("content")
+
+
+async def test_a_person_answers_a_server(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Blue."]), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            question, url = await asked(turn)
+            assert question["arguments"]["message"] == "Which colour?"
+            assert "The MCP server helper asks you" in question["reason"]
+            assert [one["name"] for one in (await served.client.get("/approvals")).json()["approvals"]] == [NAME]
+            for wrong in ({}, {"arguments": {"colour": "green"}}, {"arguments": {"colour": "red"}, "scope": "session"}):
+                answer = await served.client.post(url, json={"decision": "approve", **wrong})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unfit_arguments"), wrong
+            body = {"decision": "approve", "arguments": {"colour": "blue"}}
+            assert (await served.client.post(url, json=body)).status_code == 200
+            assert (await served.client.post(url, json=body)).status_code == 409
+            resolved = await until(turn, "approval.resolved")
+            assert (resolved["call"], resolved["decision"]) == (question["call"], "approved")
+            assert await told(turn) == ("accept", {"colour": "blue", "size": 7}), "the form's default is in it"
+            assert (await until(turn, "run.finished"))["reason"] == "answered"
+
+
+async def test_a_person_declines(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Then not."]), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            _, url = await asked(turn)
+            assert (await served.client.post(url, json={"decision": "deny"})).status_code == 200
+            assert (await told(turn))[0] == "decline"
+
+
+async def test_nobody_answers_in_time(tmp_path: Path) -> None:
+    flags = {"tools": READS, "approval_time_limit_s": "1"}
+    async with serving_mcp(tmp_path, Scripted([ASK, "Then not."]), {"helper": helper()}, **flags) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            await asked(turn)
+            assert (await until(turn, "approval.resolved"))["decision"] == "expired"
+            assert (await told(turn))[0] == "decline"
+
+
+async def test_a_run_that_asks_nobody_asks_nobody(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Then not."]), {"helper": helper()}, tools=READS) as served:
+        events = await served.chat("x", approval="deny")
+        assert not [event for event in events if event["type"] == "approval.required"]
+        assert [event["text"] for event in events if event["type"] == "tool.finished"] == [
+            'answered: {"action": "decline"}'
+        ]
+
+
+async def test_a_question_ends_with_its_run(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, ASK]), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            question, url = await asked(turn)
+            await served.client.post(f"{url.partition('/approvals')[0]}/cancel")
+            resolved = await until(turn, "approval.resolved")
+            assert (resolved["call"], resolved["decision"]) == (question["call"], "withdrawn")
+            assert (await until(turn, "run.finished"))["reason"] == "cancelled"
+        assert (await served.client.get("/approvals")).json()["approvals"] == []
+        assert (await served.client.post(url, json={"decision": "deny"})).status_code == 409
+
+
+async def test_a_question_does_not_keep_a_run_for_the_next_server(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK]), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            await asked(turn)
+            await served.services.runs.close()
+            assert (await until(turn, "run.finished"))["reason"] == "server_stopped"
+
+
+async def test_a_page_to_open_is_shown_with_its_host_and_nothing_else_is(tmp_path: Path) -> None:
+    page = "https://pay.example.com/order?id=1"
+    script = [visiting(page), "Paid.", visiting("http://pay.example.com/"), "No."]
+    async with serving_mcp(tmp_path, Scripted(script), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            question, url = await asked(turn)
+            shown = {"message": "Pay there.", "url": page, "host": "pay.example.com"}
+            assert question["arguments"] == shown
+            assert (await served.client.post(url, json={"decision": "approve"})).status_code == 200
+            assert (await told(turn))[0] == "accept"
+        events = await served.chat("x")
+        assert not [event for event in events if event["type"] == "approval.required"]
+
+
+def through_the_door(name: str, **arguments: object) -> str:
+    return f"```call_tool\n{json.dumps({'name': name, 'arguments': arguments})}\n```"
+
+
+def listed(events: list[dict[str, Any]]) -> list[str]:
+    return [name for name in events[0]["tools"] if name.startswith("mcp__") or name.endswith(("_tools", "_tool"))]
+
+
+async def test_tools_that_are_too_many_are_searched_and_called_through_a_door(tmp_path: Path) -> None:
+    script = [
+        '```search_tools\n{"query": "look up trains"}\n```',
+        through_the_door("mcp__helper__echo", text="hi"),
+        "Done.",
+    ]
+    provider = Scripted(script)
+    async with serving_mcp(tmp_path, provider, {"helper": helper("60")}, tools=READS, window="8000") as served:
+        events = await served.chat("x")
+        assert listed(events) == ["search_tools", "call_tool"]
+        found, echoed = [event["text"] for event in events if event["type"] == "tool.finished"]
+        assert "mcp__helper__trains_3: Looks up trains" in found
+        assert echoed == "echo: hi"
+        assert [event["name"] for event in events if event["type"] == "tool.started"] == [
+            "search_tools",
+            "mcp__helper__echo",
+        ]
+        assert len({json.dumps([tool.name for tool in asked.tools]) for asked in provider.requests}) == 1
+        few = await served.chat("x", tools=["mcp__helper__echo"])
+        assert listed(few) == ["mcp__helper__echo"], "those that were asked for by name are listed"
+
+
+async def test_a_large_window_lists_them_all(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted(["Hi."]), {"helper": helper("60")}, window="200000") as served:
+        assert len(listed(await served.chat("x"))) == 65
+
+
+async def test_the_door_asks_for_the_tool_that_is_meant(tmp_path: Path) -> None:
+    provider = Scripted([through_the_door("mcp__helper__echo", text="hi"), "Done."])
+    async with serving_mcp(tmp_path, provider, {"helper": helper()}, mcp_tools_share="0") as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            started = await until(turn, "run.started")
+            question = await until(turn, "approval.required")
+            assert (question["name"], question["arguments"]) == ("mcp__helper__echo", {"text": "hi"})
+            url = f"/runs/{started['run']}/approvals/{question['call']}"
+            body = {"decision": "approve", "arguments": {"text": "ho"}}
+            assert (await served.client.post(url, json=body)).status_code == 200
+            assert (await until(turn, "tool.finished"))["text"].endswith("echo: ho")
+        [used] = [row for row in (await served.client.get("/audit")).json()["audit"] if row["decision"] == "ask"]
+        assert used["action"] == "mcp__helper__echo"
+
+
+async def test_the_door_is_not_there_for_those_who_may_use_nothing_behind_it(tmp_path: Path) -> None:
+    call = {"name": "call_tool", "arguments": {"name": "mcp__helper__echo", "arguments": {"text": "hi"}}}
+    provider = Scripted([f"<tool_call>{json.dumps(call)}</tool_call>", "Done."])
+    async with serving_mcp(tmp_path, provider, {"helper": helper()}, mcp_tools_share="0") as served:
+        served.client.headers |= await bearer(served, "bob")
+        events = await served.chat("x")
+        assert listed(events) == []
+        assert [event for event in events if event["type"] == "tool.rejected"]
+        assert not [event for event in events if event["type"] == "tool.started"]

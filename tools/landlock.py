@@ -1,0 +1,108 @@
+"""The level `landlock`, for where bubblewrap does not work: the kernel refuses files, sockets and signals to a command.
+
+There are no namespaces: a command sees which processes and files there are, but not into them. What looks into /proc or
+needs /dev/shm or a terminal of its own does not work: ps, Python's multiprocessing, script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from tools import confine
+from tools.command import PATH, Command, Program, environment
+from tools.limits import NO_LIMITS, Limits, trial
+from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
+
+OLDEST_ABI = 3  # before that a command could empty any file of the user
+SCOPED_ABI = 6  # from here on it cannot signal processes outside
+
+
+@dataclass(frozen=True, slots=True)
+class Landlock:
+    """Reads the system, reads and writes the workspace and a temporary directory of its own; no sockets unless granted.
+
+    `hidden` are directories that cannot be read even where they lie in something that is shown. `abi` is the version
+    of the kernel's Landlock that is used.
+    """
+
+    level: ClassVar[str] = "landlock"
+    python: Path
+    hidden: tuple[Path, ...] = ()
+    limits: Limits = NO_LIMITS
+    network: bool = False
+    abi: int = 0
+    readable: tuple[str, ...] = ()
+
+    @property
+    def boxed(self) -> bool:
+        """Whether nothing of what a command does leaves the sandbox and the workspace; root owns too many modes."""
+        return not self.network and os.getuid() != 0
+
+    @property
+    def blocks(self) -> str:
+        """What a command cannot do, for people."""
+        network = "" if self.network else "no network and no sockets at all; "
+        signals = "no signals to others" if self.abi >= SCOPED_ABI else "signals to the user's processes pass"
+        return (
+            "Reads the system, reads and writes the workspace and a temporary directory of its own, opens no other "
+            "file (nothing of home, /etc/shadow, the data directory, other processes); but sees names, sizes and modes "
+            f"and may change modes of the user's files; {network}{signals}, no capabilities, no new privileges, no "
+            f"namespaces, a cleared environment; {self.limits.told()}."
+        )
+
+    def command(self, program: Program, script: int, workspace: Path) -> Command:
+        """Run the open file `script` shut in."""
+        real = workspace.resolve()
+        if within := [str(path) for path in self.hidden if path.is_relative_to(real)]:
+            # A right to a directory is one to everything below it.
+            complaint = f"The sandbox cannot hide {within[0]} inside the workspace {workspace}. Move one of them."
+            return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', complaint), {"PATH": PATH})
+        interpreter = str(self.python) if program == "python3" else program
+        pids = 0 if self.limits.bounds("pids") or os.getuid() == 0 else self.limits.pids
+        argv = (
+            *(sys.executable, "-I", "-S", confine.__file__),
+            *(str(self.abi), str(int(self.network)), str(pids), str(self.python), str(script)),
+            *(*self.readable, "--", str(real), interpreter, f"/dev/fd/{script}"),
+        )
+        # The system's settings are there but refused, which git takes for a fault.
+        env = {**environment(workspace, program), "GIT_CONFIG_NOSYSTEM": "1"}
+        return Command(argv, env, fds=(script,), limits=self.limits)
+
+
+def find_landlock(level: Landlock) -> Landlock | str:
+    """The level as this kernel supports it, tried by really starting something in it; else why it does not work."""
+    abi = min(confine.supported(), level.abi or 1 << 16)
+    if abi < OLDEST_ABI:
+        return f"Landlock: version {OLDEST_ABI} is needed, this kernel has {abi or 'none'}."
+    names = (*ETC, *(NETWORK_ETC if level.network else ()))
+    trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in names))] + [*interpreter_tree(level.python)]
+    readable = tuple(str(shown) for tree in trees for shown in _without(tree, level.hidden))
+    limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), bounded=True)
+    found = replace(level, abi=abi, readable=readable, limits=limits)
+    return f"Landlock: {complaint}" if (complaint := _trial(found)) else found
+
+
+def _without(tree: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
+    """`tree`, or what is in it beside the hidden directories: a right to a directory is one to everything below it."""
+    real = tree.resolve()
+    if any(real.is_relative_to(path) for path in hidden):
+        return
+    if not any(path.is_relative_to(real) for path in hidden):
+        yield tree
+        return
+    for inner in real.iterdir():
+        if not inner.is_symlink():
+            yield from _without(inner, hidden)
+
+
+def _trial(level: Landlock) -> str | None:
+    """What goes wrong; None when nothing does."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as script:
+        command = level.command("bash", script.fileno(), Path(folder))
+        return trial(command.limits, command.argv, env=command.env, fds=command.fds)

@@ -1,0 +1,107 @@
+"""A server's definitions as they may be shown: hashed as they came, cleaned of what nobody sees, cut to size."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tools.schemas import fault_of
+from tools.visible import visible
+
+MAX_TOOLS = 500
+MAX_TEXT = 4_000  # characters of a description
+MAX_SCHEMA = 40_000  # characters of a schema, as JSON
+MAX_TOOL_NAME = 1_000
+MAX_INSTRUCTIONS = 2_048
+_MAX_DEPTH = 60
+_MAX_DIFF = 4_000
+
+_PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+class Unusable(Exception):
+    """A definition that nobody can use. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One tool: its true name, what is pinned of it, the hash of that, and what a model is told."""
+
+    name: str
+    pinned: Mapping[str, Any]
+    digest: str
+    description: str
+    parameters: dict[str, Any]
+
+
+def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
+    """From what the server sent, or from a pin, which was checked before. Raises Unusable."""
+    name = raw["name"]
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME:
+        raise Unusable(f"its name has more than {MAX_TOOL_NAME} characters, or none")
+    if (raw.get("execution") or {}).get("taskSupport") == "required":
+        raise Unusable("it works only as a task, which is not supported")
+    pinned = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
+    try:
+        written = canonical(pinned)
+        parameters = _parameters(raw.get("inputSchema"))
+    except RecursionError as error:
+        raise Unusable("its schema is nested too deeply") from error
+    if not trusted and (fault := fault_of(parameters)) is not None:
+        raise Unusable(f"its schema is wrong: {fault}")
+    return Definition(name, pinned, sha256(written), _description(raw), parameters)
+
+
+def canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _description(raw: Mapping[str, Any]) -> str:
+    annotations = raw.get("annotations") or {}
+    text = raw.get("description") or raw.get("title") or annotations.get("title") or raw["name"]
+    return shortened(visible(str(text)).strip(), MAX_TEXT)
+
+
+def _parameters(schema: object) -> dict[str, Any]:
+    given = schema if isinstance(schema, dict) else {}
+    cleaned = _visible(given, _MAX_DEPTH)
+    if isinstance(given.get("$schema"), str):
+        cleaned["$schema"] = given["$schema"]
+    if len(json.dumps(cleaned)) > MAX_SCHEMA:
+        raise Unusable(f"its schema has more than {MAX_SCHEMA:,} characters")
+    # Some model APIs refuse all tools when one of them has no `properties`.
+    return {"properties": {}, **cleaned, "type": "object"}
+
+
+def _visible(value: Any, depth: int) -> Any:
+    if depth == 0:
+        raise Unusable("its schema is nested too deeply")
+    match value:
+        case str():
+            return shortened(visible(value), MAX_TEXT)
+        case dict():
+            # A `$schema` further down would switch to checks that are not bounded.
+            kept = ((key, one) for key, one in value.items() if key != "$schema" or isinstance(one, dict))
+            return {visible(str(key)): _visible(one, depth - 1) for key, one in kept}
+        case list():
+            return [_visible(one, depth - 1) for one in value]
+    return value
+
+
+def shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[:characters] + "…"
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What a person reads before approving: line by line, hidden characters spelled out."""
+    before, after = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in (old, new))
+    lines = difflib.unified_diff(before, after, "trusted", "offered now", lineterm="", n=1)
+    return shortened("\n".join(lines), _MAX_DIFF)

@@ -1,0 +1,28 @@
+"""JSON as people write it by hand: with comments, trailing commas and a byte order mark."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENTS = re.compile(rf"(?P<string>{_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMAS = re.compile(rf"(?P<string>{_STRING})|,(?=\s*[}}\]])")
+
+
+def read_json(text: str) -> Any:
+    """Raises ValueError, which says the line."""
+    try:
+        return json.loads(_COMMAS.sub(_kept, _COMMENTS.sub(_kept, text.removeprefix("\ufeff"))))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def has_comments(text: str) -> bool:
+    return any(found["string"] is None for found in _COMMENTS.finditer(text))
+
+
+def _kept(found: re.Match[str]) -> str:
+    """Strings as they are; of a comment its line ends, so that an error names the right line."""
+    return found["string"] if found["string"] is not None else "\n" * found[0].count("\n")

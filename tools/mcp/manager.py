@@ -1,0 +1,165 @@
+"""All MCP servers: what they offer, how they are, and the calls to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, suppress
+
+from parsing import Arguments
+from tools.mcp.calls import Call
+from tools.mcp.definitions import Definition
+from tools.mcp.model import (
+    Forgetful,
+    Hooks,
+    McpEvent,
+    Pin,
+    PinStore,
+    ServerChanged,
+    ServerConfig,
+    State,
+    Status,
+    ToolsChanged,
+)
+from tools.mcp.pinned import Catalogue
+from tools.mcp.server import House, Server
+from tools.mcp.told import status_of
+from tools.rights import Risk, Role
+from tools.tool import Context, Progress, Result, Run, Tool
+
+
+class Manager:
+    """The servers by name. Nothing here waits for a server but a call to it and `close`."""
+
+    def __init__(
+        self,
+        configs: Iterable[ServerConfig] = (),
+        pins: PinStore | None = None,
+        hooks: Hooks | None = None,
+        private_hosts: Sequence[str] = (),
+    ) -> None:
+        self._hooks = hooks or Hooks()
+        self._house = House(self._hooks, pins or Forgetful(), private_hosts, self._heard)
+        self._configs = list(configs)
+        self._servers: dict[str, Server] = {}
+        self._tools: list[Tool] | None = None
+        self._news = asyncio.Event()
+        self._aside: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Read the pins. Servers that are eager, or whose tools nobody knows yet, start to connect meanwhile."""
+        pins = await self._house.pins.pins()
+        for config in self._configs:
+            self._take_in(config, [pin for pin in pins if pin.server == config.name])
+
+    async def close(self) -> None:
+        """End every server and what it started, all at once."""
+        self._house.closed = True
+        for task in self._aside:
+            task.cancel()
+        await asyncio.gather(*(server.stop() for server in self._servers.values()))
+
+    def tools(self) -> Sequence[Tool]:
+        """What may be listed and called now: pinned definitions, also of servers that are stopped. Sorted by name."""
+        if self._tools is None:
+            servers = [server for server in self._servers.values() if server.state is not State.DISABLED]
+            found = [(server.public(name), server, one) for server in servers for name, one in _listed(server)]
+            # With a name that two claim, nobody could tell whose tool it is: neither has it.
+            claimed = Counter(name for name, _, _ in found)
+            rows = [self._tool(name, server, one) for name, server, one in found if claimed[name] == 1]
+            self._tools = sorted(rows, key=lambda tool: tool.name)
+        return self._tools
+
+    def _tool(self, name: str, server: Server, one: Definition) -> Tool:
+        run = self._running(server.config.name, one.name)
+        return Tool(name, one.description, one.parameters, Risk.ADMIN, run, Role.ADMIN, untrusted=True)
+
+    def _running(self, server_name: str, tool: str) -> Run:
+        async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+            server = self._servers.get(server_name)
+            if server is None:
+                yield Result(ok=False, text=f"There is no MCP server {server_name} any more. Use other tools.")
+                return
+            async with aclosing(Call(server, tool, arguments, context, self._hooks).run()) as news:
+                async for seen in news:
+                    yield seen
+
+        return run
+
+    def status(self) -> list[Status]:
+        return [status_of(server) for _, server in sorted(self._servers.items())]
+
+    async def add(self, config: ServerConfig) -> None:
+        """Take in a server, or replace the one of this name. Returns at once."""
+        pins = [pin for pin in await self._house.pins.pins() if pin.server == config.name]
+        if config.name in self._servers:
+            await self._servers.pop(config.name).stop()
+        self._take_in(config, pins)
+
+    def _take_in(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
+        server = Server(config, Catalogue(config, pins), self._house)
+        self._servers[config.name] = server
+        self._begin(server)
+        self._heard(server, None)
+
+    def _begin(self, server: Server) -> None:
+        if server.state is State.DISABLED:
+            return
+        if server.config.eager:
+            server.start()
+        elif not server.catalogue.is_known:
+            task = asyncio.create_task(server.get_known())
+            self._aside.add(task)
+            task.add_done_callback(self._aside.discard)
+
+    async def remove(self, name: str) -> None:
+        """End a server and forget its pins. Raises KeyError, as do all that take a name."""
+        server = self._servers.pop(name)
+        self._heard(server, None)
+        await server.stop(State.DISABLED)
+        await self._house.pins.forget(name)
+
+    async def reconnect(self, name: str) -> None:
+        """Connect anew, and now, whatever the waiting time."""
+        server = self._servers[name]
+        if server.state is not State.DISABLED:
+            await server.stop()
+            server.start()
+
+    async def approve(self, name: str, tool: str | None = None) -> list[str]:
+        """Trust held definitions as they are now, one or all of a server. The names of what was held."""
+        server = self._servers[name]
+        approved = server.catalogue.approve(tool)
+        await server.save()
+        if approved:
+            self._heard(server, ToolsChanged(name, tuple(one for one in approved if one)))
+        return approved
+
+    def logs(self, name: str) -> list[str]:
+        """What the server wrote to stderr and logged, and what became of it: the last 200 lines."""
+        return self._servers[name].log.lines()
+
+    async def settled(self, name: str, seconds: float) -> Status:
+        """Wait until a server is not connecting any more, and its tools are known if it can be reached."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._servers[name].is_settled:
+                    await self.changed()
+        return status_of(self._servers[name])
+
+    async def changed(self) -> None:
+        """Wait until `status` or `tools` say something else than now."""
+        await self._news.wait()
+
+    def _heard(self, server: Server, changes: ToolsChanged | None) -> None:
+        self._tools = None
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        if self._hooks.on_event:
+            event: McpEvent = changes or ServerChanged(status_of(server))
+            self._hooks.on_event(event)
+
+
+def _listed(server: Server) -> list[tuple[str, Definition]]:
+    return list(server.catalogue.listed.items())

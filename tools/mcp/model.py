@@ -1,0 +1,215 @@
+"""What is said of MCP servers: how to start one, how it is, what it offers, what of that is held back and why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tools.tool import Context
+
+if TYPE_CHECKING:
+    import httpx2
+
+Transport = Literal["stdio", "http", "sse"]
+INSTRUCTIONS = ""  # in place of a tool's name: what the server says of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait, in seconds: for a server to be ready, between two signs of life of a call, and for a call."""
+
+    start_s: float = 30.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server. All variables are filled in; an entry that could not be read has a `problem` and never starts."""
+
+    name: str
+    transport: Transport = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    client_id: str = ""  # what an OAuth server knows us by already; without it we register ourselves there
+    client_secret: str = field(default="", repr=False)
+    enabled: bool = True
+    eager: bool = False  # connected from the start and kept so, instead of at the first call
+    include: tuple[str, ...] = ()  # globs of tool names; none means all
+    exclude: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    tool_timeouts: Mapping[str, Timeouts] = field(default_factory=dict)
+    concurrency: int = 8
+    idle_stop_s: float | None = 600.0  # a lazy server that nobody calls is stopped after this
+    new_tools: Literal["allow", "hold"] = "allow"  # what becomes of tools that appear after the first connection
+    from_api: bool = False  # somebody added it at run time: its URL must be public, or named in private_hosts
+    problem: str = ""
+
+
+class State(StrEnum):
+    """How a server is."""
+
+    STOPPED = "stopped"  # starts at the next call
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"  # `next_try` says from when on it is tried again, by itself or by a call
+    NEEDS_AUTH = "needs_auth"  # a person must open `auth_url`
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text."""
+
+    tool: str
+    why: str
+    diff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A server as it is now. `tools` are public names; times are seconds since the epoch."""
+
+    name: str
+    state: State
+    transport: Transport
+    target: str  # the command line, or the URL without its query
+    from_api: bool = False
+    error: str = ""
+    stderr_tail: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
+    pid: int | None = None
+    exit_code: int | None = None
+    protocol: str = ""
+    connect_ms: float | None = None
+    restarts: int = 0
+    next_try: float | None = None
+    auth_url: str = ""
+    calls: int = 0  # under way
+    token_estimate: int = 0  # of the definitions that are listed
+    junk_lines: int = 0
+    notes: tuple[str, ...] = ()  # what was repaired or left out of its definitions
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A definition that was trusted: what the server said of `tool`, and the hash that later ones must have.
+
+    `identity` is the hash of what runs (command and arguments, or URL); another identity is another server. One that
+    is not `listed` was offered once: it comes back only as it was, or held.
+    """
+
+    server: str
+    identity: str
+    tool: str
+    digest: str
+    definition: Mapping[str, Any]
+    listed: bool = True
+
+
+class PinStore(Protocol):
+    """Where pins survive a restart."""
+
+    async def pins(self) -> Sequence[Pin]: ...
+
+    async def keep(self, pins: Sequence[Pin]) -> None:
+        """Add, or replace those of the same server and tool."""
+
+    async def forget(self, server: str, tools: Sequence[str] | None = None) -> None:
+        """Remove a server's pins: of some tools, or all."""
+
+
+class Forgetful:
+    """A PinStore that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Pin] = {}
+
+    async def pins(self) -> Sequence[Pin]:
+        return list(self._kept.values())
+
+    async def keep(self, pins: Sequence[Pin]) -> None:
+        self._kept.update({(pin.server, pin.tool): pin for pin in pins})
+
+    async def forget(self, server: str, tools: Sequence[str] | None = None) -> None:
+        for key in [key for key in self._kept if key[0] == server and (tools is None or key[1] in tools)]:
+            del self._kept[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a server asks a person. `schema` is a form's, `url` a page to open; `tool` and `context` are the call's
+    that it asks in, None when that cannot be known."""
+
+    server: str
+    message: str
+    schema: Mapping[str, Any] | None = None
+    url: str = ""
+    tool: str | None = None
+    context: Context | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the person said. Only `accept` has content."""
+
+    action: Literal["accept", "decline", "cancel"] = "decline"
+    content: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChanged:
+    """A server is in another state."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged:
+    """What a server offers has changed. A renamed tool is one removed and one added."""
+
+    server: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
+
+
+McpEvent = ServerChanged | ToolsChanged
+
+Elicit = Callable[[Question], Awaitable[Answer]]
+"""Ask a person. The call's clock stands still meanwhile; whoever implements it bounds the wait."""
+
+
+class NeedsAuth(Exception):
+    """Raised by an `auth` when only a person can go on: `url` is what they must open."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("The server wants somebody to sign in.")
+        self.url = url
+
+
+class SignInFailed(Exception):
+    """A sign-in cannot go on. The message says what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the host does for the manager. Each is optional; without `elicit` servers are told that nobody can answer.
+
+    `keep` stores what is too long or not text, and answers with where it is, in words for the model; without it,
+    files go to `.mcp` in the workspace of the call.
+    """
+
+    elicit: Elicit | None = None
+    on_event: Callable[[McpEvent], None] | None = None
+    auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
+    keep: Callable[[Context, str, bytes], Awaitable[str]] | None = None

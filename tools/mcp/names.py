@@ -1,0 +1,53 @@
+"""Public names of servers' tools: short and plain enough for every model API, and of exactly one tool each.
+
+A name depends on the pair alone, not on what else there is or which server came first. It is looked up in a table
+and never read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+
+MAX_NAME = 64
+
+_PREFIX, _BETWEEN = "mcp__", "__"
+_DIGITS = 10
+_SERVER_PART = 20
+_QUESTION = "elicitation"  # no tool is called so: a person could take its call for a question
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_HASHED = re.compile(rf"_[0-9a-f]{{{_DIGITS}}}")
+
+
+def public_name(server: str, tool: str) -> str:
+    """`mcp__server__tool`; with a hash of the pair at the end where anything had to be changed or cut for it."""
+    plain = f"{_PREFIX}{server}{_BETWEEN}{tool}"
+    if len(plain) <= MAX_NAME and not _ODD.search(plain) and not _is_ambiguous(server, tool):
+        return plain
+    digest = hashlib.sha256(f"{len(server)}:{server}{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    shown_server = _ODD.sub("_", server)[:_SERVER_PART].rstrip("_") or "_"
+    room = MAX_NAME - len(_PREFIX + shown_server + _BETWEEN) - 1 - _DIGITS
+    return f"{_PREFIX}{shown_server}{_BETWEEN}{_ODD.sub('_', tool)[:room].rstrip('_')}_{digest}"
+
+
+def question_name(server: str) -> str:
+    """What a question of a server to a person is called, where calls have the names of tools."""
+    return f"{_PREFIX}{_ODD.sub('_', server)[:_SERVER_PART]}{_BETWEEN}{_QUESTION}"
+
+
+def is_question(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(f"{_BETWEEN}{_QUESTION}")
+
+
+def _is_ambiguous(server: str, tool: str) -> bool:
+    """Whether another pair could be written the same: only a hash tells such apart, and nobody may fake a hash."""
+    cut_elsewhere = _BETWEEN in server or server.startswith("_") or server.endswith("_") or not server or not tool
+    return cut_elsewhere or tool.endswith(_QUESTION) or bool(_HASHED.fullmatch(tool[-_DIGITS - 1 :]))
+
+
+def is_wanted(tool: str, include: Collection[str], exclude: Collection[str]) -> bool:
+    """Whether the globs let a tool through; what is left out is neither listed nor callable."""
+    named = not include or any(fnmatchcase(tool, glob) for glob in include)
+    return named and not any(fnmatchcase(tool, glob) for glob in exclude)

@@ -1,0 +1,124 @@
+"""What one server offers against what was trusted of it: listed, held back, or gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tools.mcp.definitions import Definition, Unusable, canonical, definition, difference, sha256
+from tools.mcp.model import INSTRUCTIONS, Held, Pin, ServerConfig, ToolsChanged
+from tools.mcp.names import is_wanted
+
+
+def identity_of(config: ServerConfig) -> str:
+    """The hash of what runs. Somebody who changes it has another server."""
+    return sha256(canonical([config.transport, config.command, config.args, config.url]))
+
+
+class Catalogue:
+    """The tools of one server. `unsaved` are the pins that are to be stored."""
+
+    def __init__(self, config: ServerConfig, pins: Iterable[Pin] = ()) -> None:
+        self.config = config
+        self.identity = identity_of(config)
+        self.listed: dict[str, Definition] = {}
+        self.held: dict[str, Held] = {}
+        self.notes: list[str] = []
+        self.unsaved: list[Pin] = []
+        self._offered: dict[str, Definition] = {}
+        self._pins: dict[str, Pin] = {}
+        self.take_pins(pins)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody has seen what this server offers."""
+        return bool(self._pins)
+
+    @property
+    def instructions(self) -> str:
+        """What the server says of itself, as trusted."""
+        pin = self._pins.get(INSTRUCTIONS)
+        return str(pin.definition.get("description", "")) if pin else ""
+
+    def take_pins(self, pins: Iterable[Pin]) -> None:
+        """Trust what was trusted before of this same server."""
+        self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
+        for pin in self._pins.values():
+            if pin.tool != INSTRUCTIONS and pin.listed and self._is_wanted(pin.tool):
+                self._list(pin.definition)
+
+    def take(self, offered: Iterable[Mapping[str, Any]], instructions: str) -> ToolsChanged | None:
+        """What the server offers now; None when nothing has changed by it."""
+        before, held_before = set(self.listed), self.held
+        self._offered = self._read(offered)
+        self._offered[INSTRUCTIONS] = _said(instructions)
+        is_first, self.listed, self.held = not self._pins, {}, {}
+        for name, one in self._offered.items():
+            pin = self._pins.get(name)
+            if pin is None and (is_first or self.config.new_tools == "allow" or name == INSTRUCTIONS):
+                self._trust(one)
+            elif pin is None:
+                self.held[name] = Held(name, "It is new.", difference({}, one.pinned))
+            elif pin.digest != one.digest:
+                why = "It was changed since it was trusted."
+                self.held[name] = Held(name, why, difference(pin.definition, one.pinned))
+            else:
+                self._trust(one, again=not pin.listed)
+        for name in [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]:
+            self._keep(replace(self._pins[name], listed=False))
+        added, removed = set(self.listed) - before, before - set(self.listed) - set(self.held)
+        if not added and not removed and self.held == held_before:
+            return None
+        return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
+
+    def approve(self, tool: str | None) -> list[str]:
+        """Trust what is held as it is offered now. Raises KeyError."""
+        names = list(self.held) if tool is None else [tool]
+        for name in names:
+            del self.held[name]
+            self._trust(self._offered[name])
+        return names
+
+    def _read(self, offered: Iterable[Mapping[str, Any]]) -> dict[str, Definition]:
+        found: dict[str, Definition] = {}
+        self.notes = []
+        for raw in offered:
+            shown = str(raw.get("name"))[:80]
+            if not self._is_wanted(str(raw.get("name"))):
+                continue
+            try:
+                one = definition(raw)
+            except Unusable as error:
+                self.notes.append(f"{shown} was left out: {error}.")
+                continue
+            if one.name in found:
+                self.notes.append(f"{shown} is there twice; the first is taken.")
+            found.setdefault(one.name, one)
+        return found
+
+    def _is_wanted(self, tool: str) -> bool:
+        return is_wanted(tool, self.config.include, self.config.exclude)
+
+    def _trust(self, one: Definition, *, again: bool = True) -> None:
+        if one.name != INSTRUCTIONS:
+            self.listed[one.name] = one
+        if again:
+            self._keep(Pin(self.config.name, self.identity, one.name, one.digest, one.pinned))
+
+    def _keep(self, pin: Pin) -> None:
+        self._pins[pin.tool] = pin
+        self.unsaved.append(pin)
+
+    def _list(self, pinned: Mapping[str, Any]) -> None:
+        try:
+            one = definition(pinned, trusted=True)
+        except (Unusable, KeyError):  # stored by another version of this house
+            return
+        self.listed[one.name] = one
+
+
+def _said(instructions: str) -> Definition:
+    pinned = {"description": instructions}
+    return Definition(INSTRUCTIONS, pinned, sha256(json.dumps(pinned)), instructions, {})

@@ -1,0 +1,172 @@
+"""Mending what a server sends, so that one bad piece does not cost the rest: the SDK takes all of an answer or none."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_BLOCKS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri",),
+    "resource": (),
+}
+_ROLES = ("user", "assistant")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SHOWN = 1_000
+
+
+def repaired(method: str, result: dict[str, Any]) -> list[str]:
+    """Mend the result of a request in place. What was done, in words."""
+    is_modern = "resultType" in result
+    result.setdefault("resultType", "complete")  # as the protocol wants it understood; the SDK refuses the result
+    match method:
+        case "tools/list":
+            return _tools(result)
+        case "tools/call":
+            return _content(result, is_modern=is_modern)
+    return []
+
+
+def without_surrogates(line: bytes, message: Any) -> Any:
+    """The same message, with halves of characters replaced: nothing after this could store or send them."""
+    return whole(message) if _SURROGATE.search(line) else message
+
+
+def whole(message: Any) -> Any:
+    """With every half of a character replaced."""
+    written = json.dumps(message, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        return json.loads(written.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return message
+
+
+def _tools(result: dict[str, Any]) -> list[str]:
+    given = result.get("tools")
+    if not isinstance(given, list):
+        result["tools"] = []
+        return ["The list of tools was no list."]
+    notes: list[str] = []
+    result["tools"] = [tool for tool in given if _mend_tool(tool, notes)]
+    if not isinstance(result.get("nextCursor"), str | None):
+        del result["nextCursor"]
+    return notes
+
+
+def _mend_tool(tool: Any, notes: list[str]) -> bool:
+    """Whether the tool can be kept."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        notes.append("A tool without a name was left out.")
+        return False
+    name = tool["name"][:80]
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict):
+        if schema is not None:
+            notes.append(f"{name}: its schema was no object, and is taken as one without parameters.")
+        schema = tool["inputSchema"] = {}
+    if schema.get("type") != "object":
+        if "type" in schema:
+            notes.append(f"{name} was left out: its parameters are no object.")
+            return False
+        schema["type"] = "object"
+    properties = schema.get("properties")
+    if properties is not None and not isinstance(properties, dict):
+        notes.append(f"{name} was left out: its parameters are not named.")
+        return False
+    for key, kind in _KINDS.items():
+        if key in tool and not isinstance(tool[key], kind):
+            if tool[key] is not None:
+                notes.append(f"{name}: its {key} could not be read and was left out.")
+            del tool[key]
+    _mend_annotations(tool)
+    output = tool.get("outputSchema")
+    if output is not None and output.get("type") != "object":
+        del tool["outputSchema"]
+    return True
+
+
+_KINDS: dict[str, type] = {
+    "description": str,
+    "title": str,
+    "outputSchema": dict,
+    "annotations": dict,
+    "execution": dict,
+    "icons": list,
+    "_meta": dict,
+}
+
+
+def _mend_annotations(tool: dict[str, Any]) -> None:
+    if "annotations" in tool:
+        tool["annotations"] = {
+            key: value
+            for key, value in tool["annotations"].items()
+            if isinstance(value, bool if key.endswith("Hint") else str)
+        }
+    if "icons" in tool:
+        tool["icons"] = [one for one in tool["icons"] if isinstance(one, dict) and isinstance(one.get("src"), str)]
+    if tool.get("execution", {}).get("taskSupport") not in (None, "forbidden", "optional", "required"):
+        del tool["execution"]
+
+
+def _content(result: dict[str, Any], *, is_modern: bool) -> list[str]:
+    if result.get("resultType", "complete") != "complete":
+        return []
+    notes: list[str] = []
+    given = result.get("content")
+    if not isinstance(given, list):
+        given = [] if given is None else [given]
+    result["content"] = [_block(block, notes) for block in given]
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict) and not is_modern:
+        result["structuredContent"] = {"result": structured}
+    if not isinstance(result.get("isError", False), bool):
+        result["isError"] = bool(result["isError"])
+    if not isinstance(result.get("_meta", {}), dict):
+        del result["_meta"]
+    return notes
+
+
+def _block(block: Any, notes: list[str]) -> dict[str, Any]:
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(kind, str) or not _is_whole(block, kind):
+        notes.append(f"A piece of the result, of the type {str(kind)[:80]!r}, could not be read.")
+        return {"type": "text", "text": f"[unreadable {str(kind)[:80]!r}: {json.dumps(block)[:_SHOWN]}]"}
+    annotations = block.get("annotations")
+    if annotations is not None:
+        block["annotations"] = _mend_audience(annotations)
+    if not isinstance(block.get("_meta", {}), dict):
+        del block["_meta"]
+    if kind == "resource_link":
+        block["name"] = str(block.get("name") or block["uri"])
+        for key in [key for key in ("title", "description", "mimeType") if not isinstance(block.get(key), str | None)]:
+            del block[key]
+        for key in ("size", "icons"):
+            block.pop(key, None)
+    return block
+
+
+def _is_whole(block: dict[str, Any], kind: str) -> bool:
+    if kind not in _BLOCKS:
+        return False
+    if kind == "resource":
+        resource = block.get("resource")
+        return (
+            isinstance(resource, dict)
+            and isinstance(resource.get("uri"), str)
+            and any(isinstance(resource.get(key), str) for key in ("text", "blob"))
+            and isinstance(resource.get("mimeType"), str | None)
+            and isinstance(resource.get("_meta"), dict | None)
+        )
+    return all(isinstance(block.get(key), str) for key in _BLOCKS[kind])
+
+
+def _mend_audience(annotations: Any) -> dict[str, Any]:
+    audience = annotations.get("audience") if isinstance(annotations, dict) else None
+    return {"audience": [role for role in audience if role in _ROLES]} if isinstance(audience, list) else {}

@@ -1,0 +1,108 @@
+"""What a server's result says to a model: one text, with a line for each piece that is not text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import mimetypes
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tools.visible import visible
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+MAX_TEXT = 50_000
+_NOTE = 300  # room for the sentence that stands where the middle was
+_LINE = 300  # characters of a name, a URI or a description
+
+Keep = Callable[[str, bytes], Awaitable[str]]
+"""Store something under a name; where it is, in words."""
+
+_SPACES = re.compile(r"\s+")
+
+
+async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:
+    """All that the model may see of a result, at most 50,000 characters and what there is to note."""
+    pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
+    text = "\n".join(pieces)
+    structured = result.structured_content
+    if structured is not None and not _is_said(structured, result.content):
+        text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
+    shown = await _cut(text, keep)
+    return "\n".join([shown or "(no content)", *(f"[{line(note)}]" for note in notes)])
+
+
+def line(text: str) -> str:
+    """A stranger's words as part of one line: no breaks that could begin something else, nothing hidden, not long."""
+    shown = _SPACES.sub(" ", visible(text)).strip()
+    return shown if len(shown) <= _LINE else shown[:_LINE] + "…"
+
+
+async def _piece(block: ContentBlock, keep: Keep) -> str | None:
+    """None for what is not meant for the model."""
+    if block.annotations and block.annotations.audience is not None and "assistant" not in block.annotations.audience:
+        return None
+    match block.type:
+        case "text":
+            return block.text
+        case "image" | "audio":
+            return await _blob(block.type, block.mime_type, block.data, keep)
+        case "resource_link":
+            said = [block.title or block.name, block.description, block.mime_type]
+            return f"[link: {line(block.uri)} ({line(', '.join(filter(None, said)))})]"
+        case "resource":
+            resource = block.resource
+            if text := getattr(resource, "text", None):
+                return f"[resource {line(resource.uri)}]\n{text}"
+            return await _blob(
+                f"resource {line(resource.uri)}", resource.mime_type, getattr(resource, "blob", ""), keep
+            )
+
+
+async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:
+    kind = line(mime_type or "application/octet-stream")
+    try:
+        raw = base64.b64decode(data, validate=False)
+    except (binascii.Error, ValueError):
+        return f"[{what}: {kind}, damaged]"
+    if not raw:
+        return f"[{what}: {kind}, empty]"
+    where = await keep(f"{secrets.token_hex(4)}{mimetypes.guess_extension(kind) or '.bin'}", raw)
+    return f"[{what}: {kind}, {len(raw):,} bytes, {where}]"
+
+
+def _is_said(structured: Any, content: Sequence[ContentBlock]) -> bool:
+    """Whether a text of the result is the structured content again, or what it wraps."""
+    wrapped = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
+    texts = [block.text for block in content if block.type == "text"]
+    if isinstance(wrapped, list) and len(texts) == len(wrapped) > 1 and list(map(_read, texts)) == wrapped:
+        return True
+    return any(text == wrapped or _read(text) in (structured, wrapped) for text in texts)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+async def _cut(text: str, keep: Keep) -> str:
+    """Head and tail of what is too long, and where the whole is."""
+    if len(text) <= MAX_TEXT:
+        return _shown(text)
+    where = await keep(f"{secrets.token_hex(4)}.txt", text.encode("utf-8", "replace"))
+    half = (MAX_TEXT - _NOTE) // 2
+    note = f"[... {len(text) - 2 * half:,} characters left out; the whole is {where} ...]"
+    return f"{_shown(text[:half])}\n{note}\n{_shown(text[-half:])}"
+
+
+def _shown(text: str) -> str:
+    seen = visible(text)
+    gone = len(text) - len(seen)
+    return f"{seen}\n[{gone:,} hidden characters were left out.]" if gone else seen

@@ -1,0 +1,33 @@
+"""A person's yes to one call: bound to the exact tool and arguments, good once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from parsing import Arguments
+
+
+def canonical(arguments: Arguments) -> str:
+    """The same text for the same arguments, in whatever order they were written."""
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+
+
+def fingerprint(principal: str, name: str, arguments: Arguments) -> str:
+    """SHA-256 of who wants to call what with exactly which arguments."""
+    return hashlib.sha256(
+        "\n".join([principal, name, canonical(arguments)]).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+@dataclass(slots=True)
+class Permit:
+    """`fingerprint` of the call that was approved; `take` works once."""
+
+    fingerprint: str
+    used: bool = False
+
+    def take(self, fingerprint: str) -> bool:
+        good, self.used = not self.used and fingerprint == self.fingerprint, True
+        return good

@@ -1,0 +1,32 @@
+"""The words in which tools are classified."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+
+class Risk(StrEnum):
+    """What a tool can do to the world, mildest first."""
+
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    NETWORK = "network"
+    ADMIN = "admin"
+
+
+class Role(StrEnum):
+    """Who somebody is to this server, least first."""
+
+    GUEST = "guest"
+    USER = "user"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        return tuple(Role).index(self)
+
+
+Approval = Literal["mode", "never", "always"]
+"""Whether a call asks a person first: as the run's mode says, not even where the mode would, or each time."""

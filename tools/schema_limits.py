@@ -1,0 +1,81 @@
+"""Bounds on the checking of arguments: whoever writes a tool's schema must not be able to stop the server with it.
+
+Two things in a schema take time without end: a pattern that tries every way to fail, and references that lead to each
+other again and again. Imported with jsonschema only, before the first check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import regex
+from jsonschema import ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
+
+MAX_REFERENCES = 2_000  # followed in one check: about 0.1 s
+MAX_PATTERN_S = 0.1
+
+Check = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+_left: ContextVar[list[int]] = ContextVar("references that may still be followed")
+
+
+class TooMuchWork(Exception):
+    """A check takes longer than anybody may wait."""
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """One check begins here."""
+    token = _left.set([MAX_REFERENCES])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+@cache
+def bounded(kind: type[Validator]) -> type[Validator]:
+    """The same kind of validator, whose checks raise TooMuchWork."""
+    checks: dict[str, Check] = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    for name in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if name in kind.VALIDATORS:
+            checks[name] = _counted(kind.VALIDATORS[name])
+    return extend(kind, checks)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _counted(follow: Check) -> Check:
+    def check(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
+            raise TooMuchWork
+        yield from follow(validator, reference, instance, schema) or ()
+
+    return check
+
+
+def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _found(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    for pattern, subschema in patterns.items() if isinstance(instance, dict) else ():
+        for key, value in instance.items():
+            if _found(pattern, key):
+                yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+def _found(pattern: str, text: str) -> bool:
+    try:
+        return regex.search(pattern, text, timeout=MAX_PATTERN_S) is not None
+    except TimeoutError as error:
+        raise TooMuchWork from error
+    except regex.error:
+        return True  # a pattern of another dialect: the tool itself knows better
