@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
@@ -10,11 +10,14 @@ from secrets import token_hex
 from app.account import Account
 from app.budgets import BudgetSpent
 from app.calls import Calls, Unanswered
+from app.context.view import View
 from app.conversation import Conversation
+from app.discipline.keeper import Discipline
+from app.discipline.plan import Plan
 from app.events import AgentEvent, MessageAdded, Notice, RoundStarted, RunStarted
 from app.inbox import Inbox
 from app.messages import Message
-from app.provider import ModelRequest, Provider, ProviderFailed
+from app.provider import Provider, ProviderFailed
 from app.reply import Reply
 from tools.toolbox import Toolbox
 
@@ -28,14 +31,13 @@ def new_call_id() -> str:
 
 @dataclass(slots=True)
 class Agent:
-    """Everything one run works with. `opening` gives the messages in front of the conversation, each round the same."""
+    """Everything one run works with."""
 
     provider: Provider
     calls: Calls
-    opening: Callable[[], Sequence[Message]]
-    max_rounds: int
+    view: View
+    discipline: Discipline
     may_go_on: Callable[[], None]  # raises Paused; asked before each model request
-    inactivity_s: float | None = None
     new_id: Callable[[], str] = new_call_id
 
     @property
@@ -49,56 +51,66 @@ class Agent:
     async def run(
         self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
     ) -> AsyncGenerator[AgentEvent, None]:
-        """All events of a run; the last one is RunFinished. Raises ProviderFailed, Paused, BudgetSpent, StoreFailed.
+        """All events of a run; the last one is RunFinished.
 
-        `left`: what a run that goes on after a restart has yet to answer.
+        Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: what a run that goes on after
+        a restart has yet to answer.
         """
         self.calls.guards.enter(run, conversation.messages if left else ())
         yield Notice("resumed", RESUMED) if left else self._started(run, conversation.session)
         async with aclosing(self.calls.answer(run, left or Unanswered(), conversation)) as answered:
             async for event in answered:
                 yield event
-        for number in range(self.account.rounds + 1, self.max_rounds + 1):
-            self.account.rounds = number
-            yield RoundStarted(number)
-            reply = self.calls.guards.reply(
-                conversation, self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id
-            )
-            async with aclosing(self._listen(reply, conversation)) as heard:
+        ends: str | None = None
+        while ends is None:
+            plan = self.discipline.plan(self.account)
+            self.account.rounds += 1
+            yield RoundStarted(self.account.rounds)
+            for notice in plan.notices:
+                yield notice
+            reply = self._reply(conversation)
+            async with aclosing(self._listen(reply, conversation, plan)) as heard:
                 async for event in heard:
                     yield event
-            unanswered = Unanswered(reply.calls, reply.refused)
-            async with aclosing(self.calls.answer(run, unanswered, conversation)) as answered:
+            async with aclosing(self.calls.answer(run, self._unanswered(reply, plan), conversation)) as answered:
                 async for event in answered:
                     yield event
             steered = inbox.take() if reply.calls else inbox.take_or_close()
             for text in steered:
                 conversation.append(Message("user", text))
                 yield MessageAdded(text)
-            if not reply.calls and not steered:
-                for event in await self.calls.guards.judge_answer(self.account, conversation):
-                    yield event
-                yield self.account.finished("answered")
-                return
-        yield self.account.finished("round_limit")
+            ends = plan.ends if reply.calls or steered else "answered"
+        if ends == "answered":
+            for event in await self.calls.guards.judge_answer(self.account, conversation):
+                yield event
+        yield self.account.finished(ends)
+
+    def _reply(self, conversation: Conversation) -> Reply:
+        return self.calls.guards.reply(
+            conversation, self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id
+        )
+
+    def _unanswered(self, reply: Reply, plan: Plan) -> Unanswered:
+        return Unanswered(reply.calls, reply.refused)
 
     def _started(self, run: str, session: str) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
         context, under = self.calls.context, self.calls.gate.under
         limits: dict[str, float | str] = {
-            "max_rounds": self.max_rounds,
+            "max_rounds": self.discipline.limits.rounds,
             "tool_time_limit_s": context.time_limit_s,
             "approval": under.mode,
             "sandbox": context.sandbox.level,
         }
         return RunStarted(run, session, self.provider.model, tools, limits)
 
-    async def _listen(self, reply: Reply, conversation: Conversation) -> AsyncGenerator[AgentEvent, None]:
+    async def _listen(self, reply: Reply, conversation: Conversation, plan: Plan) -> AsyncGenerator[AgentEvent, None]:
         """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
         self.may_go_on()
-        tools, limit_s = self.toolbox.offered, self.inactivity_s
-        request = ModelRequest(conversation.messages, tools, opening=self.opening, inactivity_s=limit_s)
-        asking = await self.calls.spending.asking(request, conversation, native=not self.provider.teach_fences)
+        fitted = await self.view.fit(conversation, self.toolbox.offered, plan)
+        for event in fitted.events:
+            yield event
+        asking = await self.calls.spending.asking(fitted.request, conversation, fitted.counted)
         try:
             async with aclosing(self.provider.stream(asking.request)) as pieces:
                 async for piece in pieces:
@@ -120,7 +132,9 @@ class Agent:
                 conversation.append(reply.message(cut=reply.stopped is None))
             # Here, because a request that is cut off has cost tokens too.
             used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
-            asking.settle(used, measured=measured)
+            asking.settle(used)
+            if measured:
+                self.view.counter.learn(fitted.counted, used.prompt_tokens)
             usage = self.account.add(used, measured=measured)
         yield usage
         if reply.stopped == "length":

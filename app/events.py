@@ -133,6 +133,38 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextTrimmed:
+    """What the model is sent no more of the conversation: `dropped` messages, `shortened` ones; tokens of the rest."""
+
+    type: ClassVar[str] = "context.trimmed"
+    dropped: int
+    shortened: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSummarised:
+    """The first `messages` of the session are read as a summary from here on; tokens of both."""
+
+    type: ClassVar[str] = "context.summarised"
+    messages: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUpdated:
+    """A long code block of the answer as a document: `text` is what is new, `done` comes with the last of it."""
+
+    type: ClassVar[str] = "document.updated"
+    document: str
+    text: str
+    language: str | None = None
+    done: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one round and of the run so far; `measured` is False when they are estimated."""
 
@@ -176,6 +208,9 @@ AgentEvent = (
     | ApprovalRequired
     | ApprovalResolved
     | Notice
+    | ContextTrimmed
+    | ContextSummarised
+    | DocumentUpdated
     | Usage
     | RunFinished
     | RunFailed

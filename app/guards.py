@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from app.account import Account
 from app.canary import Canary
+from app.context.counter import Counter
 from app.conversation import Conversation
 from app.events import AgentEvent, Notice, ToolFinished, Usage
 from app.judges import SCREENS, SERVES, Judge, requests_of, written
@@ -187,13 +188,13 @@ class WatchedReply(Reply):
         return self._canary.redact_value(super().message(cut=cut))
 
 
-def guards_of(settings: Settings, principal: str, provider: Provider, spending: Spending) -> Guards:
+def guards_of(settings: Settings, principal: str, provider: Provider, spending: Spending, counter: Counter) -> Guards:
     """Those that the settings ask for."""
     asks = settings.judge_output or settings.screen_results
     return Guards(
         principal,
         Canary() if settings.canary else None,
-        Judge(provider, spending, settings.judge_time_limit_s) if asks else None,
+        Judge(provider, spending, counter, settings.judge_time_limit_s) if asks else None,
         settings.judge_output,
         settings.screen_results,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.log_parts import joined_rows
 from app.runs import KEY_LIFE_S
-from app.settings import DAY_S
+from app.settings_fields import DAY_S
 from app.store import ALL, Store, StoreFailed
 
 EVERY_S = 60.0

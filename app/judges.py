@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 
 from app.account import Account
+from app.context.counter import Counter
 from app.conversation import Conversation
 from app.events import Usage
 from app.framing import code_for
@@ -55,13 +56,14 @@ class Judge:
 
     provider: Provider
     spending: Spending
+    counter: Counter
     time_limit_s: float
 
     async def ask(self, rule: str, data: Mapping[str, str], account: Account, conversation: Conversation) -> Opinion:
         """`data` has the texts to judge, by their titles. Raises BudgetSpent, StoreFailed."""
         messages = [Message("system", rule), Message("user", "\n\n".join(_framed(*one) for one in data.items()))]
         request = ModelRequest(messages, max_tokens=MOST_TOKENS, temperature=0.0, inactivity_s=self.time_limit_s)
-        asking = await self.spending.asking(request, conversation, native=False)
+        asking = await self.spending.asking(request, conversation, sum(map(self.counter.measure, messages)))
         most = min(MOST_TOKENS, asking.request.max_tokens or MOST_TOKENS)
         reply, trouble = Reply({}, fences=lambda: False, new_id=str), ""
         try:
@@ -80,7 +82,7 @@ class Judge:
         finally:
             deque(reply.end(), maxlen=0)
             used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
-            asking.settle(used, measured=measured)
+            asking.settle(used)
             usage = account.add(used, measured=measured)
         return _opinion(reply, trouble, usage)
 

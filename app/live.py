@@ -15,6 +15,7 @@ from app.agent import Agent
 from app.approvals import Approvals, resolution
 from app.budgets import BudgetSpent
 from app.calls import Unanswered
+from app.context.overflow import ContextOverflow
 from app.conversation import INTERRUPTED, STOPPED, Conversation
 from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished
 from app.inbox import Inbox
@@ -102,6 +103,8 @@ class LiveRun:
             terminal = self.agent.account.finished("budget")
         except ProviderFailed as failure:
             terminal = RunFailed(failure.code, failure.message, failure.retryable)
+        except ContextOverflow as overflow:
+            terminal = RunFailed("context_overflow", str(overflow), retryable=False)
         except StoreFailed as failure:
             terminal = RunFailed("storage_failed", str(failure), retryable=True)
         except Exception:

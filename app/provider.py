@@ -40,11 +40,12 @@ Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Used | Stoppe
 class ProviderFailed(Exception):
     """The model's server could not answer. The message says what to do next."""
 
-    def __init__(self, code: str, message: str, *, retryable: bool) -> None:
+    def __init__(self, code: str, message: str, *, retryable: bool, window: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.retryable = retryable
+        self.window = window  # tokens that the model can read, where the server says so in refusing a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +77,22 @@ class Provider(Protocol):
         """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
         ...
 
+    async def window(self) -> int | None:
+        """Tokens that the model can read and write at a time, if its server says so. Never raises."""
+        ...
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        """Tokens of each text, if the server counts them. Never raises."""
+        ...
+
     async def close(self) -> None: ...
+
+
+class Uncounted:
+    """The part of a Provider that knows nothing of the model's window and tokens."""
+
+    async def window(self) -> int | None:
+        return None
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        return None

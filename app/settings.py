@@ -14,9 +14,11 @@ from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
 from app.rules import Mode, ToolRule
+from app.settings_fields import DAY_S, mode, path, seconds, setting, whole, words
+from app.settings_runs import RunSettings
 from app.settings_shown import wrong_values
 from app.settings_sources import (
     SettingsError,
@@ -34,135 +36,106 @@ from tools.rights import Role
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
 BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
-DAY_S = 86_400
 SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
 
 
-def _setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
-    """A field that can say what it is for and what it allows, in `--help` and in errors."""
-    return Field(default, description=help_text, json_schema_extra={"allowed": allowed}, **limits)
-
-
-def _whole(default: int | None, low: int, high: int, help_text: str) -> Any:
-    return _setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
-
-
-def _seconds(default: float, help_text: str) -> Any:
-    return _setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
-
-
-def _mode(whose: str, *modes: Mode) -> Any:
-    return _setting(Mode.SANDBOXED, f"which calls of {whose} ask a person first", ", ".join(modes))
-
-
-def _words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
-    return _setting(default, f"{help_text}; a list, or separated by commas", allowed)
-
-
-def _path(default: Any, help_text: str) -> Any:
-    return _setting(default, help_text, "a path")
-
-
-class Settings(BaseModel):
+class Settings(RunSettings):
     """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
-    model_url: str | None = _setting(
+    model_url: str | None = setting(
         None,
         "base URL of an OpenAI-compatible model server, usually ending in /v1 (default: a local one, else embedded:)",
         "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1, or embedded: or scripted:",
     )
-    model: str | None = _setting(None, "the model to ask for (default: the server's first)", "a name")
-    model_key: SecretStr | None = _setting(
+    model: str | None = setting(None, "the model to ask for (default: the server's first)", "a name")
+    model_key: SecretStr | None = setting(
         None,
         "API key of the model server; better in the environment, others on the machine can see flags",
         "printable ASCII without spaces",
     )
-    model_temperature: float | None = _setting(
+    model_temperature: float | None = setting(
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
-    model_inactivity_s: float = _seconds(300.0, "how long a model may stay silent before its request is given up")
-    tool_calls: Literal["auto", "fenced"] = _setting(
+    model_inactivity_s: float = seconds(300.0, "how long a model may stay silent before its request is given up")
+    tool_calls: Literal["auto", "fenced"] = setting(
         "auto", "auto: native calls where the model's server takes them; fenced: taught in the prompt", "auto or fenced"
     )
-    data_dir: Path = _path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
-    workspace: Path = _path(Path("workspace"), "folder that the tools work in")
-    host: str = _setting("127.0.0.1", "address to listen on; others than loopback need a token", "a host")
-    port: int = _whole(8724, 0, 65_535, "port to listen on; 0 takes a free one")
-    max_rounds: int = _whole(20, 1, 200, "rounds of model and tools that one run may take")
-    max_message_bytes: int = _whole(1 << 20, 1024, 1 << 28, "longest request body, in bytes")
-    tool_time_limit_s: float = _seconds(3600.0, "how long one tool call may take")
-    run_time_limit_s: float = _seconds(7200.0, "how long one run may take")
-    shutdown_grace_s: float = _setting(
+    data_dir: Path = path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
+    workspace: Path = path(Path("workspace"), "folder that the tools work in")
+    host: str = setting("127.0.0.1", "address to listen on; others than loopback need a token", "a host")
+    port: int = whole(8724, 0, 65_535, "port to listen on; 0 takes a free one")
+    max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body, in bytes")
+    tool_time_limit_s: float = seconds(3600.0, "how long one tool call may take")
+    shutdown_grace_s: float = setting(
         5.0, "how long runs may go on when the server is told to stop", "seconds, from 0 to 3600", ge=0, le=3600
     )
-    log_join_after_s: float = _setting(
+    log_join_after_s: float = setting(
         600.0,
         "a run's log is stored in fewer rows that long after its end",
         f"seconds, from 0 to {DAY_S}",
         ge=0,
         le=DAY_S,
     )
-    keep_days: int = _whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
-    max_streams: int = _whole(1024, 1, 1_000_000, "streams that one user may have open at a time")
-    max_runs: int = _whole(1024, 1, 1_000_000, "runs that one user may have under way at a time")
-    requests_per_minute: int = _whole(0, 0, 10**9, "requests that one user may make in a minute; 0 for no limit")
-    tokens_per_month: int = _whole(0, 0, 10**12, "tokens that one user may use in a month (UTC); 0 for no limit")
-    tool_seconds_per_day: int = _whole(0, 0, 10**9, "seconds of tools for one user in a day (UTC); 0 for no limit")
-    job_time_limit_s: float = _seconds(3600.0, "how long a background job may take")
-    job_limit: int = _whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
-    job_follow_up: bool = _setting(True, "whether a background job that has ended begins a turn", "true or false")
-    approval_guest: Mode = _mode("guests", *SUPERVISED)
-    approval_user: Mode = _mode("users", *SUPERVISED)
-    approval_admin: Mode = _mode("admins", *Mode)
-    approval_time_limit_s: float = _seconds(300.0, "how long a call waits for a person's approval")
-    allowed_commands: tuple[str, ...] = _words(
+    keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
+    max_streams: int = whole(1024, 1, 1_000_000, "streams that one user may have open at a time")
+    max_runs: int = whole(1024, 1, 1_000_000, "runs that one user may have under way at a time")
+    requests_per_minute: int = whole(0, 0, 10**9, "requests that one user may make in a minute; 0 for no limit")
+    tokens_per_month: int = whole(0, 0, 10**12, "tokens that one user may use in a month (UTC); 0 for no limit")
+    tool_seconds_per_day: int = whole(0, 0, 10**9, "seconds of tools for one user in a day (UTC); 0 for no limit")
+    job_time_limit_s: float = seconds(3600.0, "how long a background job may take")
+    job_limit: int = whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
+    job_follow_up: bool = setting(True, "whether a background job that has ended begins a turn", "true or false")
+    approval_guest: Mode = mode("guests", *SUPERVISED)
+    approval_user: Mode = mode("users", *SUPERVISED)
+    approval_admin: Mode = mode("admins", *Mode)
+    approval_time_limit_s: float = seconds(300.0, "how long a call waits for a person's approval")
+    allowed_commands: tuple[str, ...] = words(
         DEFAULT_COMMANDS,
         "shell commands that never ask, a final * standing for any further words",
         "literal words, such as git status *",
     )
-    tools: tuple[ToolRule, ...] = _setting(
+    tools: tuple[ToolRule, ...] = setting(
         (),
         "how tools are classified; unknown ones belong to admins until a rule matches",
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
         "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
     )
-    taint: bool = _setting(True, "whether calls ask again once a conversation holds strangers' words", "true or false")
-    canary: bool = _setting(
+    taint: bool = setting(True, "whether calls ask again once a conversation holds strangers' words", "true or false")
+    canary: bool = setting(
         False, "put a code into each run's prompt, and block what gives it away: calls, text", "true or false"
     )
-    judge_output: bool = _setting(
+    judge_output: bool = setting(
         False,
         "have the model judge whether calls that change something, and answers, serve the person",
         "true or false",
     )
-    screen_results: bool = _setting(
+    screen_results: bool = setting(
         False, "have the model screen what strangers wrote before a run reads it", "true or false"
     )
-    judge_time_limit_s: float = _seconds(20.0, "how long judging and screening may take, each time")
-    private_hosts: tuple[str, ...] = _words(
+    judge_time_limit_s: float = seconds(20.0, "how long judging and screening may take, each time")
+    private_hosts: tuple[str, ...] = words(
         (),
         "hosts that web_fetch may reach although they are private",
         "names and addresses, with or without a port, and networks, such as wiki.local:8080 or 10.0.0.0/8",
     )
-    mcp_config: Path = _path(Path("mcp.json"), "list of MCP servers, as other programs have it")
-    mcp_commands_from_api: bool = _setting(
+    mcp_config: Path = path(Path("mcp.json"), "list of MCP servers, as other programs have it")
+    mcp_commands_from_api: bool = setting(
         False, "whether admins may add MCP servers that are commands over HTTP", "true or false"
     )
-    mcp_tools_share: float = _setting(
+    mcp_tools_share: float = setting(
         0.05, "share of the window that MCP tools may take; more are searched", "a number from 0 to 1", ge=0, le=1
     )
-    window: int = _whole(32_768, 512, 10**8, "tokens that the model can read at a time")
-    audit_days: int = _whole(365, 0, 36_500, "days after which a decision is deleted from the audit; 0 keeps all")
-    sandbox_network: bool = _setting(
+    audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit; 0 keeps all")
+    sandbox_network: bool = setting(
         False, "give sandboxed commands the network; they then leave the sandbox, and ask", "true or false"
     )
-    unsafe_no_sandbox: bool = _setting(
+    unsafe_no_sandbox: bool = setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"
     )
-    log_level: LOG_LEVELS = _setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
+    log_level: LOG_LEVELS = setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -209,7 +182,16 @@ class Settings(BaseModel):
 
     @field_validator(
         *("port", "max_rounds", "max_message_bytes", "max_streams", "job_limit", "keep_days", "audit_days"),
-        *("window", "max_runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day"),
+        *(
+            "window",
+            "max_calls",
+            "max_run_tokens",
+            "result_characters",
+            "max_runs",
+            "requests_per_minute",
+            "tokens_per_month",
+            "tool_seconds_per_day",
+        ),
         mode="before",
     )
     @classmethod
@@ -246,7 +228,7 @@ class Settings(BaseModel):
 
 
 NAMES = tuple(Settings.model_fields)
-PATHS = frozenset({"data_dir", "workspace", "mcp_config"})
+PATHS = frozenset({"data_dir", "workspace", "mcp_config", "tokenizer"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,17 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from app.budgets import GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
+from app.context.counter import CHARACTERS_PER_TOKEN
 from app.conversation import Conversation
 from app.people import Principal
 from app.provider import ModelRequest, ProviderFailed, Used
-from app.providers.native import NATIVE
-from tools.tool import Tool
 
-CHARACTERS_PER_TOKEN = 4  # a rough estimate, for servers that report no usage
 WORDIEST = 8  # characters of a token in a long text, at most
 ALLOWANCE = 4096  # tokens of an answer that are taken at a time
 LEAST_ANSWER = 64
-MOST_RATIO = 16.0  # a server that counts strangely is not to stop all further requests
 # Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
 UNREAD = frozenset({"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected"})
 SLICE_S = 30.0  # of a tool's time that are taken at a time; what runs beside it must not wait for an hour's
@@ -30,25 +25,22 @@ EARLY_S = 5.0  # a slice is taken that long before the last one ends: tools tell
 
 @dataclass(slots=True)
 class Spending:
-    """`ratio` is by how much the model's server counts more tokens than are guessed here; it is learned."""
+    """What one run may spend."""
 
     ledger: Ledger
     principal: Principal
-    ratio: float = 1.0
 
-    async def asking(self, request: ModelRequest, conversation: Conversation, *, native: bool) -> Asking:
-        """Take what the request and a first part of its answer may cost; `native`: it carries the tools.
+    async def asking(self, request: ModelRequest, conversation: Conversation, prompt: int) -> Asking:
+        """Take what the request, of about `prompt` tokens, and a first part of its answer may cost.
 
         Raises BudgetSpent, StoreFailed.
         """
-        guess = guessed(request, native=native)
-        prompt = math.ceil(guess * self.ratio)
         held = await self.ledger.reserve(
             self.principal, TOKENS, conversation.record, prompt + ALLOWANCE, prompt + LEAST_ANSWER
         )
         if held.limited:
             await stored(held, conversation)
-        return Asking(self, request, held, guess, prompt)
+        return Asking(request, held, prompt)
 
     async def running(self, limit_s: float, conversation: Conversation) -> Running:
         """Take the first slice of a tool's time, for the caller to store before the tool runs.
@@ -68,32 +60,11 @@ async def stored(held: Reservation, conversation: Conversation) -> None:
         raise
 
 
-def guessed(request: ModelRequest, *, native: bool) -> int:
-    """Tokens of the prompt."""
-    messages = request.whole()
-    size = sum(weight(message.text) for message in messages)
-    calls = (call for message in messages for call in message.calls if call.dialect == NATIVE)  # others are text
-    size += sum(len(json.dumps(call.arguments)) for call in calls)
-    size += sum(map(described, request.tools)) if native else 0
-    return size // CHARACTERS_PER_TOKEN
-
-
-def weight(text: str) -> int:
-    """Bytes of UTF-8: other scripts need more tokens per character."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def described(tool: Tool) -> int:
-    return len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters))
-
-
 class Asking:
     """One model request's tokens: more is taken as the answer grows, and settled once its end is known."""
 
-    def __init__(self, spending: Spending, request: ModelRequest, held: Reservation, guess: int, prompt: int) -> None:
-        self._spending = spending
+    def __init__(self, request: ModelRequest, held: Reservation, prompt: int) -> None:
         self._held = held
-        self._guess = guess
         self._prompt = prompt
         self._bounded = held.amount < prompt + ALLOWANCE
         self.request = replace(request, max_tokens=int(held.amount - prompt)) if self._bounded else request
@@ -120,9 +91,7 @@ class Asking:
         taken = int(self._held.amount) - self._prompt
         return Used(self._prompt, min(answered // CHARACTERS_PER_TOKEN, taken))
 
-    def settle(self, used: Used, *, measured: bool) -> None:
-        if measured and self._guess:
-            self._spending.ratio = min(max(1.0, used.prompt_tokens / self._guess), MOST_RATIO)
+    def settle(self, used: Used) -> None:
         self._held.settle(used.prompt_tokens + used.completion_tokens)
 
     def spent(self, stopped: str | None) -> BudgetSpent | None:

@@ -14,7 +14,11 @@ from app.agent import Agent
 from app.approvals import Approvals, Wish
 from app.budgets import Ledger
 from app.calls import Calls
+from app.context.counter import Counter
+from app.context.view import View
 from app.conversation import Conversation
+from app.discipline.keeper import Discipline
+from app.discipline.limits import Limits
 from app.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
 from app.gate import Circumstances, Gate
 from app.inbox import Inbox
@@ -78,7 +82,8 @@ class Stage:
         calls = Calls(
             toolbox, gate, Context(self.workspace), approvals, Spending(Ledger(self.store), principal), _nothing
         )
-        agent = Agent(model, calls, tuple, MAX_ROUNDS, _nothing)
+        view, discipline = View(Counter(model), lambda _: ()), Discipline(Limits(MAX_ROUNDS))
+        agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush
         conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, Redactor())

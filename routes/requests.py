@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.people import Principal
 from app.reply import unfit
 from app.rules import Mode
-from app.settings import DAY_S
+from app.settings_fields import DAY_S
 from app.turns import Key
 from routes.errors import Refused
 from tools.rights import Role

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from starlette.requests import Request
@@ -17,6 +18,10 @@ from app.agent import Agent
 from app.approvals import Approvals
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
+from app.context.counter import DEFAULT_WINDOW, Counter
+from app.context.view import View
+from app.discipline.keeper import Discipline
+from app.discipline.limits import Limits
 from app.follow_up import ROUNDS, FollowUps
 from app.gate import Circumstances, Gate
 from app.guards import guards_of
@@ -25,6 +30,7 @@ from app.job_time import JobTime
 from app.journal import Journal
 from app.mcp_servers import McpServers
 from app.mcp_servers import opened as opened_mcp
+from app.messages import Message
 from app.pause import Switch
 from app.people import LOCAL_USER, Principal, in_use, principal_of
 from app.presence import Presence
@@ -72,6 +78,7 @@ class Services:
     presence: Presence
     redactor: Redactor
     mcp: McpServers
+    counter: Counter
     built_in: Sequence[Tool] = TOOLS
 
     @property
@@ -97,7 +104,7 @@ class Services:
                 message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
                 raise Refused(422, "unknown_tool", message)
             tools = [offered[name] for name in names]
-        room = self.settings.mcp_tools_share * self.settings.window
+        room = self.settings.mcp_tools_share * (self.settings.window or DEFAULT_WINDOW)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
 
     def agent(self, principal: Principal, wish: ChatRequest) -> Agent:
@@ -115,21 +122,31 @@ class Services:
             principal=principal.name,
             private_hosts=self.settings.private_hosts,
         )
-        spending, judging = (Spending(self.runs.ledger, principal) for _ in range(2))  # each learns its own ratio
-        guards = guards_of(self.settings, principal.name, self.provider, judging)
+        spending = Spending(self.runs.ledger, principal)
+        guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
         return Agent(
             self.provider,
             Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
-            lambda: opening(
-                toolbox.offered,
-                teach_fences=self.provider.teach_fences,
-                workspace=context.workspace,
-                now=datetime.now().astimezone(),
-                more=guards.line,
-            ),
-            wish.max_rounds or self.settings.max_rounds,
+            View(self.counter, partial(self._opening, context, guards.line), wish.inactivity_s),
+            Discipline(self._limits(wish)),
             self.switch.check,
-            wish.inactivity_s,
+        )
+
+    def _opening(self, context: Context, more: str, tools: Sequence[Tool]) -> Sequence[Message]:
+        return opening(
+            tools,
+            teach_fences=self.provider.teach_fences,
+            workspace=context.workspace,
+            now=datetime.now().astimezone(),
+            more=more,
+        )
+
+    def _limits(self, wish: ChatRequest) -> Limits:
+        return Limits(
+            wish.max_rounds or self.settings.max_rounds,
+            self.settings.max_calls,
+            self.settings.max_run_tokens,
+            wish.time_limit_s or self.settings.run_time_limit_s,
         )
 
     async def agent_again(self, row: RunRow) -> tuple[Agent, float]:
@@ -212,8 +229,9 @@ async def open_services(
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
+        counter = Counter(provider, settings.window)
         services = Services(
-            settings, store, runs, switch, provider, about_model, sandbox, jobs, presence, redactor, mcp
+            settings, store, runs, switch, provider, about_model, sandbox, jobs, presence, redactor, mcp, counter
         )
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)

@@ -13,6 +13,7 @@ import pytest
 
 from app.account import Account
 from app.budgets import BudgetSpent, Ledger
+from app.context.counter import Counter
 from app.conversation import Conversation
 from app.guards import UNSCREENED, Guards
 from app.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Opinion, requests_of, written
@@ -60,7 +61,9 @@ async def court(
 ) -> AsyncGenerator[Court, None]:
     async with asyncio.timeout(LIMIT_S), opened(folder) as store:
         provider, ledger, principal = Scripted([reply]), Ledger(store), ann(tokens_per_month=tokens)
-        yield Court(provider, Judge(provider, Spending(ledger, principal), limit_s), ledger, principal)
+        yield Court(
+            provider, Judge(provider, Spending(ledger, principal), Counter(provider), limit_s), ledger, principal
+        )
 
 
 @pytest.mark.parametrize(

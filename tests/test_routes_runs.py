@@ -166,7 +166,7 @@ class Broken(Agent):
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         agent = served.services.agent(LOCAL, ChatRequest(message="x"))
-        broken = Broken(agent.provider, agent.calls, agent.opening, 5, agent.may_go_on)
+        broken = Broken(agent.provider, agent.calls, agent.view, agent.discipline, agent.may_go_on)
         row = await served.services.runs.start(broken, LOCAL, Turn("x"))
         events = await served.events(row.id)
         assert [event["type"] for event in events] == ["run.started", "run.failed"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx2
 
-from app.provider import ModelRequest, Piece, ProviderFailed
+from app.provider import ModelRequest, Piece, ProviderFailed, Uncounted
 from app.providers.openai_chat import Defaults, OpenAIChat
 
 SERVER = Path(__file__).with_name("embedded_server.py")
@@ -216,7 +216,7 @@ def package_folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-class EmbeddedProvider:
+class EmbeddedProvider(Uncounted):
     """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
 
     teach_fences = True

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from app.provider import ModelRequest, Piece, ProviderFailed
+from app.provider import ModelRequest, Piece, ProviderFailed, Uncounted
 from app.providers import failures
 from app.providers.answer import Answer
 from app.providers.models import first_model
@@ -34,7 +34,7 @@ class Defaults:
     temperature: float | None = None
 
 
-class OpenAIChat:
+class OpenAIChat(Uncounted):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
     A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and

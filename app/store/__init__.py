@@ -19,22 +19,22 @@ from app.store.rows import (
     InboxRow,
     InboxTaken,
     KeyRow,
-    McpPinGone,
-    McpPinRow,
-    McpServerGone,
-    McpServerRow,
     MessageRow,
+    ResultPart,
+    ResultRow,
     RunBegan,
     RunEnded,
     RunRow,
     SessionRow,
     SessionTools,
     StateRow,
+    SummaryRow,
     TokenCounts,
     TokenRevoked,
     TokenRow,
     UsageAdded,
 )
+from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
 
 __all__ = [
     "ALL",
@@ -52,6 +52,8 @@ __all__ = [
     "McpServerGone",
     "McpServerRow",
     "MessageRow",
+    "ResultPart",
+    "ResultRow",
     "RunBegan",
     "RunEnded",
     "RunRow",
@@ -60,6 +62,7 @@ __all__ = [
     "StateRow",
     "Store",
     "StoreFailed",
+    "SummaryRow",
     "TokenCounts",
     "TokenRevoked",
     "TokenRow",
@@ -178,6 +181,14 @@ class Store(Protocol):
         ...
 
     async def mcp_pins(self) -> list[McpPinRow]: ...
+
+    async def summaries(self, session: str) -> list[SummaryRow]:
+        """Those of a session, the one that stands for most of it last."""
+        ...
+
+    async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        """At most `size` characters of a kept result, from the character `offset`; None if it was not kept."""
+        ...
 
     async def usage(self, principal: str, kind: str, period: str) -> float: ...
 

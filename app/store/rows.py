@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
@@ -227,43 +229,39 @@ class StateRow:
 
 
 @dataclass(frozen=True, slots=True)
-class McpServerRow:
-    """What was said of an MCP server at run time; a later row of its name replaces it.
+class SummaryRow:
+    """What stands for the first `upto` messages of a session when the model reads them; they stay as they are.
 
-    `entry`: JSON as in the file, None for a server that is in the file. `enabled`: None for what the entry says.
+    `text` is what the model is told, `before` and `after` are tokens.
     """
 
+    session: str
+    upto: int
+    run: str
+    text: str
+    before: int
+    after: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """A tool's result of which the model was told a part only."""
+
+    session: str
+    run: str
+    call: str
     name: str
-    entry: str | None
-    enabled: bool | None
-    by: str
-    at: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
-class McpServerGone:
-    """Nothing was said of this MCP server, or does not count any more."""
+class ResultPart:
+    """A piece of a kept result; `characters` counts the whole."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class McpPinRow:
-    """A definition of an MCP server's tool that was trusted; `definition` is JSON. A later one replaces it."""
-
-    server: str
-    tool: str
-    identity: str
-    digest: str
-    definition: str
-
-
-@dataclass(frozen=True, slots=True)
-class McpPinGone:
-    """Pins that do not count any more: of one tool, or (None) all of a server."""
-
-    server: str
-    tool: str | None = None
+    text: str
+    characters: int
 
 
 Change = (
@@ -289,4 +287,6 @@ Change = (
     | McpServerGone
     | McpPinRow
     | McpPinGone
+    | SummaryRow
+    | ResultRow
 )

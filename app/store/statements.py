@@ -20,12 +20,14 @@ from app.store import (
     McpServerGone,
     McpServerRow,
     MessageRow,
+    ResultRow,
     RunBegan,
     RunEnded,
     RunRow,
     SessionRow,
     SessionTools,
     StateRow,
+    SummaryRow,
     TokenRevoked,
     TokenRow,
     UsageAdded,
@@ -45,6 +47,7 @@ APPROVAL_COLUMNS = (
 GRANT_COLUMNS = "session, principal, tool, created, fingerprint, pattern"
 AUDIT_COLUMNS = "at, principal, action, decision, why, by, run, call, fingerprint"
 MCP_SERVER_COLUMNS = "name, entry, enabled, by, at"
+SUMMARY_COLUMNS = "session, upto, run, text, before, after, created"
 MCP_PIN_COLUMNS = "server, tool, identity, digest, definition"
 
 
@@ -97,6 +100,8 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         f"{_insert('state', 'name, value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         _fields("name", "value"),
     ),
+    SummaryRow: _inserting("summaries", SUMMARY_COLUMNS),
+    ResultRow: _inserting("results", "session, run, call, name, text"),
     McpServerRow: (
         f"{_insert('mcp_servers', MCP_SERVER_COLUMNS)} ON CONFLICT (name) DO UPDATE SET "
         "entry = excluded.entry, enabled = excluded.enabled, by = excluded.by, at = excluded.at",
@@ -141,6 +146,8 @@ FORGET = (
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
     "DELETE FROM grants WHERE session IN (SESSIONS)",
+    "DELETE FROM summaries WHERE session IN (SESSIONS)",
+    "DELETE FROM results WHERE session IN (SESSIONS)",
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
     "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
 )
@@ -152,4 +159,5 @@ IDLE_SESSIONS = """
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins"),
+    *("summaries", "results"),
 )

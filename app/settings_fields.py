@@ -1,0 +1,36 @@
+"""Fields that can say what they are for and what they allow, in `--help` and in errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from app.rules import Mode
+
+DAY_S = 86_400
+
+
+def setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
+    """A field that can say what it is for and what it allows, in `--help` and in errors."""
+    return Field(default, description=help_text, json_schema_extra={"allowed": allowed}, **limits)
+
+
+def whole(default: int | None, low: int, high: int, help_text: str) -> Any:
+    return setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
+
+
+def seconds(default: float, help_text: str) -> Any:
+    return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
+
+
+def mode(whose: str, *modes: Mode) -> Any:
+    return setting(Mode.SANDBOXED, f"which calls of {whose} ask a person first", ", ".join(modes))
+
+
+def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
+    return setting(default, f"{help_text}; a list, or separated by commas", allowed)
+
+
+def path(default: Any, help_text: str) -> Any:
+    return setting(default, help_text, "a path")

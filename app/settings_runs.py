@@ -1,0 +1,53 @@
+"""The settings of a run: its limits, what the model is shown of the conversation, and what keeps it to its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, field_validator
+
+from app.settings_fields import path, seconds, setting, whole
+
+
+class RunSettings(BaseModel):
+    """A part of `app.settings.Settings`."""
+
+    max_rounds: int = whole(20, 1, 200, "rounds of model and tools that one run may take")
+    max_calls: int = whole(200, 1, 100_000, "tool calls that one run may make")
+    max_run_tokens: int = whole(0, 0, 10**12, "tokens that one run may use; 0 for no limit")
+    run_time_limit_s: float = seconds(7200.0, "how long one run may take")
+    window: int | None = whole(
+        None, 512, 10**8, "tokens that the model can read at a time (default: what its server says, else 32768)"
+    )
+    tokenizer: Path | None = path(None, "tokenizer.json of the model, where its server does not count tokens")
+    summarise_at: float = setting(
+        0.85,
+        "share of the window from which the older half is summarised; 1 for never",
+        "a number from 0.2 to 1",
+        ge=0.2,
+        le=1,
+        allow_inf_nan=False,
+    )
+    summary_time_limit_s: float = seconds(30.0, "how long a summary may take")
+    result_characters: int = whole(8000, 500, 10**7, "characters of a tool's result that the model is told at most")
+    parallel_reads: bool = setting(True, "whether calls of a reply that only read run side by side", "true or false")
+    verify: bool = setting(
+        False,
+        "have the model check, after a run that changed something, whether it did what was asked",
+        "true or false",
+    )
+    documents: bool = setting(False, "send a code block of more than 30 lines as a document as well", "true or false")
+    time_zone: str | None = setting(
+        None, "time zone of the dates that models are told (default: this machine's)", "a name such as Europe/Berlin"
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                ZoneInfo(value)
+            except (KeyError, OSError) as unknown:
+                raise ValueError("is not a time zone that this machine knows") from unknown
+        return value

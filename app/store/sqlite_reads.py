@@ -1,0 +1,163 @@
+"""What is read of the database: one query per question, each answered by rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.messages import Message, load
+from app.store import (
+    ApprovalRow,
+    AuditRow,
+    EventRow,
+    GrantRow,
+    InboxRow,
+    KeyRow,
+    McpPinRow,
+    McpServerRow,
+    ResultPart,
+    RunRow,
+    SessionRow,
+    SummaryRow,
+    TokenCounts,
+    TokenRow,
+)
+from app.store.statements import (
+    APPROVAL_COLUMNS,
+    AUDIT_COLUMNS,
+    EVENT_COLUMNS,
+    GRANT_COLUMNS,
+    MCP_PIN_COLUMNS,
+    MCP_SERVER_COLUMNS,
+    RUN_COLUMNS,
+    SESSION_COLUMNS,
+    SUMMARY_COLUMNS,
+    TABLES,
+    TOKEN_COLUMNS,
+    TOKEN_COUNTS,
+)
+
+
+class Reads:
+    """The reading half of a store. Every method raises StoreFailed."""
+
+    async def _all(self, query: str, *values: object) -> list[Any]:
+        raise NotImplementedError
+
+    async def run(self, run: str) -> RunRow | None:
+        rows = await self._all(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", run)
+        return RunRow(*rows[0]) if rows else None
+
+    async def runs(self, session: str) -> list[RunRow]:
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ? ORDER BY created"
+        return [RunRow(*row) for row in await self._all(query, session)]
+
+    async def unfinished_runs(self) -> list[RunRow]:
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state IN ('queued', 'running') ORDER BY created"
+        return [RunRow(*row) for row in await self._all(query)]
+
+    async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
+        query = f"SELECT {EVENT_COLUMNS} FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        return [EventRow(*row) for row in await self._all(query, run, after, limit)]
+
+    async def last_seq(self, run: str) -> int:
+        rows = await self._all("SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?", run)
+        return int(rows[0][0])
+
+    async def session(self, session: str) -> SessionRow | None:
+        rows = await self._all(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", session)
+        return SessionRow(*rows[0]) if rows else None
+
+    async def sessions(self, principal: str, limit: int) -> list[SessionRow]:
+        query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE principal = ? ORDER BY created DESC LIMIT ?"
+        return [SessionRow(*row) for row in await self._all(query, principal, limit)]
+
+    async def messages(self, session: str) -> list[Message]:
+        rows = await self._all("SELECT message FROM messages WHERE session = ? ORDER BY position", session)
+        return [load(row[0]) for row in rows]
+
+    async def started_calls(self, run: str) -> set[str]:
+        rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
+        return {json.loads(row[0])["call"] for row in rows}
+
+    async def inbox(self, run: str) -> list[InboxRow]:
+        rows = await self._all("SELECT run, position, text FROM inbox WHERE run = ? ORDER BY position", run)
+        return [InboxRow(*row) for row in rows]
+
+    async def stranded(self, session: str) -> list[InboxRow]:
+        query = """
+            SELECT inbox.run, inbox.position, inbox.text FROM inbox JOIN runs ON runs.id = inbox.run
+            WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
+        """
+        return [InboxRow(*row) for row in await self._all(query, session)]
+
+    async def key(self, principal: str, key: str) -> KeyRow | None:
+        query = "SELECT principal, key, body, run, created FROM idempotency WHERE principal = ? AND key = ?"
+        rows = await self._all(query, principal, key)
+        return KeyRow(*rows[0]) if rows else None
+
+    async def state(self, name: str) -> str | None:
+        rows = await self._all("SELECT value FROM state WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
+        return [row[0] for row in await self._all(query, ended_before, limit)]
+
+    async def sizes(self) -> dict[str, int]:
+        counts = {table: (await self._all(f"SELECT COUNT(*) FROM {table}"))[0][0] for table in TABLES}
+        pages, size = (await self._all("PRAGMA page_count"))[0][0], (await self._all("PRAGMA page_size"))[0][0]
+        return counts | {"bytes": pages * size}
+
+    async def tokens(self) -> list[TokenRow]:
+        return [TokenRow(*row) for row in await self._all(f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY created")]
+
+    async def token(self, sha256: str) -> TokenRow | None:
+        rows = await self._all(f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE sha256 = ?", sha256)
+        return TokenRow(*rows[0]) if rows else None
+
+    async def token_counts(self, now: float) -> TokenCounts:
+        return TokenCounts(*(await self._all(TOKEN_COUNTS, now))[0])
+
+    async def approval(self, run: str, call: str) -> ApprovalRow | None:
+        rows = await self._approvals("run = ? AND call = ?", run, call)
+        return rows[0] if rows else None
+
+    async def approvals(self, principal: str) -> list[ApprovalRow]:
+        return await self._approvals("principal = ? AND state = 'pending' ORDER BY created", principal)
+
+    async def pending_of(self, run: str) -> list[ApprovalRow]:
+        return await self._approvals("run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created", run)
+
+    async def _approvals(self, which: str, *values: object) -> list[ApprovalRow]:
+        rows = await self._all(f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE {which}", *values)
+        return [ApprovalRow(*row) for row in rows]
+
+    async def grants(self, session: str) -> list[GrantRow]:
+        query = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created"
+        return [GrantRow(*row) for row in await self._all(query, session)]
+
+    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+        query = f"SELECT number, {AUDIT_COLUMNS} FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return [(number, AuditRow(*row)) for number, *row in await self._all(query, before, limit)]
+
+    async def usage(self, principal: str, kind: str, period: str) -> float:
+        query = "SELECT amount FROM used WHERE principal = ? AND kind = ? AND period = ?"
+        rows = await self._all(query, principal, kind, period)
+        return float(rows[0][0]) if rows else 0.0
+
+    async def mcp_servers(self) -> list[McpServerRow]:
+        rows = await self._all(f"SELECT {MCP_SERVER_COLUMNS} FROM mcp_servers ORDER BY at, name")
+        return [McpServerRow(name, entry, None if on is None else bool(on), *rest) for name, entry, on, *rest in rows]
+
+    async def mcp_pins(self) -> list[McpPinRow]:
+        return [McpPinRow(*row) for row in await self._all(f"SELECT {MCP_PIN_COLUMNS} FROM mcp_pins")]
+
+    async def summaries(self, session: str) -> list[SummaryRow]:
+        query = f"SELECT {SUMMARY_COLUMNS} FROM summaries WHERE session = ? ORDER BY upto"
+        return [SummaryRow(*row) for row in await self._all(query, session)]
+
+    async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        query = "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?"
+        rows = await self._all(query, offset + 1, size, session, call)
+        return ResultPart(*rows[0]) if rows else None
