@@ -38,11 +38,12 @@ def all_gone(sleeper: str) -> bool:
     return False
 
 
-def ended(pid: int) -> bool:
+def ended(pid: int, limit_s: float = 10) -> bool:
+    """Whether the process is gone, or goes within the limit."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
-            return bool(select.select([handle], [], [], 10)[0])
+            return bool(select.select([handle], [], [], limit_s)[0])
         finally:
             os.close(handle)
     return True
