@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 
 from app.events import AgentEvent
+from app.framing import new_code
 from app.messages import AskedCall, Message, unanswered
 from app.redaction import Redactor
 from app.store import Change
@@ -31,6 +34,7 @@ class Conversation:
         stored: Callable[[], Awaitable[None]],
         redactor: Redactor,
         tell: Callable[[AgentEvent], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.session = session
         self.messages = redactor.redact_value(messages)
@@ -38,13 +42,23 @@ class Conversation:
         self.stored = stored
         self.tell = tell
         self._keep = keep
+        self._clock = clock
         self.redactor = redactor
         self._started: set[str] = set()
 
     def append(self, message: Message) -> None:
-        message = self.redactor.redact_value(message)
+        message = self._marked(self.redactor.redact_value(message))
         self._keep(len(self.messages), message)
         self.messages.append(message)
+
+    def _marked(self, message: Message) -> Message:
+        """With what it keeps for ever: a person's words their time, a result the code of its frame."""
+        match message:
+            case Message(role="user", at=None):
+                return replace(message, at=self._clock())
+            case Message(role="tool", code=""):
+                return replace(message, code=new_code(message.text))
+        return message
 
     def answer(self, call: AskedCall, text: str, *, untrusted: bool = False) -> None:
         self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted))

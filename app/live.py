@@ -148,7 +148,7 @@ class LiveRun:
             conversation.append(Message("user", stranded.text))
             self.log.put(InboxTaken(stranded.run))
         first, *added = self.inbox.take()
-        conversation.append(Message("user", first))
+        conversation.append(Message("user", first, at=self.row.created))  # its turn may have come much later
         for text in added:
             conversation.append(Message("user", text))
             self.log.add(MessageAdded(text))

@@ -28,7 +28,8 @@ class Message:
 
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
-    `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written.
+    `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written. `at` is when the
+    person sent it (Unix time), `code` what a result's frame is made with, see `app.framing`.
     """
 
     role: Role
@@ -40,6 +41,8 @@ class Message:
     shown: str | None = None
     cut: bool = False
     untrusted: bool = False
+    at: float | None = None
+    code: str = ""
 
 
 def as_json(message: Message) -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) ->
         conversation = conversation_of(row, await store.messages(row.session), journal.put, journal)
         conversation.settle(INTERRUPTED, await store.started_calls(row.id))
         for message in await store.inbox(row.id):
-            conversation.append(Message("user", message.text))
+            conversation.append(Message("user", message.text, at=row.created))
         journal.put(InboxTaken(row.id))
     told: list[AgentEvent] = []
     for asked in await store.pending_of(row.id):

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from app.agent import Agent
 from app.approvals import Approvals
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
+from app.clock import Clock
 from app.context.counter import DEFAULT_WINDOW, Counter
 from app.context.view import View
 from app.discipline.keeper import Discipline
@@ -137,7 +137,7 @@ class Services:
             tools,
             teach_fences=self.provider.teach_fences,
             workspace=context.workspace,
-            now=datetime.now().astimezone(),
+            now=Clock(self.settings.time_zone).now(),
             more=more,
         )
 
@@ -187,6 +187,7 @@ async def chosen_by(settings: Settings) -> tuple[Provider, str]:
         tool_calls=settings.tool_calls,
         inactivity_s=settings.model_inactivity_s,
         temperature=settings.model_temperature,
+        clock=Clock(settings.time_zone),
     )
 
 

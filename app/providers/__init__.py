@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from app.clock import Clock
 from app.provider import Provider, ProviderFailed
 from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
 from app.providers.embedded import EmbeddedModel, EmbeddedProvider
@@ -38,6 +39,7 @@ class Wanted:
     inactivity_s: float = INACTIVITY_S
     tool_calls: ToolCalls = "auto"
     temperature: float | None = None
+    clock: Clock | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ async def open_openai(wanted: Wanted, why: str) -> Choice:
     client = model_client(base_url, inactivity_s=wanted.inactivity_s)
     model, native = wanted.model or ANY_MODEL, wanted.tool_calls != "fenced"
     defaults = Defaults(None, wanted.temperature)
-    provider = OpenAIChat(client, base_url, model, wanted.key, native_tools=native, defaults=defaults)
+    provider = OpenAIChat(
+        client, base_url, model, wanted.key, native_tools=native, defaults=defaults, clock=wanted.clock
+    )
     where = shown_url(base_url)
     try:
         if not wanted.model:
@@ -99,6 +103,7 @@ async def choose_provider(
     inactivity_s: float = INACTIVITY_S,
     tool_calls: ToolCalls = "auto",
     temperature: float | None = None,
+    clock: Clock | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
 ) -> Choice:
     """The provider that the settings name, else a local server on a well-known port, else the embedded model.
@@ -108,7 +113,7 @@ async def choose_provider(
     `auto` does (and stops when they are refused), `fenced` teaches them in the prompt instead.
     Raises ValueError for a URL that cannot be one.
     """
-    wanted = Wanted(model_url, model, key, inactivity_s, tool_calls, temperature)
+    wanted = Wanted(model_url, model, key, inactivity_s, tool_calls, temperature, clock)
     if model_url:
         return await kind_of(model_url).open(wanted, "as configured")
     async with model_client("http://127.0.0.1") as client:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 
+from app.clock import Clock
 from app.provider import ModelRequest, Piece, ProviderFailed, Uncounted
 from app.providers import failures
 from app.providers.answer import Answer
@@ -39,7 +40,8 @@ class OpenAIChat(Uncounted):
 
     A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and
     `teach_fences` True. The model `auto` is replaced by the server's first one when it first answers. `bare_results`
-    is for models too small to read past a frame: in text, only untrusted results get one.
+    is for models too small to read past a frame: in text, only untrusted results get one. With a `clock`, the user's
+    messages end with the time they were sent.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class OpenAIChat(Uncounted):
         teach_fences: bool | None = None,
         defaults: Defaults | None = None,
         bare_results: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self.base_url = base_url
         self.model = model
@@ -62,6 +65,7 @@ class OpenAIChat(Uncounted):
         self._client = client
         self._defaults = defaults or Defaults()
         self._bare = bare_results
+        self._clock = clock
 
     @property
     def url(self) -> str:
@@ -160,7 +164,7 @@ class OpenAIChat(Uncounted):
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         body = {
             "model": self.model,
-            "messages": wire_messages(request.whole(), native=native, bare=self._bare),
+            "messages": wire_messages(request.whole(), native=native, bare=self._bare, clock=self._clock),
             "stream": True,
             "stream_options": {"include_usage": True},
             "tools": wire_tools(request.tools) if native else None,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app.clock import Clock
 from app.framing import framed
 from app.messages import AskedCall, Message
 from app.providers.native import NATIVE
@@ -22,20 +23,23 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
-def wire_messages(history: Sequence[Message], *, native: bool, bare: bool = False) -> list[WireMessage]:
+def wire_messages(
+    history: Sequence[Message], *, native: bool, bare: bool = False, clock: Clock | None = None
+) -> list[WireMessage]:
     """The history for a server that is offered tools natively, or not.
 
     Calls that were native stay native as long as `native` holds: each is followed at once by exactly one result. All
     other calls are text, and their results are the user's words, for templates that know no other roles. One system
     message comes first, roles alternate, and nothing is empty.
 
-    Results are framed. `bare` leaves the frame off those in text that are not untrusted.
+    Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
+    messages end with the time they were sent.
     """
     results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs, bare=bare):
+        for wired in wire(message, results, in_pairs, bare=bare, clock=clock):
             add(sent, wired)
         if ends_text_results(history[position : position + 2], in_pairs):
             add(sent, {"role": "user", "content": ENOUGH})
@@ -47,7 +51,9 @@ def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
     return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
 
 
-def wire(message: Message, results: Mapping[str, Message], in_pairs: set[str], *, bare: bool) -> Iterator[WireMessage]:
+def wire(
+    message: Message, results: Mapping[str, Message], in_pairs: set[str], *, bare: bool, clock: Clock | None = None
+) -> Iterator[WireMessage]:
     text = encodable(message.text)
     match message.role:
         case "tool" if message.call in in_pairs:
@@ -56,6 +62,8 @@ def wire(message: Message, results: Mapping[str, Message], in_pairs: set[str], *
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
             yield from pairs(text, calls, results) if calls[0].id in in_pairs else [as_text(text, calls)]
+        case "user" if clock:
+            yield {"role": "user", "content": clock.stamped(text, message.at)}
         case role:
             yield {"role": role, "content": text}
 
@@ -65,7 +73,8 @@ def result(message: Message, *, bare: bool = False) -> str:
     name = message.name or "the call"
     if bare:
         return encodable(f"Result of {name}:\n{message.text}")
-    return encodable(framed(message.text, call=message.call or "", name=name, untrusted=message.untrusted))
+    call, untrusted = message.call or "", message.untrusted
+    return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
 
 
 def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message]) -> Iterator[WireMessage]:
