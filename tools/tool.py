@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the model is told. `exit_code` is set for processes only."""
+    """What the model is told. `exit_code` is set for processes only. `untrusted`: this one repeats strangers' words."""
 
     ok: bool
     text: str
     exit_code: int | None = None
+    untrusted: bool = False
 
 
 AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | None]]
@@ -42,6 +43,20 @@ AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], A
 The last argument says what is wrong with an answer, None when nothing is. None for an answer: they decline, or do not
 answer in time.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A message of the conversation that a search has found. `who` said it: `user`, `assistant`, the name of a tool."""
+
+    position: int
+    who: str
+    text: str
+    untrusted: bool
+
+
+Recall = Callable[[str, str, int], Awaitable[Sequence[Recalled]]]
+"""The messages of a session that fit the words best, at most so many, oldest first. Bad words find nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,7 @@ class Context:
     principal: str = ""
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
     ask: AskPerson | None = None  # None where nobody can be asked
+    recall: Recall | None = None  # None where no conversation is kept
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
