@@ -1,22 +1,49 @@
-"""What a run has used so far: its terminal event reports it, whatever ends the run."""
+"""What a run has used and done so far: its terminal event reports it, whatever ends the run."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from app.events import RoundStarted, RunFinished, ToolRejected, ToolStarted, Usage
+from app.events import (
+    AgentEvent,
+    Notice,
+    RoundStarted,
+    RunFinished,
+    ToolFinished,
+    ToolRejected,
+    ToolStarted,
+    Usage,
+    fields_of,
+)
 from app.messages import AskedCall
 from app.provider import Used
 from app.store import EventRow
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
+MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
+
+Outcome = Literal["ok", "failed", "refused", "unknown"]
+
+
+@dataclass(slots=True)
+class Action:
+    """A call that was made, and what became of it."""
+
+    name: str
+    arguments: str = ""
+    outcome: Outcome = "unknown"
 
 
 @dataclass(slots=True)
 class Account:
-    """Counted in rounds, calls and tokens; `measured` until something had to be estimated."""
+    """Counted in rounds, calls and tokens; `measured` until something had to be estimated.
+
+    `dearest` is the most that one request has cost. `actions` are by call, `told` counts the notices by code and words.
+    """
 
     rounds: int = 0
     calls: int = 0
@@ -24,12 +51,38 @@ class Account:
     completion_tokens: int = 0
     measured: bool = True
     text: str = ""
+    dearest: int = 0
+    actions: dict[str, Action] = field(default_factory=dict)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
 
     def add(self, used: Used, *, measured: bool) -> Usage:
         self.prompt_tokens += used.prompt_tokens
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured
+        self.dearest = max(self.dearest, used.prompt_tokens + used.completion_tokens)
         return Usage(used.prompt_tokens, used.completion_tokens, self.prompt_tokens, self.completion_tokens, measured)
+
+    def saw(self, event: AgentEvent) -> None:
+        """Remember what was done and told."""
+        if event.type in REMEMBERED:
+            self.remember(event.type, fields_of(event))
+
+    def remember(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == Notice.type:
+            self.told[fields["code"], fields["message"]] += 1
+            return
+        action = self.actions.setdefault(fields.get("call", ""), Action(fields.get("name", "")))
+        match kind:
+            case ToolStarted.type:
+                action.arguments = json.dumps(fields["arguments"])[:MAX_ARGUMENTS]
+            case ToolFinished.type:
+                action.outcome = "ok" if fields["ok"] else "failed"
+            case _:
+                action.outcome = "refused"
 
     def finished(self, reason: str) -> RunFinished:
         usage = {
@@ -40,20 +93,23 @@ class Account:
         return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
 
 
+REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolRejected.type, Notice.type})
+COUNTED = frozenset({RoundStarted.type, Usage.type})
+
+
 def account_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> Account:
     """The account of a run that goes on, from its log; `unanswered` calls are counted when they are answered."""
-    account, calls = Account(), set[str]()
+    account = Account()
     for row in events:
-        if row.type in (RoundStarted.type, Usage.type, ToolStarted.type, ToolRejected.type):
-            fields = json.loads(row.data)
-            match row.type:
-                case RoundStarted.type:
-                    account.rounds = fields["round"]
-                case Usage.type:
-                    account.prompt_tokens = fields["total_prompt_tokens"]
-                    account.completion_tokens = fields["total_completion_tokens"]
-                    account.measured = account.measured and fields["measured"]
-                case _:
-                    calls.add(fields.get("call", ""))
-    account.calls = len(calls - {call.id for call in unanswered})
+        if row.type not in REMEMBERED | COUNTED:
+            continue
+        fields = json.loads(row.data)
+        match row.type:
+            case RoundStarted.type:
+                account.rounds = fields["round"]
+            case Usage.type:
+                account.add(Used(fields["prompt_tokens"], fields["completion_tokens"]), measured=fields["measured"])
+            case _:
+                account.remember(row.type, fields)
+    account.calls = len(account.actions.keys() - {call.id for call in unanswered})
     return account

@@ -1,18 +1,126 @@
-"""The discipline of one run: asked before each round, told of each reply and its results."""
+"""The discipline of one run: asked before each round, told of each reply and its results.
+
+           +---- calls, a nudge, a message of the person ----+
+           v                                                 |
+plan ---> round with tools -------------------------------> saw ---> answered
+           |   a limit is near, or the model goes in circles
+           +-> last round, without tools ------------------> saw ---> that limit's reason
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
+
 from app.account import Account
-from app.discipline.limits import Limits
+from app.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
+from app.discipline.nudges import AGAIN, LAST, LOOPING, MOST_NUDGES, NUDGED, announces, nearly_over, was_told
 from app.discipline.plan import Plan
+from app.discipline.stall import Stall
+from app.events import Notice
+from app.messages import AskedCall, Message
+from app.reply import Reply
+
+ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
+MORE_ROUNDS = 2  # that a run gets whose work was found wanting
+NOT_RUN = "This call was not run: no tools can be used any more. Answer from what you know."
+TOO_MANY = "This call was not run: this run may make {limit} calls, and they are made. Answer from what you know."
 
 
 class Discipline:
-    """One per run."""
+    """One per run. `verify`: what it did is to be checked before it ends."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, verify: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
+        self.verify = verify
+        self._clock = clock
+        self._ends_at: float | None = None
+        self._stall = Stall()
+        self._loops = False
+        self._nudge = ""
+        self._wanting = ""  # what a check found
+        self._most_rounds = limits.rounds
+        self._offers = True
 
-    def plan(self, account: Account) -> Plan:
-        """The next round."""
-        return Plan(ends="round_limit" if account.rounds + 1 >= self.limits.rounds else None)
+    def enter(self, left_s: float) -> None:
+        """The run begins, or goes on after a restart, and will be stopped in `left_s`."""
+        self._ends_at = self._clock() + left_s
+
+    def plan(self, account: Account, *, offers: bool = True) -> Plan:
+        """The next round. `offers`: there are tools that could be used in it."""
+        self._offers = offers
+        if ends := self._last(account):
+            notes = (self._wanting, LAST if offers else "")
+            notices = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
+            return Plan(tools=False, notes=tuple(filter(None, notes)), notices=notices, ends=ends)
+        notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
+        if self._nudge:
+            notices = (*notices, Notice("nudge", NUDGED))
+        notes, self._nudge = tuple(filter(None, (self._wanting, self._nudge, *notes))), ""
+        return Plan(notes=notes, notices=notices)
+
+    def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
+        """The calls of a reply that are not run, and why; those that were not understood are refused already."""
+        calls, why = [call.id for call in reply.calls], NOT_RUN
+        if plan.tools and not self.limits.spent(account):
+            may = self.limits.calls - account.calls if self.limits.calls else len(calls)
+            calls, why = calls[max(0, may) :], TOO_MANY.format(limit=self.limits.calls)
+        return {call: why for call in calls if call not in reply.refused}
+
+    def saw(
+        self, plan: Plan, reply: Reply, results: Sequence[Message], account: Account, *, steered: bool = False
+    ) -> str | None:
+        """Why the run ends, after a round with these results; None if it goes on. `steered`: the person said more."""
+        if plan.ends:
+            untouched = account.calls == 0 and not steered  # then nothing was cut short
+            return ANSWERED if untouched else self.ends(plan.ends, account, steered=steered)
+        if self.limits.spent(account) and (reply.calls or steered):
+            return TOKEN_LIMIT
+        if reply.calls:
+            self._watch(reply.calls, results, prose=bool(reply.shown.strip()), steered=steered)
+            return None
+        if steered:
+            return None
+        return None if self._nudges(reply, account) else ANSWERED
+
+    def ends(self, reason: str, account: Account, *, steered: bool) -> str | None:
+        """The same reason, unless the person said something more that can still be answered."""
+        if not steered or reason not in (ANSWERED, LOOP_BROKEN):
+            return reason
+        self._stall, self._loops, self._wanting, self._most_rounds = Stall(), False, "", self.limits.rounds
+        if self.limits.spent(account):
+            return TOKEN_LIMIT
+        return ROUND_LIMIT if account.rounds >= self.limits.rounds else None
+
+    def checks(self, reason: str, account: Account) -> bool:
+        """Whether what the run did is to be checked now: once, if no limit has cut it short."""
+        return self.verify and reason == ANSWERED and not self._wanting and self._last(account) is None
+
+    def found_wanting(self, why: str, account: Account) -> None:
+        """A check has failed: the run gets a few rounds more."""
+        self._wanting = why
+        self._most_rounds = min(self._most_rounds, account.rounds + MORE_ROUNDS)
+
+    def _last(self, account: Account) -> str | None:
+        """Why the next round is the last; None if it is not."""
+        if self._loops:
+            return LOOP_BROKEN
+        if over := self.limits.over(account, self._elapsed_s()):
+            return over
+        return ANSWERED if account.rounds + 1 >= self._most_rounds else None
+
+    def _watch(self, calls: Sequence[AskedCall], results: Sequence[Message], *, prose: bool, steered: bool) -> None:
+        told = {message.call: message.text for message in results if message.call}
+        self._loops = self._stall.saw(calls, told, prose=prose)
+        if steered:  # the person's words may change everything
+            self._stall, self._loops = Stall(), False
+
+    def _nudges(self, reply: Reply, account: Account) -> bool:
+        may = self._offers and was_told(Notice("nudge", NUDGED), account) < MOST_NUDGES and self._last(account) is None
+        if not (may and announces(reply)):
+            return False
+        self._nudge = AGAIN
+        return True
+
+    def _elapsed_s(self) -> float:
+        return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0

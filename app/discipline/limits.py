@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from app.account import Account
+
+ROUND_LIMIT, CALL_LIMIT, TOKEN_LIMIT, DEADLINE = "round_limit", "call_limit", "token_limit", "deadline"
+LAST_S = 60.0  # that a last round gets of a run's time, or LAST_SHARE of it where that is less
+LAST_SHARE = 0.1
+NEARLY = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One limit and how much of it is used. `kept` is for a last round without tools. `reason` ends a run."""
+
+    reason: str
+    unit: str
+    limit: float
+    used: float
+    kept: float = 0
+
+    @property
+    def over(self) -> bool:
+        """Nothing more fits but the last round."""
+        return self.used + self.kept >= self.limit
+
+    @property
+    def nearly(self) -> bool:
+        return self.used >= NEARLY * self.limit or (self.unit == "rounds" and 0 < self.limit - self.used <= 2)
+
+    @property
+    def left(self) -> str:
+        return f"{max(0, self.limit - self.used):,.0f} of {self.limit:,.0f} {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +45,25 @@ class Limits:
     calls: int = 0
     tokens: int = 0
     seconds: float = 0
+
+    def gauges(self, account: Account, elapsed_s: float) -> Iterator[Gauge]:
+        """Those that are limited. A round is expected to cost what the dearest request so far has cost."""
+        all_of_them = (
+            Gauge(ROUND_LIMIT, "rounds", self.rounds, account.rounds, 1),
+            Gauge(CALL_LIMIT, "tool calls", self.calls, account.calls),
+            Gauge(TOKEN_LIMIT, "tokens", self.tokens, account.tokens, 2 * account.dearest),
+            Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, min(LAST_S, LAST_SHARE * self.seconds)),
+        )
+        return (gauge for gauge in all_of_them if gauge.limit)
+
+    def over(self, account: Account, elapsed_s: float) -> str | None:
+        """Why the next round is the last; None while there may be more."""
+        return next((gauge.reason for gauge in self.gauges(account, elapsed_s) if gauge.over), None)
+
+    def nearly(self, account: Account, elapsed_s: float) -> list[Gauge]:
+        """Those of which little is left."""
+        return [gauge for gauge in self.gauges(account, elapsed_s) if gauge.nearly]
+
+    def spent(self, account: Account) -> bool:
+        """Whether not even a last round may be had: each costs tokens."""
+        return 0 < self.tokens <= account.tokens
