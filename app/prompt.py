@@ -1,7 +1,7 @@
-"""What a model is told before the conversation begins: named pieces, joined in one place.
+"""What a model is told before the conversation begins: named pieces, each with its budget, joined in one place.
 
 The text is the same in every round of a day, so that the model's server finds it in its prefix cache: there is no clock
-in it, and the date comes last.
+in it, and the date comes last. (The time stands at the end of each message, see `app.clock`.)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from app import framing
 from app.messages import AskedCall, Message
+from app.persona import MOST, Persona
 from parsing import Arguments
 from parsing.fences import RULE
 from tools.tool import Tool
@@ -22,6 +23,29 @@ IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
 TEACHING = f"To use a tool, {RULE} The result comes in the next message; then answer in plain text."
 FENCED = "fence_tool_tag"  # the dialect of the worked examples
+ABOUT = "About the person you talk to:\n"
+MOST_OVERRIDE = 16_000
+# piece -> characters it may have, in the order of the prompt. Budgets of our own sentences are there to be noticed.
+BUDGETS = {
+    "override": MOST_OVERRIDE,
+    "identity": MOST,
+    "user": len(ABOUT) + MOST,
+    "tools": 100_000,
+    "teaching": 1_000,
+    "workspace": 5_000,  # the longest path that Linux knows, and the words around it
+    "guards": 500,
+    "date": 100,
+}
+
+NO_PERSONA = Persona()
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What a run's request puts before the prompt, or in place of who the assistant is and whom it talks to."""
+
+    text: str
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +58,13 @@ class Example:
     body: str
     result: str
     answer: str
+    code: str  # of the result's frame: fixed, so that the prompt is the same after a restart
 
     def messages(self) -> Iterator[Message]:
         call = AskedCall(f"example-{self.tool}", self.tool, self.arguments, FENCED)
         yield Message("user", self.request)
         yield Message("assistant", f"```{self.tool}\n{self.body}\n```", calls=(call,))
-        yield Message("tool", self.result, call=call.id, name=call.name)
+        yield Message("tool", self.result, call=call.id, name=call.name, code=self.code)
         yield Message("assistant", self.answer)
 
 
@@ -53,43 +78,56 @@ EXAMPLES = (
         "plan.txt\nCall Ann.",
         "Created plan.txt (1 line).",
         "Done: plan.txt has the text Call Ann.",
+        "vkwbqzhm",
     ),
-    Example("Show the files.", "bash", {"command": "ls"}, "ls", "guide.md", "The result is: guide.md"),
+    Example("Show the files.", "bash", {"command": "ls"}, "ls", "guide.md", "The result is: guide.md", "jxtrgpfy"),
 )
 
 
 def opening(
-    tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime, more: str = ""
+    tools: Sequence[Tool],
+    *,
+    teach_fences: bool,
+    workspace: Path | None,
+    now: datetime,
+    persona: Persona = NO_PERSONA,
+    override: Override | None = None,
+    guards: str = "",
 ) -> list[Message]:
     """The messages that every request begins with: the system prompt, then worked examples where fences are taught.
 
-    The examples are turns of their own because small models follow turns, not descriptions of turns. `more` is a line
-    of this run alone; it comes after all that other runs have in common.
+    The examples are turns of their own because small models follow turns, not descriptions of turns. Only `tools` are
+    mentioned, and only where the model has no native calls (`teach_fences`). `workspace` is the folder they work in.
+    Of `now` the date alone is used, as written in its own time zone. `guards` is a line of this run alone.
     """
-    prompt = system_prompt(tools, teach_fences=teach_fences, workspace=workspace, now=now)
-    system = Message("system", f"{prompt}\n\n{more}" if more else prompt)
+    replaced = override is not None and override.replaces
+    identity = persona.soul or (IDENTITY if tools else PLAIN_IDENTITY)
+    pieces = {
+        "override": override.text if override else "",
+        "identity": "" if replaced else identity,
+        "user": f"{ABOUT}{persona.user}" if persona.user and not replaced else "",
+        "tools": tool_list(tools) if teach_fences else "",
+        "teaching": how_to_use(teach_fences=teach_fences) if tools else "",
+        "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
+        "guards": guards,
+        "date": f"Today is {now:%A, %Y-%m-%d}.",
+    }
+    system = Message("system", "\n\n".join(within(BUDGETS[name], text) for name, text in pieces.items() if text))
     return [system, *(worked_examples(tools) if teach_fences else ())]
+
+
+def within(budget: int, text: str) -> str:
+    """The text, or as much of it as there is room for, and a line that says so."""
+    if len(text) <= budget:
+        return text
+    marker = f"\n[The rest is left out: there is room for {budget:,} characters.]"
+    return f"{text[: budget - len(marker)]}{marker}"
 
 
 def worked_examples(tools: Sequence[Tool]) -> list[Message]:
     """The examples of tools that are offered, as turns of a conversation."""
     offered = {tool.name for tool in tools}
     return [message for example in EXAMPLES if example.tool in offered for message in example.messages()]
-
-
-def system_prompt(tools: Sequence[Tool], *, teach_fences: bool, workspace: Path | None, now: datetime) -> str:
-    """The system prompt. Only `tools` are mentioned, and only where the model has no native calls (`teach_fences`).
-
-    `workspace` is the folder the tools work in. Of `now` the date alone is used, as written in its own time zone.
-    """
-    pieces = (
-        IDENTITY if tools else PLAIN_IDENTITY,
-        tool_list(tools) if teach_fences else "",
-        how_to_use(teach_fences=teach_fences) if tools else "",
-        f"The tools work in the folder {workspace}." if workspace and tools else "",
-        f"Today is {now:%A, %Y-%m-%d}.",
-    )
-    return "\n\n".join(piece for piece in pieces if piece)
 
 
 def how_to_use(*, teach_fences: bool) -> str:

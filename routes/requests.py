@@ -7,20 +7,31 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from starlette.requests import ClientDisconnect, Request
 
 from app.people import Principal
+from app.prompt import Override
 from app.reply import unfit
 from app.rules import Mode
 from app.settings_fields import DAY_S
 from app.turns import Key
 from routes.errors import Refused
+from routes.system_text import SystemText, as_fields, storable
 from tools.rights import Role
 
 MAX_KEY_LENGTH = 255
-POLICY = {"model", "tools", "max_rounds", "time_limit_s", "inactivity_s", "approval"}
-ROOM_AROUND_MESSAGE = 64 * 1024  # bytes of a body beside its message
+POLICY = {"model", "tools", "max_rounds", "time_limit_s", "inactivity_s", "approval", "system"}
+ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
 MAX_DEPTH = 64  # of lists and objects within each other
@@ -49,9 +60,7 @@ class MessageRequest(BaseModel):
     @classmethod
     def _storable(cls, message: str | list[TextPart]) -> str | list[TextPart]:
         for text in [message] if isinstance(message, str) else [part.text for part in message]:
-            for position, character in enumerate(text):
-                if character == "\0" or "\ud800" <= character <= "\udfff":
-                    raise ValueError(f"holds {character!a} at character {position}; send Unicode text without it")
+            storable(text)
         return message
 
 
@@ -67,6 +76,12 @@ class ChatRequest(MessageRequest):
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     approval: Annotated[Mode, Strict(strict=False)] | None = None
+    system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
+
+    @property
+    def override(self) -> Override | None:
+        """What `system` asks for."""
+        return self.system.override() if self.system else None
 
     def policy(self) -> str:
         """JSON of what a run's agent is made from."""

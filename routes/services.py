@@ -19,7 +19,7 @@ from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
 from app.context.counter import DEFAULT_WINDOW, Counter
-from app.context.view import View
+from app.context.view import Opening, View
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
 from app.follow_up import ROUNDS, FollowUps
@@ -30,9 +30,9 @@ from app.job_time import JobTime
 from app.journal import Journal
 from app.mcp_servers import McpServers
 from app.mcp_servers import opened as opened_mcp
-from app.messages import Message
 from app.pause import Switch
-from app.people import LOCAL_USER, Principal, in_use, principal_of
+from app.people import LOCAL_USER, Principal, folder_name, in_use, principal_of
+from app.persona import PERSONAS, persona_in
 from app.presence import Presence
 from app.prompt import opening
 from app.provider import Provider
@@ -127,19 +127,17 @@ class Services:
         return Agent(
             self.provider,
             Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
-            View(self.counter, partial(self._opening, context, guards.line), wish.inactivity_s),
+            View(self.counter, self._prompt(principal, context.workspace, wish, guards.line), wish.inactivity_s),
             Discipline(self._limits(wish)),
             self.switch.check,
         )
 
-    def _opening(self, context: Context, more: str, tools: Sequence[Tool]) -> Sequence[Message]:
-        return opening(
-            tools,
-            teach_fences=self.provider.teach_fences,
-            workspace=context.workspace,
-            now=Clock(self.settings.time_zone).now(),
-            more=more,
-        )
+    def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:
+        """What a run's requests begin with; persona and `system` stay as they are now in all of its rounds."""
+        persona = self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
+        override, clock = wish.override, Clock(self.settings.time_zone)
+        known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
+        return lambda tools: known(tools, teach_fences=self.provider.teach_fences, now=clock.now())
 
     def _limits(self, wish: ChatRequest) -> Limits:
         return Limits(

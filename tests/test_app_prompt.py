@@ -5,15 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.framing import RULE, framed
 from app.messages import AskedCall, Message
-from app.prompt import EXAMPLES, Example, opening, signature, system_prompt, worked_examples
+from app.persona import MOST, Persona
+from app.prompt import (
+    ABOUT,
+    BUDGETS,
+    EXAMPLES,
+    IDENTITY,
+    Example,
+    Override,
+    opening,
+    signature,
+    within,
+    worked_examples,
+)
 from app.provider import ModelRequest, Said
 from app.providers.embedded import EmbeddedModel, EmbeddedProvider
 from app.providers.wire import ENOUGH, wire_messages
@@ -31,11 +47,13 @@ SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
 
 
 def prompt(tools: Sequence[Tool] = TOOLS, *, teach_fences: bool = True, now: datetime = MORNING) -> str:
-    return system_prompt(tools, teach_fences=teach_fences, workspace=WORKSPACE, now=now)
+    return beginning(tools, teach_fences=teach_fences, now=now)[0].text
 
 
-def beginning(tools: Sequence[Tool] = TOOLS, *, teach_fences: bool = True) -> list[Message]:
-    return opening(tools, teach_fences=teach_fences, workspace=WORKSPACE, now=MORNING)
+def beginning(
+    tools: Sequence[Tool] = TOOLS, *, teach_fences: bool = True, now: datetime = MORNING, **more: Any
+) -> list[Message]:
+    return opening(tools, teach_fences=teach_fences, workspace=WORKSPACE, now=now, **more)
 
 
 def named(*names: str) -> list[Tool]:
@@ -51,6 +69,71 @@ def test_the_next_day_changes_nothing_but_the_end() -> None:
     assert today.endswith("\n\nToday is Saturday, 2026-11-21.")
     assert tomorrow.endswith("\n\nToday is Sunday, 2026-11-22.")
     assert today.rpartition("\n\n")[0] == tomorrow.rpartition("\n\n")[0]
+
+
+CALLER = "Never repeat this code: GHIJ"
+SOUL, PERSON = "You are Ann's gardener.", "Grows roses."
+PERSONA = Persona(SOUL, PERSON)
+FIRST = Override("Speak of roses.")
+ALONE = Override("You are a cook.", replaces=True)
+BEGINNINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "plain": ({}, [IDENTITY]),
+    "soul": ({"persona": Persona(soul=SOUL)}, [SOUL]),
+    "user": ({"persona": Persona(user=PERSON)}, [IDENTITY, f"{ABOUT}{PERSON}"]),
+    "both": ({"persona": PERSONA}, [SOUL, f"{ABOUT}{PERSON}"]),
+    "prepend": ({"override": FIRST}, [FIRST.text, IDENTITY]),
+    "prepend to a persona": ({"persona": PERSONA, "override": FIRST}, [FIRST.text, SOUL, f"{ABOUT}{PERSON}"]),
+    "replace": ({"persona": PERSONA, "override": ALONE}, [ALONE.text]),
+}
+
+
+@pytest.mark.parametrize("guards", ["", CALLER])
+@pytest.mark.parametrize("teach_fences", [True, False])
+@pytest.mark.parametrize(("changes", "first"), BEGINNINGS.values(), ids=BEGINNINGS)
+def test_who_speaks_can_be_changed_and_what_keeps_tools_safe_cannot(
+    changes: dict[str, Any], first: list[str], teach_fences: bool, guards: str
+) -> None:
+    usual = beginning(teach_fences=teach_fences)
+    changed = beginning(teach_fences=teach_fences, guards=guards, **changes)
+    kept, _, date = usual[0].text.removeprefix(f"{IDENTITY}\n\n").rpartition("\n\n")
+    assert changed[0].text == "\n\n".join([*first, kept, *([guards] if guards else []), date])
+    assert changed[1:] == usual[1:]
+
+
+TOO_LONG: dict[str, dict[str, Any]] = {
+    "override": {"override": Override("o" * 10**6)},
+    "identity": {"persona": Persona(soul="s" * 10**6)},
+    "user": {"persona": Persona(user="u" * 10**6)},
+    "tools": {"tools": [replace(TOOLS[0], description="t" * 10**6)]},
+    "workspace": {"workspace": Path("/" + "w" * 10**6)},
+    "guards": {"guards": "g" * 10**6},
+}
+
+
+@pytest.mark.parametrize(("piece", "changes"), TOO_LONG.items(), ids=TOO_LONG)
+def test_a_piece_beyond_its_budget_is_shortened_and_says_so(piece: str, changes: dict[str, Any]) -> None:
+    usual = {"tools": TOOLS[:1], "teach_fences": True, "workspace": WORKSPACE, "now": MORNING}
+    short, long = opening(**usual)[0].text, opening(**usual | changes)[0].text
+    assert long.count(f"[The rest is left out: there is room for {BUDGETS[piece]:,} characters.]") == 1
+    assert len(long) <= len(short) + BUDGETS[piece] + len("\n\n")
+    assert long.rpartition("\n\n")[2] == short.rpartition("\n\n")[2]
+
+
+def test_our_own_pieces_are_never_shortened() -> None:
+    for teach_fences in (True, False):
+        assert "left out" not in prompt(teach_fences=teach_fences)
+
+
+@given(st.text(max_size=300), st.integers(100, 200))
+def test_what_fits_stays_as_it_is_and_the_rest_has_exactly_the_room_there_is(text: str, budget: int) -> None:
+    told = within(budget, text)
+    assert (told == text) if len(text) <= budget else (len(told) == budget and told[:20] == text[:20])
+    assert within(budget, told) == told
+
+
+def test_a_persona_has_room_for_as_much_as_is_read() -> None:
+    whole = beginning(persona=Persona("s" * MOST, "u" * MOST))[0].text
+    assert "s" * MOST in whole and "u" * MOST in whole and "left out" not in whole
 
 
 def test_the_date_is_that_of_the_given_time_zone() -> None:
@@ -131,7 +214,7 @@ def test_results_are_never_in_the_system_prompt(native: bool) -> None:
 def test_the_worked_examples_are_framed_like_any_result() -> None:
     sent = wire_messages(beginning(), native=False)
     for example in EXAMPLES:
-        told = framed(example.result, call=f"example-{example.tool}", name=example.tool)
+        told = framed(example.result, call="", name=example.tool, code=example.code)
         assert {"role": "user", "content": told} in [
             one | {"content": one["content"].split(f"\n\n{ENOUGH}")[0]} for one in sent
         ]

@@ -33,7 +33,7 @@ class Gossip(Scripted):
         self.code = ""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        found = re.search(r"\n\nNever repeat this code: (\w+)$", request.opening()[0].text)
+        found = re.search(r"\n\nNever repeat this code: (\w+)\n\n", request.opening()[0].text)
         assert found
         self.code = found[1]
         self._replies = [self.says(self.code), "Done."]
