@@ -10,6 +10,7 @@ from typing import Any, Literal
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
+FOR_MODELS = frozenset({"code"})  # fields of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
     whole = asdict(message)
     return {name: value for name, value in whole.items() if value not in (None, "", (), False)} | {"text": message.text}
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """The same for people: without what is only for models and their servers."""
+    return {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
 
 
 def dump(message: Message) -> str:

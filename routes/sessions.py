@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.messages import as_json
+from app.messages import shown
 from app.store import SessionRow
 from routes.errors import ASCIIResponse
 from routes.requests import SessionRequest, read_fields
@@ -31,7 +31,7 @@ async def list_sessions(request: Request) -> Response:
 async def show_session(request: Request) -> Response:
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], asker(request))
-    messages = [as_json(message) for message in await services.store.messages(row.id)]
+    messages = [shown(message) for message in await services.store.messages(row.id)]
     runs = [run_fields(run) for run in await services.store.runs(row.id)]
     return ASCIIResponse(_fields(row) | {"messages": messages, "runs": runs})
 
