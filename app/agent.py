@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 
 from app.account import Account
+from app.aside import Aside
 from app.budgets import BudgetSpent
 from app.calls import Calls, Unanswered
 from app.context.view import View
 from app.conversation import Conversation
-from app.discipline.keeper import Discipline
+from app.discipline.closing import TIME_LIMIT_S, Closing
+from app.discipline.keeper import ANSWERED, Discipline
 from app.discipline.plan import Plan
-from app.events import AgentEvent, MessageAdded, Notice, RoundStarted, RunStarted
+from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
-from app.messages import Message
 from app.provider import Provider, ProviderFailed
 from app.reply import Reply
+from tools.rights import Risk
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
@@ -58,32 +61,32 @@ class Agent:
         """
         self.calls.guards.enter(run, conversation.messages if left else ())
         yield Notice("resumed", RESUMED) if left else self._started(run, conversation.session)
-        async with aclosing(self.calls.answer(run, left or Unanswered(), conversation)) as answered:
+        waiting = left or Unanswered()
+        async with aclosing(self._answer(run, waiting, conversation, told=waiting.refused)) as answered:
             async for event in answered:
                 yield event
-        ends: str | None = None
-        while ends is None:
-            plan = self.discipline.plan(self.account)
+        closing = self._closing(conversation, inbox)
+        while self.discipline.over is None:
+            plan = self.discipline.plan(self.account, offers=bool(self.toolbox.offered))
             self.account.rounds += 1
-            yield RoundStarted(self.account.rounds)
-            for notice in plan.notices:
-                yield notice
-            reply = self._reply(conversation)
+            for event in (RoundStarted(self.account.rounds), *plan.notices):
+                self.account.saw(event)
+                yield event
+            reply, before = self._reply(conversation), len(conversation.messages)
             async with aclosing(self._listen(reply, conversation, plan)) as heard:
                 async for event in heard:
                     yield event
-            async with aclosing(self.calls.answer(run, self._unanswered(reply, plan), conversation)) as answered:
+            unanswered = self._unanswered(reply, plan)
+            async with aclosing(self._answer(run, unanswered, conversation, told=reply.refused)) as answered:
                 async for event in answered:
                     yield event
-            steered = inbox.take() if reply.calls else inbox.take_or_close()
-            for text in steered:
-                conversation.append(Message("user", text))
-                yield MessageAdded(text)
-            ends = plan.ends if reply.calls or steered else "answered"
-        if ends == "answered":
+            async with aclosing(closing.conclude(plan, reply, conversation.messages[before:])) as concluded:
+                async for event in concluded:
+                    yield event
+        if self.discipline.over == ANSWERED:
             for event in await self.calls.guards.judge_answer(self.account, conversation):
                 yield event
-        yield self.account.finished(ends)
+        yield self.account.finished(self.discipline.over)
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(
@@ -91,13 +94,41 @@ class Agent:
         )
 
     def _unanswered(self, reply: Reply, plan: Plan) -> Unanswered:
-        return Unanswered(reply.calls, reply.refused)
+        """The calls of a reply, with why those are refused that the rules of this round leave out."""
+        return Unanswered(reply.calls, {**reply.refused, **self.discipline.refusals(plan, reply, self.account)})
+
+    async def _answer(
+        self, run: str, unanswered: Unanswered, conversation: Conversation, *, told: Collection[str]
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Answer calls, and remember what becomes of each. `told` are those whose refusal the client knows of."""
+        refused = unanswered.refused
+        for call in (call for call in unanswered.calls if call.id in refused):
+            event = self.calls.guards.plain(ToolRejected(refused[call.id], call.id, call.name or None))
+            self.account.saw(event)
+            if call.id not in told:
+                yield event
+        async with aclosing(self.calls.answer(run, unanswered, conversation)) as answered:
+            async for event in answered:
+                self.account.saw(event)
+                yield event
+
+    def _closing(self, conversation: Conversation, inbox: Inbox) -> Closing:
+        aside = Aside(self.provider, self.calls.spending, self.view.counter, TIME_LIMIT_S)
+        new_reply = partial(self._reply, conversation)
+        return Closing(
+            self.discipline, aside, self.account, conversation, inbox, new_reply, self._changes, self.may_go_on
+        )
+
+    def _changes(self, name: str) -> bool:
+        """Whether a tool of this name can do more than read."""
+        tool = self.toolbox.tool(name)
+        return tool is None or tool.risk is not Risk.READ
 
     def _started(self, run: str, session: str) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
         context, under = self.calls.context, self.calls.gate.under
         limits: dict[str, float | str] = {
-            "max_rounds": self.discipline.limits.rounds,
+            **self.discipline.limits.told(),
             "tool_time_limit_s": context.time_limit_s,
             "approval": under.mode,
             "sandbox": context.sandbox.level,

@@ -17,7 +17,8 @@ from app.budgets import BudgetSpent
 from app.calls import Unanswered
 from app.context.overflow import ContextOverflow
 from app.conversation import INTERRUPTED, STOPPED, Conversation
-from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished
+from app.discipline.last_words import has_answer, last_words
+from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished, TextDelta
 from app.inbox import Inbox
 from app.journal import Journal, RunLog
 from app.line import Line
@@ -28,6 +29,7 @@ from app.store import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnd
 
 logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
+SPOKEN = frozenset({"deadline", "budget"})
 BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
 
 
@@ -92,15 +94,16 @@ class LiveRun:
         timer = None
         try:
             self.conversation = await self._turn()
+            self.agent.discipline.enter(self.time_limit_s)
             timer = asyncio.get_running_loop().call_later(self.time_limit_s, self.stop, "deadline")
             terminal = await self._iterate(self.conversation)
         except asyncio.CancelledError:
-            terminal = self.agent.account.finished(self.stopping or "cancelled")
+            terminal = self._stopped(self.stopping or "cancelled")
         except Paused:
             terminal = self.agent.account.finished("paused")
         except BudgetSpent as spent:
             self.log.add(Notice("budget", str(spent)))
-            terminal = self.agent.account.finished("budget")
+            terminal = self._stopped("budget")
         except ProviderFailed as failure:
             terminal = RunFailed(failure.code, failure.message, failure.retryable)
         except ContextOverflow as overflow:
@@ -162,6 +165,17 @@ class LiveRun:
                 self.log.add(event)
                 await self.journal.room()
         return None
+
+    def _stopped(self, reason: str) -> RunFinished:
+        """The end of a run that was stopped from outside; what its limits stopped is put into words."""
+        if reason in SPOKEN and self.conversation:
+            self.conversation.settle(STOPPED)
+            if not has_answer(self.conversation):
+                words = self.agent.calls.guards.plain(last_words(reason, self.agent.account, self.conversation))
+                self.agent.account.text = words
+                self.conversation.append(Message("assistant", words, shown=words))
+                self.log.add(TextDelta(words))
+        return self.agent.account.finished(reason)
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()

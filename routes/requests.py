@@ -30,7 +30,17 @@ from routes.system_text import SystemText, as_fields, storable
 from tools.rights import Role
 
 MAX_KEY_LENGTH = 255
-POLICY = {"model", "tools", "max_rounds", "time_limit_s", "inactivity_s", "approval", "system"}
+POLICY = {
+    "model",
+    "tools",
+    "max_rounds",
+    "max_calls",
+    "max_tokens",
+    "time_limit_s",
+    "inactivity_s",
+    "approval",
+    "system",
+}
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
@@ -71,6 +81,8 @@ class ChatRequest(MessageRequest):
     model: str | None = Field(default=None, max_length=256)
     tools: list[str] | None = Field(default=None, max_length=1024)
     max_rounds: int | None = Field(default=None, ge=1, le=200)
+    max_calls: int | None = Field(default=None, ge=1, le=100_000)
+    max_tokens: int | None = Field(default=None, ge=1, le=10**12)
     time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
     inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
     when_busy: Literal["refuse", "queue"] = "refuse"
@@ -253,7 +265,8 @@ def _deep(fields: dict[str, Any]) -> bool:
 def _told(error: Any, kind: type[BaseModel]) -> str:
     place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in UNION_STEPS)
     if error["type"] == "extra_forbidden":
-        return f"unknown field {place}; allowed are {', '.join(kind.model_fields)}"
+        allowed = f"; allowed are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        return f"unknown field {place}{allowed}"
     if error["type"] == "missing":
         return f"{place} is missing"
     said: str = error["msg"].removeprefix("Value error, ")

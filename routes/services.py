@@ -128,7 +128,7 @@ class Services:
             self.provider,
             Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
             View(self.counter, self._prompt(principal, context.workspace, wish, guards.line), wish.inactivity_s),
-            Discipline(self._limits(wish)),
+            Discipline(self._limits(wish), verify=self.settings.verify),
             self.switch.check,
         )
 
@@ -142,8 +142,8 @@ class Services:
     def _limits(self, wish: ChatRequest) -> Limits:
         return Limits(
             wish.max_rounds or self.settings.max_rounds,
-            self.settings.max_calls,
-            self.settings.max_run_tokens,
+            wish.max_calls or self.settings.max_calls,
+            wish.max_tokens or self.settings.max_run_tokens,
             wish.time_limit_s or self.settings.run_time_limit_s,
         )
 

@@ -38,7 +38,8 @@ class Discipline:
         self._stall = Stall()
         self._loops = False
         self._nudge = ""
-        self._wanting = ""  # what a check found
+        self.wanting = ""  # what a check found
+        self.over: str | None = None  # why the run has ended
         self._most_rounds = limits.rounds
         self._offers = True
 
@@ -50,13 +51,13 @@ class Discipline:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
         if ends := self._last(account):
-            notes = (self._wanting, LAST if offers else "")
+            notes = (self.wanting, LAST if offers else "")
             notices = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
             return Plan(tools=False, notes=tuple(filter(None, notes)), notices=notices, ends=ends)
         notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
         if self._nudge:
             notices = (*notices, Notice("nudge", NUDGED))
-        notes, self._nudge = tuple(filter(None, (self._wanting, self._nudge, *notes))), ""
+        notes, self._nudge = tuple(filter(None, (self.wanting, self._nudge, *notes))), ""
         return Plan(notes=notes, notices=notices)
 
     def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
@@ -87,18 +88,19 @@ class Discipline:
         """The same reason, unless the person said something more that can still be answered."""
         if not steered or reason not in (ANSWERED, LOOP_BROKEN):
             return reason
-        self._stall, self._loops, self._wanting, self._most_rounds = Stall(), False, "", self.limits.rounds
+        self._stall, self._loops, self.wanting, self._most_rounds = Stall(), False, "", self.limits.rounds
         if self.limits.spent(account):
             return TOKEN_LIMIT
         return ROUND_LIMIT if account.rounds >= self.limits.rounds else None
 
     def checks(self, reason: str, account: Account) -> bool:
         """Whether what the run did is to be checked now: once, if no limit has cut it short."""
-        return self.verify and reason == ANSWERED and not self._wanting and self._last(account) is None
+        checked = any(code == "verifier" for code, _ in account.told)
+        return self.verify and reason == ANSWERED and not checked and self._last(account) is None
 
     def found_wanting(self, why: str, account: Account) -> None:
         """A check has failed: the run gets a few rounds more."""
-        self._wanting = why
+        self.wanting = why
         self._most_rounds = min(self._most_rounds, account.rounds + MORE_ROUNDS)
 
     def _last(self, account: Account) -> str | None:

@@ -46,6 +46,16 @@ class Limits:
     tokens: int = 0
     seconds: float = 0
 
+    def told(self) -> dict[str, float]:
+        """As `POST /chat` names them; those that do not limit are left out."""
+        named = {
+            "max_rounds": self.rounds,
+            "max_calls": self.calls,
+            "max_tokens": self.tokens,
+            "time_limit_s": self.seconds,
+        }
+        return {name: limit for name, limit in named.items() if limit}
+
     def gauges(self, account: Account, elapsed_s: float) -> Iterator[Gauge]:
         """Those that are limited. A round is expected to cost what the dearest request so far has cost."""
         all_of_them = (

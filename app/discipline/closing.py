@@ -1,0 +1,95 @@
+"""What comes after each round of a run, and before its end: the person's messages, last words, a second look."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from app.account import Account
+from app.aside import Aside
+from app.conversation import Conversation
+from app.discipline.keeper import Discipline
+from app.discipline.last_words import ASKED, last_words, synthesise
+from app.discipline.plan import Plan
+from app.discipline.verifier import verify
+from app.events import AgentEvent, MessageAdded, Notice, TextDelta
+from app.inbox import Inbox
+from app.messages import Message
+from app.reply import Reply
+
+TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
+
+
+@dataclass(slots=True)
+class Closing:
+    """One per run. `changes` says whether a tool of this name can do more than read.
+
+    `may_go_on` raises Paused; it is asked before each model request.
+    """
+
+    discipline: Discipline
+    aside: Aside
+    account: Account
+    conversation: Conversation
+    inbox: Inbox
+    new_reply: Callable[[], Reply]
+    changes: Callable[[str], bool]
+    may_go_on: Callable[[], None]
+
+    async def conclude(self, plan: Plan, reply: Reply, results: Sequence[Message]) -> AsyncGenerator[AgentEvent, None]:
+        """After a round: afterwards `discipline.over` says whether the run has ended, and then the inbox is closed.
+
+        It is closed last: until it is sure that the run ends, a message for it is taken. Raises Paused, BudgetSpent,
+        StoreFailed.
+        """
+        said = self._take(self.inbox.take())
+        for event in said:
+            yield event
+        ends = self.discipline.saw(plan, reply, results, self.account, steered=bool(said))
+        if ends is None:
+            return
+        if not reply.shown.strip() or (plan.tools and reply.calls):
+            async with aclosing(self._speak(ends)) as spoken:
+                async for event in spoken:
+                    yield event
+        elif self._changed() and self.discipline.checks(ends, self.account):
+            for event in await self._check():
+                yield event
+            if self.discipline.wanting:
+                return
+        said = self._take(self.inbox.take_or_close())
+        for event in said:
+            yield event
+        self.discipline.over = self.discipline.ends(ends, self.account, steered=bool(said))
+
+    def _take(self, texts: Sequence[str]) -> list[AgentEvent]:
+        for text in texts:
+            self.conversation.append(Message("user", text))
+        return [MessageAdded(text) for text in texts]
+
+    async def _speak(self, reason: str) -> AsyncGenerator[AgentEvent, None]:
+        """An answer for a run that has none. It is shown whole: it is no part of what the model was saying."""
+        text = ""
+        if not self.discipline.limits.spent(self.account):
+            self.may_go_on()
+            yield Notice("synthesis", ASKED)
+            heard = await synthesise(self.aside, self.new_reply(), self.account, self.conversation)
+            for event in (*heard.notices, heard.usage):
+                yield event
+            text = heard.reply.shown.strip()
+        text = text or last_words(reason, self.account, self.conversation)  # its words are events' words: plain
+        self.account.text = text
+        self.conversation.append(Message("assistant", text, shown=text))
+        yield TextDelta(text)
+
+    def _changed(self) -> bool:
+        return any(one.outcome == "ok" and self.changes(one.name) for one in self.account.actions.values())
+
+    async def _check(self) -> Sequence[AgentEvent]:
+        self.may_go_on()
+        verdict = await verify(self.aside, self.account, self.conversation)
+        self.account.saw(verdict.notice)
+        if verdict.wanting:
+            self.discipline.found_wanting(verdict.wanting, self.account)
+        return [verdict.usage, verdict.notice] if verdict.usage else [verdict.notice]
