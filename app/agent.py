@@ -69,9 +69,10 @@ class Agent:
         while self.discipline.over is None:
             plan = self.discipline.plan(self.account, offers=bool(self.toolbox.offered))
             self.account.rounds += 1
-            for event in (RoundStarted(self.account.rounds), *plan.notices):
-                self.account.saw(event)
-                yield event
+            yield RoundStarted(self.account.rounds)
+            for notice in plan.notices:
+                self.account.saw(notice)
+                yield notice
             reply, before = self._reply(conversation), len(conversation.messages)
             async with aclosing(self._listen(reply, conversation, plan)) as heard:
                 async for event in heard:
@@ -103,10 +104,10 @@ class Agent:
         """Answer calls, and remember what becomes of each. `told` are those whose refusal the client knows of."""
         refused = unanswered.refused
         for call in (call for call in unanswered.calls if call.id in refused):
-            event = self.calls.guards.plain(ToolRejected(refused[call.id], call.id, call.name or None))
-            self.account.saw(event)
+            rejected = self.calls.guards.plain(ToolRejected(refused[call.id], call.id, call.name or None))
+            self.account.saw(rejected)
             if call.id not in told:
-                yield event
+                yield rejected
         async with aclosing(self.calls.answer(run, unanswered, conversation)) as answered:
             async for event in answered:
                 self.account.saw(event)

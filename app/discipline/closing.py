@@ -75,8 +75,9 @@ class Closing:
             self.may_go_on()
             yield Notice("synthesis", ASKED)
             heard = await synthesise(self.aside, self.new_reply(), self.account, self.conversation)
-            for event in (*heard.notices, heard.usage):
-                yield event
+            for notice in heard.notices:
+                yield notice
+            yield heard.usage
             text = heard.reply.shown.strip()
         text = text or last_words(reason, self.account, self.conversation)  # its words are events' words: plain
         self.account.text = text

@@ -51,14 +51,12 @@ class Discipline:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
         if ends := self._last(account):
-            notes = (self.wanting, LAST if offers else "")
-            notices = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
-            return Plan(tools=False, notes=tuple(filter(None, notes)), notices=notices, ends=ends)
+            broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
+            return Plan(tools=False, notes=said(self.wanting, LAST if offers else ""), notices=broken, ends=ends)
         notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
-        if self._nudge:
-            notices = (*notices, Notice("nudge", NUDGED))
-        notes, self._nudge = tuple(filter(None, (self.wanting, self._nudge, *notes))), ""
-        return Plan(notes=notes, notices=notices)
+        nudge, self._nudge = self._nudge, ""
+        nudged = (Notice("nudge", NUDGED),) if nudge else ()
+        return Plan(notes=said(self.wanting, nudge, *notes), notices=(*nudged, *notices))
 
     def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
         """The calls of a reply that are not run, and why; those that were not understood are refused already."""
@@ -126,3 +124,7 @@ class Discipline:
 
     def _elapsed_s(self) -> float:
         return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0
+
+
+def said(*notes: str) -> tuple[str, ...]:
+    return tuple(note for note in notes if note)
