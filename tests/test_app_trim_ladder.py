@@ -1,0 +1,141 @@
+"""The ladder, rung by rung, what it costs, and how it ends where nothing more may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from app.context.overflow import ContextOverflow
+from app.context.trim import trim
+from app.messages import Message
+from tests.trimming import History, characters, needed, total
+
+
+def chat(turns: int, results: int = 0, characters: int = 400) -> History:
+    """Turns of a request, `results` rounds of one call, and an answer, the last turn without it."""
+    history = History(opening=1)
+    history.add(Message("system", "You are dragoman."))
+    for turn in range(turns):
+        history.add(Message("user", f"Request {turn}."))
+        for _ in range(results):
+            history.round(["r" * characters], native=True, answered=1)
+        if turn < turns - 1:
+            history.add(Message("assistant", f"Answer {turn}."))
+    return history
+
+
+@dataclass(slots=True)
+class Counted:
+    """A measure that counts how often it is asked."""
+
+    times: int = 0
+
+    def __call__(self, message: Message) -> int:
+        self.times += 1
+        return characters(message)
+
+
+MANY = 4_000
+LONG = {
+    "turns": chat(MANY // 2),
+    "turns of rounds": chat(MANY // 8, results=3, characters=5_000),
+    "one turn": chat(1, results=MANY // 2, characters=5_000),
+}
+
+
+@pytest.mark.parametrize("percent", [0, 1, 10, 50, 99])
+@pytest.mark.parametrize("name", LONG)
+def test_each_message_is_measured_once_and_once_more_if_it_is_shortened(name: str, percent: int) -> None:
+    history, measure = LONG[name], Counted()
+    budget = needed(history, characters) + total(history.messages, characters) * percent // 100
+    trimmed = trim(history.messages, budget, measure, opening=1)
+    assert trimmed.dropped or trimmed.shortened
+    results = sum(message.role == "tool" for message in history.messages)
+    assert measure.times <= len(history.messages) + results + 40  # the last texts are shortened by halves
+
+
+PARTS = {
+    "s": Message("system", "p" * 5_000),
+    "n": Message("system", "n" * 500),
+    "u": Message("user", "u" * 100),
+    "U": Message("user", "u" * 9_000),
+    "a": Message("assistant", "a" * 100),
+}
+RESULTS = {"r": 100, "R": 3_000}  # characters of the result of a round
+LADDER = [
+    # what there was, the characters that are too much, what is left: ~ is shortened
+    ("s u R a n u r r r r r r", 1, "s u R~ a n u r r r r r r"),
+    ("s u R a R u r r r r r r", 1, "s u R~ a R u r r r r r r"),
+    ("s u R a R u r r r r r r", 2_001, "s u R~ a R~ u r r r r r r"),
+    ("s u r a n u r r r r r n", 1, "s u r a u r r r r r n"),
+    ("s u r a u r a u r r r r r", 1, "s u u r a u r r r r r"),
+    ("s u r a u r a u r r r r r", 500, "s u u r r r r r"),
+    ("s u r r a r r u r r r r", 1, "s u r a r r u r r r r"),
+    ("s u r r a u r r a r r r", 1, "s u u r r a r r r"),
+    ("s u r r r r r r r", 1, "s u r r r r r r"),
+    ("s u r r u r r r r r", 1, "s u r u r r r r r"),
+    ("s u a u R R u R", 1, "s u a u R~ R u R"),
+    ("s u a n u r", 1, "s u a u r"),
+    ("s u a u a u", 1, "s u u a u"),
+    ("s u r r r r", 200, "s u r r"),
+    ("s u r R", 1, "s u R"),
+    ("s u r R", 1_000, "s u R~"),
+    ("s u R", 3_000, "s~ u R~"),
+    ("s u r u r u r", 3_300, "s~ u u r"),
+    ("s U r", 5_000, "s~ U~ r"),
+    ("s U r a U", 12_000, "s~ U U~"),
+    ("s U r a U", 17_000, "s~ U~ U~"),
+]
+
+
+def written(parts: str) -> list[Message]:
+    history = History(opening=1)
+    for part in parts.split():
+        if part in RESULTS:
+            history.round(["r" * RESULTS[part]], native=True, answered=1)
+        else:
+            history.add(PARTS[part])
+    return [replace(message, text="") if message.calls else message for message in history.messages]
+
+
+def read(parts: str, before: Sequence[Message], after: Sequence[Message]) -> str:
+    """What is left, as it was written."""
+    told = [message for message in before if not message.calls]
+    named = {message.reasoning: (name, message.text) for name, message in zip(parts.split(), told, strict=True)}
+    left = [(*named[message.reasoning], message.text) for message in after if not message.calls]
+    return " ".join(name if now == then else f"{name}~" for name, then, now in left)
+
+
+@pytest.mark.parametrize(("parts", "too_much", "left"), LADDER)
+def test_the_ladder(parts: str, too_much: int, left: str) -> None:
+    messages = written(parts)
+    trimmed = trim(messages, total(messages, characters) - too_much, characters)
+    assert read(parts, messages, trimmed.messages) == left
+
+
+def test_the_last_texts_are_shortened_only_as_far_as_needed() -> None:
+    messages = written("s u R")
+    for too_much in (100, 1_500, 1_999):
+        budget = total(messages, characters) - too_much
+        trimmed = trim(messages, budget, characters)
+        assert read("s u R", messages, trimmed.messages) == "s u R~"
+        assert trimmed.after == budget
+
+
+TOO_BIG = [
+    ("s u r", 1_000, ["the system prompt (2,003 of 5,003 tokens)", "Offer fewer tools, shorten the system prompt"]),
+    ("U r", 100, ["your message (203 of 9,003 tokens)", "the result of bash (103 tokens)", "Send a shorter message"]),
+    ("u R", 200, ["the result of bash (203 of 3,003 tokens)", "Send a message that asks for less at a time"]),
+    ("U a u", 200, ["the session's first message (203 of 9,003 tokens)", "Start a new session"]),
+    ("s u", 0, ["The tools' definitions and the room for an answer", "Offer fewer tools"]),
+]
+
+
+@pytest.mark.parametrize(("parts", "budget", "told"), TOO_BIG)
+def test_a_refusal_names_what_is_too_big_and_what_to_do(parts: str, budget: int, told: list[str]) -> None:
+    with pytest.raises(ContextOverflow) as refused:
+        trim(written(parts), budget, characters, opening=parts.startswith("s"))
+    for words in [*told, "or use a model with a larger window."]:
+        assert words in str(refused.value)
