@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from app.documents import Documents
 from app.events import TERMINAL, AgentEvent, Delta, Encoded, RunFailed, encode, joined
 from app.redacted_events import RedactedEvents
 from app.redacted_rows import redacted_row
@@ -42,6 +43,7 @@ class RunLog:
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._redacted = RedactedEvents(journal.redactor)
+        self._documents = Documents() if journal.documents else None
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
@@ -69,9 +71,10 @@ class RunLog:
         pending, self._pending = self._pending, []
         if self.failure:
             return [], []
+        told = self._documents.told(joined(pending)) if self._documents else joined(pending)
         return changes, [
             EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
-            for seq, event in enumerate(joined(pending), start=self.last_seq + 1)
+            for seq, event in enumerate(told, start=self.last_seq + 1)
         ]
 
     def publish(self, rows: list[EventRow]) -> None:
@@ -106,10 +109,14 @@ class _Batch:
 
 
 class Journal:
-    """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`."""
+    """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`.
 
-    def __init__(self, store: Store, redactor: Redactor | None = None) -> None:
+    With `documents`, long code blocks are told as documents, too.
+    """
+
+    def __init__(self, store: Store, redactor: Redactor | None = None, *, documents: bool = False) -> None:
         self._store = store
+        self.documents = documents
         self.redactor = redactor or Redactor()
         self._ready = asyncio.Event()
         self._next: _Batch | None = None

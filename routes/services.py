@@ -128,7 +128,7 @@ class Services:
             self.provider,
             Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
             View(self.counter, self._prompt(principal, context.workspace, wish, guards.line), wish.inactivity_s),
-            Discipline(self._limits(wish), verify=self.settings.verify),
+            Discipline(self.limits(wish), verify=self.settings.verify),
             self.switch.check,
         )
 
@@ -139,7 +139,7 @@ class Services:
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
         return lambda tools: known(tools, teach_fences=self.provider.teach_fences, now=clock.now())
 
-    def _limits(self, wish: ChatRequest) -> Limits:
+    def limits(self, wish: ChatRequest) -> Limits:
         return Limits(
             wish.max_rounds or self.settings.max_rounds,
             wish.max_calls or self.settings.max_calls,
@@ -151,7 +151,7 @@ class Services:
         """The agent that a run was begun with, and its time limit. Raises NotFound if it cannot be had any more."""
         principal = await principal_named(self.store, row.principal)
         wish = ChatRequest.again("", row.policy)
-        return self._unasked(principal, wish), wish.time_limit_s or self.settings.run_time_limit_s
+        return self._unasked(principal, wish), self.limits(wish).seconds
 
     def _unasked(self, principal: Principal, wish: ChatRequest) -> Agent:
         """An agent that no request has asked for. Raises NotFound if it cannot be had any more."""
@@ -168,7 +168,9 @@ class Services:
         wish = ChatRequest.again(message, last[0].policy if last else "{}")
         agent = self._unasked(principal, wish.model_copy(update={"max_rounds": rounds}))
         key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
-        await self.runs.start(agent, principal, Turn(message, job.session, key=key, policy=wish.policy(), asked=False))
+        limit_s = self.limits(wish).seconds
+        turn = Turn(message, job.session, key=key, time_limit_s=limit_s, policy=wish.policy(), asked=False)
+        await self.runs.start(agent, principal, turn)
 
 
 Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
@@ -202,7 +204,7 @@ async def open_services(
         stack.push_async_callback(store.close)
         switch = Switch(store)
         await switch.load()
-        journal = await stack.enter_async_context(Journal(store, redactor))
+        journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ))
         approvals = Approvals(store, settings.approval_time_limit_s)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
