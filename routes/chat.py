@@ -15,7 +15,7 @@ async def chat(request: Request) -> Response:
     """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
     services, principal = services_of(request), asker(request)
     wish = await read_message(request, ChatRequest, services.settings.max_message_bytes)
-    limit_s = wish.time_limit_s or services.settings.run_time_limit_s
+    limit_s = services.limits(wish).seconds
     turn = Turn(wish.text, wish.session, wish.when_busy, idempotency_key(request, wish), limit_s, wish.policy())
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.agent(principal, wish), principal, turn)
