@@ -58,10 +58,14 @@ def _text_of(path: Path) -> str:
 
 def _beginning(path: Path) -> bytes:
     """At most one byte more than needed, of a regular file: a pipe would keep the server waiting. Raises OSError."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "it is not a file")
-        return file.read(_MOST_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(_MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _left_out(path: Path, why: str) -> str:

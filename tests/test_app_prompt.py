@@ -112,7 +112,7 @@ TOO_LONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("piece", "changes"), TOO_LONG.items(), ids=TOO_LONG)
 def test_a_piece_beyond_its_budget_is_shortened_and_says_so(piece: str, changes: dict[str, Any]) -> None:
-    usual = {"tools": TOOLS[:1], "teach_fences": True, "workspace": WORKSPACE, "now": MORNING}
+    usual: dict[str, Any] = {"tools": TOOLS[:1], "teach_fences": True, "workspace": WORKSPACE, "now": MORNING}
     short, long = opening(**usual)[0].text, opening(**usual | changes)[0].text
     assert long.count(f"[The rest is left out: there is room for {BUDGETS[piece]:,} characters.]") == 1
     assert len(long) <= len(short) + BUDGETS[piece] + len("\n\n")
