@@ -1,38 +1,38 @@
-"""Answering a reply's calls: each is decided on, shown to a person where that is due, run, and answered once."""
+"""Answering a reply's calls: each is decided on, shown to a person where that is due, run, and answered once.
+
+Calls run in the order called, one after the other; only neighbours that merely read may run side by side.
+"""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
 
 from app.account import Account
 from app.approvals import Approvals, resolution
 from app.conversation import Conversation
-from app.events import (
-    AgentEvent,
-    ApprovalRequired,
-    ToolFinished,
-    ToolProgress,
-    ToolRejected,
-    ToolStarted,
-)
+from app.decisions import audit_of, denial_of
+from app.events import AgentEvent, ApprovalRequired, ToolRejected
 from app.gate import Gate
-from app.guards import Guards
+from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
-from app.questions import Questions
-from app.spending import Running, Spending
-from app.store import ApprovalRow, AuditRow
+from app.one_call import Cleared, Company, OneCall, Outcome
+from app.results import Results
+from app.side_by_side import side_by_side
+from app.spending import Spending
+from app.store import ApprovalRow
 from tools.permit import Permit, fingerprint
+from tools.results import NAME as READ_RESULT
 from tools.rights import Risk
-from tools.tool import Context, Progress, Result
+from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
 POLICY = "policy"
-MAX_ACTION = 200  # characters of a name that a model may have made up
-DECISIONS: dict[type, str] = {Allow: "allow", Ask: "ask", Refuse: "refuse"}
+SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +61,74 @@ class Calls:
     may_go_on: Callable[[], None]  # raises Paused; asked before each tool
     account: Account = field(default_factory=Account)
     guards: Guards = field(default_factory=Guards)
+    results: Results = field(default_factory=Results)
+    parallel_reads: bool = True
 
     async def answer(
         self, run: str, unanswered: Unanswered, conversation: Conversation
     ) -> AsyncGenerator[AgentEvent, None]:
         """Every call gets exactly one result under its own id, in the order called."""
-        refused, asked = unanswered.refused, unanswered.asked
         calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
-        for usage in await self._judge(calls, refused, conversation):
+        for usage in await self._judge(calls, unanswered.refused, conversation):
             yield usage
-        for wanted in calls:
-            self.account.calls += 1
-            call = self.guards.plain(wanted)
-            if call.id in refused:
-                conversation.answer(call, self.guards.plain(refused[call.id]))
-                continue
-            decision, by = self._decide(wanted)
-            conversation.record(self._audit(run, call, decision, by))
-            if isinstance(decision, Refuse):
-                if row := await self.approvals.withdraw(run, by):  # it was asked for before the server was restarted
-                    yield resolution(row)
-                yield ToolRejected(decision.reason, call.id, call.name)
-                conversation.answer(call, decision.reason)
-                for notice in self.guards.news(conversation):
-                    yield notice
-                continue
-            if asked and asked.call == call.id:  # what a person says of it holds, whatever the rules say by now
-                answering = self._decided(run, call, asked, conversation, resolved=unanswered.resolved)
-            elif isinstance(decision, Ask):
-                answering = self._ask(run, call, decision.reason, conversation)
+        while calls:
+            reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
+            if self.parallel_reads and len(reads) > 1:
+                answering = self._read(run, reads, conversation)
             else:
-                answering = self._run(run, call, conversation)
+                reads = calls[:1]
+                answering = self._one(run, reads[0], unanswered, conversation)
             async with aclosing(answering) as events:
                 async for event in events:
                     yield event
+            del calls[: len(reads)]
+
+    def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
+        """Whether it runs without a question and changes nothing: then its neighbours' results cannot matter to it."""
+        asked = unanswered.asked is not None and unanswered.asked.call == call.id
+        if asked or call.id in unanswered.refused or self._has_effect(call):
+            return False
+        return isinstance(self._decide(call)[0], Allow)
+
+    async def _read(
+        self, run: str, calls: Sequence[AskedCall], conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        for call in calls:
+            self.account.calls += 1
+            conversation.record(audit_of(self.gate.principal.name, run, self.guards.plain(call), *self._decide(call)))
+        cleared = [Cleared(self.guards.plain(call)) for call in calls]
+        async with aclosing(self._run(run, cleared, conversation)) as events:
+            async for event in events:
+                yield event
+
+    async def _one(
+        self, run: str, wanted: AskedCall, unanswered: Unanswered, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        refused, asked = unanswered.refused, unanswered.asked
+        self.account.calls += 1
+        call = self.guards.plain(wanted)
+        if call.id in refused:
+            conversation.answer(call, self.guards.plain(refused[call.id]))
+            return
+        decision, by = self._decide(wanted)
+        conversation.record(audit_of(self.gate.principal.name, run, call, decision, by))
+        if isinstance(decision, Refuse):
+            if row := await self.approvals.withdraw(run, by):  # it was asked for before the server was restarted
+                yield resolution(row)
+            yield ToolRejected(decision.reason, call.id, call.name)
+            conversation.answer(call, decision.reason)
+            for notice in self.guards.news(conversation):
+                yield notice
+            return
+        if asked and asked.call == call.id:  # what a person says of it holds, whatever the rules say by now
+            answering = self._decided(run, call, asked, conversation, resolved=unanswered.resolved)
+        elif isinstance(decision, Ask):
+            answering = self._ask(run, call, decision.reason, conversation)
+        else:
+            answering = self._run(run, [Cleared(call)], conversation)
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
 
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
@@ -156,94 +190,58 @@ class Calls:
         approved = fingerprint(row.principal, final.name, final.arguments) if row.edited else row.fingerprint
         permit = Permit(approved)
         note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
-        async with aclosing(self._run(run, final, conversation, permit, note)) as events:
+        async with aclosing(self._run(run, [Cleared(final, permit, note)], conversation)) as events:
             async for event in events:
                 yield event
 
     async def _run(
-        self, run: str, call: AskedCall, conversation: Conversation, permit: Permit | None = None, note: str = ""
+        self, run: str, cleared: Sequence[Cleared], conversation: Conversation
     ) -> AsyncGenerator[AgentEvent, None]:
-        finished: ToolFinished | None = None
-        with await self.spending.running(self.context.time_limit_s, conversation) as running:
-            self.may_go_on()
-            async with aclosing(self._steps(run, call, conversation, running, permit)) as events:
-                async for event in events:
-                    if isinstance(event, ToolFinished):
-                        finished = replace(event, text=note + event.text)
-                    else:
-                        yield self.guards.plain(event)
-        if finished:
-            for event in await self._finish(call, finished, conversation):
-                yield event
+        """Side by side, if there are several.
+
+        Each is finished in the order called, so that the log and the history tell the same whenever the server dies.
+        """
+        one_call, company = self._one_call(run, conversation), Company()
+        ended: dict[int, Outcome] = {}
+        finished = 0
+        async with aclosing(side_by_side([one_call.steps(one, company) for one in cleared])) as told:
+            async for number, one in told:
+                if not isinstance(one, Outcome):
+                    yield self.guards.plain(one)
+                    continue
+                ended[number] = one
+                while outcome := ended.pop(finished, None):
+                    for event in await self._finish(run, cleared[finished].call, outcome, conversation):
+                        yield event
+                    finished += 1
+
+    def _one_call(self, run: str, conversation: Conversation) -> OneCall:
+        return OneCall(
+            run,
+            conversation,
+            self.toolbox,
+            self.gate,
+            self.context,
+            self.approvals,
+            self.spending,
+            self.results,
+            self.may_go_on,
+        )
 
     async def _finish(
-        self, call: AskedCall, finished: ToolFinished, conversation: Conversation
+        self, run: str, call: AskedCall, outcome: Outcome, conversation: Conversation
     ) -> Sequence[AgentEvent]:
-        """The result into the history, as the guards let it pass."""
+        """The result into the history, as the guards let it pass; its whole is kept, if the model is told a part."""
+        finished, untrusted = outcome.finished, outcome.untrusted
+        whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
+        readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
+        finished = replace(finished, text=self.results.shown(whole, call, readable=readable))
         told: Sequence[AgentEvent] = ()
-        untrusted = self._taints(call.name)
         if untrusted:
+            self.gate.taint()
             finished, told = await self.guards.screen(finished, self.account, conversation)
         finished = self.guards.plain(finished)
+        if finished.text != WITHHELD:
+            self.results.keep(whole, run, call, conversation)
         conversation.answer(call, finished.text, untrusted=untrusted)
         return *told, finished, *self.guards.news(conversation)
-
-    async def _steps(
-        self, run: str, call: AskedCall, conversation: Conversation, running: Running, permit: Permit | None
-    ) -> AsyncGenerator[AgentEvent, None]:
-        conversation.begin(call)
-        started = time.monotonic()
-        yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
-        await conversation.stored()  # with its time: after a kill it must not be run again
-        context = replace(
-            self.context,
-            session=conversation.session,
-            time_limit_s=running.limit_s,
-            ask=Questions(run, self.approvals, self.gate, conversation),
-        )
-        async with aclosing(self.toolbox.run(call.name, call.arguments, context, permit)) as seen:
-            async for step in seen:
-                match step:
-                    case Progress(elapsed_s, tail, lines, size):
-                        yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
-                        running.go_on()
-                    case Result(ok, text, exit_code):
-                        duration = round(time.monotonic() - started, 3)
-                        yield ToolFinished(call.id, call.name, ok, text, duration, exit_code)
-
-    def _taints(self, name: str) -> bool:
-        """Whether this tool's results are strangers' words; then the gate knows it from here on."""
-        tool = self.toolbox.tool(name)
-        if tool is None or not tool.untrusted:
-            return False
-        self.gate.taint()
-        return True
-
-    def _audit(self, run: str, call: AskedCall, decision: Decision, by: str) -> AuditRow:
-        who = self.gate.principal.name
-        why = "" if isinstance(decision, Allow) else decision.reason
-        call_print = fingerprint(who, call.name, call.arguments)
-        return AuditRow(
-            time.time(),
-            who,
-            written(call.name)[:MAX_ACTION],
-            DECISIONS[type(decision)],
-            why,
-            by,
-            run,
-            call.id,
-            call_print,
-        )
-
-
-def written(name: str) -> str:
-    """A name that a model may have made up, as every database takes it."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in name[:MAX_ACTION])
-
-
-def denial_of(row: ApprovalRow, time_limit_s: float) -> str:
-    """What the model is told of a call that a person did not allow, or nobody."""
-    if row.state == "expired":
-        return f"This call was not run: it needs approval, and nobody decided within {time_limit_s:g} s. Go on without."
-    said = f", saying: {row.note}" if row.note else ""
-    return f"This call was not run: {row.by} denied it{said}. Do not try it again; go on without, or ask what to do."

@@ -40,6 +40,7 @@ from app.providers import choose_provider
 from app.recovery import recover
 from app.redacted_logs import redacted_logs
 from app.redaction import Redactor, secrets_in
+from app.results import Results
 from app.rules import Mode, classified
 from app.runs import Runs
 from app.settings import Settings
@@ -126,7 +127,12 @@ class Services:
         guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
         return Agent(
             self.provider,
-            Calls(toolbox, gate, context, self.runs.approvals, spending, self.switch.check, guards=guards),
+            Calls(
+                *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
+                guards=guards,
+                results=Results(self.settings.result_characters, self.store.result),
+                parallel_reads=self.settings.parallel_reads,
+            ),
             View(self.counter, self._prompt(principal, context.workspace, wish, guards.line), wish.inactivity_s),
             Discipline(self.limits(wish), verify=self.settings.verify),
             self.switch.check,

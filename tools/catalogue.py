@@ -7,6 +7,7 @@ from typing import Any
 from tools.files import edit_file, off_the_loop, read_file, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status
 from tools.listing import list_files
+from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
 from tools.tool import Run, Tool
@@ -83,6 +84,14 @@ TOOLS = (
         Role.GUEST,
     ),
     _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
+    _confined(
+        "read_result",
+        "Read the rest of an earlier call's result.",
+        _object({"call": _TEXT}, {"offset": _FROM_0, "size": _FROM_1}),
+        Risk.READ,
+        read_result,
+        Role.GUEST,
+    ),
     Tool(
         "web_fetch",
         "Read a web page as text.",

@@ -60,6 +60,19 @@ Recall = Callable[[str, str, int], Awaitable[Sequence[Recalled]]]
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A piece of what an earlier call of the conversation returned; `characters` counts the whole."""
+
+    text: str
+    characters: int
+    untrusted: bool
+
+
+ReadResult = Callable[[str, int, int], Awaitable[Kept | None]]
+"""Of the call with that id: from which character on, and how many. None if the conversation has no result of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Where a call runs: what every tool may know of the run that called it."""
 
@@ -72,6 +85,8 @@ class Context:
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
     ask: AskPerson | None = None  # None where nobody can be asked
     recall: Recall | None = None  # None where no conversation is kept
+    result: ReadResult | None = None  # None where no conversation is kept
+    result_characters: int = 20_000  # of a result, that the model is told at most
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]

@@ -1,0 +1,132 @@
+"""One call that may be run: its time is taken, its start made durable, its tool read to the result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+
+from app.approvals import Approvals
+from app.budgets import BudgetSpent
+from app.conversation import Conversation
+from app.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
+from app.gate import Gate
+from app.messages import AskedCall
+from app.questions import Questions
+from app.results import Results
+from app.spending import Running, Spending
+from tools.permit import Permit
+from tools.tool import Context, Progress, Result
+from tools.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A call that may be run. `permit` is a person's yes to it, `note` stands before its result."""
+
+    call: AskedCall
+    permit: Permit | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tool returned, whole. `untrusted`: strangers' words."""
+
+    finished: ToolFinished
+    untrusted: bool
+
+
+@dataclass(slots=True)
+class Company:
+    """The calls that run at the same time, those that hold some of the person's time of tools."""
+
+    _holding: int = 0
+    _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def time(self, spending: Spending, limit_s: float, conversation: Conversation) -> Running:
+        """Some of it; what only the others hold is waited for. Raises BudgetSpent, StoreFailed."""
+        while True:
+            try:
+                running = await spending.running(limit_s, conversation)
+            except BudgetSpent:
+                if not self._holding:
+                    raise
+                await self._one_ended.wait()
+            else:
+                self._holding += 1
+                return running
+
+    @contextmanager
+    def held(self, running: Running) -> Iterator[Running]:
+        try:
+            with running:
+                yield running
+        finally:
+            self._holding -= 1
+            self._one_ended.set()
+            self._one_ended = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class OneCall:
+    """What is needed to run any call of a run."""
+
+    run: str
+    conversation: Conversation
+    toolbox: Toolbox
+    gate: Gate
+    context: Context
+    approvals: Approvals
+    spending: Spending
+    results: Results
+    may_go_on: Callable[[], None]  # raises Paused
+
+    async def steps(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
+        """Its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
+        outcome: Outcome | None = None
+        running = await company.time(self.spending, self.context.time_limit_s, self.conversation)
+        with company.held(running):
+            self.may_go_on()
+            async with aclosing(self._told(cleared, running)) as told:
+                async for one in told:
+                    if isinstance(one, Outcome):
+                        outcome = one
+                    else:
+                        yield one
+        if outcome:
+            yield outcome
+
+    async def _told(self, cleared: Cleared, running: Running) -> AsyncGenerator[AgentEvent | Outcome, None]:
+        call = cleared.call
+        self.conversation.begin(call)
+        started = time.monotonic()
+        yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
+        await self.conversation.stored()  # with its time: after a kill it must not be run again
+        context = self._context(running)
+        async with aclosing(self.toolbox.run(call.name, call.arguments, context, cleared.permit)) as seen:
+            async for step in seen:
+                match step:
+                    case Progress(elapsed_s, tail, lines, size):
+                        yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
+                        running.go_on()
+                    case Result(ok, text, exit_code, untrusted):
+                        duration, text = round(time.monotonic() - started, 3), cleared.note + text
+                        finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
+                        yield Outcome(finished, untrusted or self._is_untrusted(call.name))
+
+    def _context(self, running: Running) -> Context:
+        return replace(
+            self.context,
+            session=self.conversation.session,
+            time_limit_s=running.limit_s,
+            ask=Questions(self.run, self.approvals, self.gate, self.conversation),
+            result=self.results.of(self.conversation),
+            result_characters=self.results.told,
+        )
+
+    def _is_untrusted(self, name: str) -> bool:
+        tool = self.toolbox.tool(name)
+        return tool is not None and tool.untrusted

@@ -1,0 +1,66 @@
+"""What the model is told of a tool's result: head and tail of a long one, whose whole is kept to be read by pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from app.conversation import Conversation
+from app.messages import AskedCall
+from app.store import ResultPart, ResultRow
+from tools.results import NAME
+from tools.tool import Kept, ReadResult
+
+MOST_KEPT = 2_000_000  # characters of one result
+
+Read = Callable[[str, str, int, int], Awaitable[ResultPart | None]]
+"""A piece of a kept result: of which session and call, from where on, how many characters. Raises StoreFailed."""
+
+
+async def nothing(session: str, call: str, offset: int, size: int) -> None:
+    """A Read where nothing is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of one run. `told` is how many characters of one the model is told."""
+
+    told: int = 8000
+    read: Read = nothing
+
+    def shown(self, text: str, call: AskedCall, *, readable: bool) -> str:
+        """The result as the model is told it; `readable` says whether it may read the rest."""
+        return head_and_tail(text, self.told, f': {NAME}(call="{call.id}") shows them' if readable else "")
+
+    def keep(self, text: str, run: str, call: AskedCall, conversation: Conversation) -> None:
+        """The whole, with the message that tells of it: both are stored, or none."""
+        if len(text) > self.told:
+            whole = head_and_tail(text, MOST_KEPT)
+            conversation.record(ResultRow(conversation.session, run, call.id, call.name, whole))
+
+    def of(self, conversation: Conversation) -> ReadResult:
+        """Reads the results of this conversation, and of no other."""
+
+        async def read(call: str, offset: int, size: int) -> Kept | None:
+            answer = next((one for one in conversation.messages if one.role == "tool" and one.call == call), None)
+            if answer is None:
+                return None
+            kept = await self.read(conversation.session, call, 0, MOST_KEPT)
+            # Redacted before it is cut: a secret that was learned since may lie across the pages.
+            whole = conversation.redactor.redact(kept.text) if kept else answer.text
+            return Kept(whole[offset : offset + size], len(whole), answer.untrusted)
+
+        return read
+
+
+def head_and_tail(text: str, most: int, more: str = "") -> str:
+    """At most `most` characters: as much of the beginning as of the end, and between them how many are missing."""
+    if len(text) <= most:
+        return text
+    head = max(0, most - len(_marker(len(text), more))) // 2
+    missing = len(text) - 2 * head
+    return f"{text[:head]}{_marker(missing, more)}{text[head + missing :]}"
+
+
+def _marker(missing: int, more: str) -> str:
+    return f"\n[... {missing:,} characters left out{more} ...]\n"
