@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.messages import Message
+from app.messages import Message, Sealed
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tools.tool import Tool
 
@@ -33,8 +33,16 @@ class Stopped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """What goes back to the model's server with the native call `index`, or with the whole reply."""
+
+    sealed: Sealed
+    index: int | None = None
+
+
 # Reasoning fields arrive as Thought; native tool calls as the parser's own CallOpened, CallDelta, Call, BadCall.
-Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Used | Stopped
+Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Enclosed | Used | Stopped
 
 
 class ProviderFailed(Exception):
@@ -85,6 +93,10 @@ class Provider(Protocol):
         """Tokens of each text, if the server counts them. Never raises."""
         ...
 
+    def added(self, message: Message) -> str:
+        """What the message carries over the wire besides its own text and native calls: frame, time, reminder."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -96,3 +108,6 @@ class Uncounted:
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
         return None
+
+    def added(self, message: Message) -> str:
+        return ""

@@ -18,7 +18,7 @@ from app.approvals import Approvals
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
-from app.context.counter import DEFAULT_WINDOW, Counter
+from app.context.counter import Counter, opened_counter
 from app.context.view import Opening, View
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
@@ -105,7 +105,7 @@ class Services:
                 message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
                 raise Refused(422, "unknown_tool", message)
             tools = [offered[name] for name in names]
-        room = self.settings.mcp_tools_share * (self.settings.window or DEFAULT_WINDOW)
+        room = self.settings.mcp_tools_share * self.counter.known_window
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
 
     def agent(self, principal: Principal, wish: ChatRequest) -> Agent:
@@ -201,7 +201,7 @@ async def chosen_by(settings: Settings) -> tuple[Provider, str]:
 async def open_services(
     settings: Settings, choose: Choose = chosen_by, open_store: OpenStore = SQLiteStore.open
 ) -> AsyncGenerator[Services, None]:
-    """Raises StoreFailed when the data directory cannot be used."""
+    """Raises StoreFailed when the data directory cannot be used, SettingsError when the tokenizer cannot."""
     async with AsyncExitStack() as stack:
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
@@ -236,7 +236,7 @@ async def open_services(
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
-        counter = Counter(provider, settings.window)
+        counter = await opened_counter(provider, settings.window, settings.tokenizer)
         services = Services(
             settings, store, runs, switch, provider, about_model, sandbox, jobs, presence, redactor, mcp, counter
         )

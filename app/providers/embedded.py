@@ -10,14 +10,17 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
 
-from app.provider import ModelRequest, Piece, ProviderFailed, Uncounted
+from app.messages import Message
+from app.provider import ModelRequest, Piece, ProviderFailed
+from app.providers.abilities import LIMIT_S, Abilities
+from app.providers.added import added
 from app.providers.openai_chat import Defaults, OpenAIChat
 
 SERVER = Path(__file__).with_name("embedded_server.py")
@@ -216,7 +219,7 @@ def package_folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-class EmbeddedProvider(Uncounted):
+class EmbeddedProvider:
     """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
 
     teach_fences = True
@@ -225,6 +228,7 @@ class EmbeddedProvider(Uncounted):
         self.model = server.weights.name
         self._client = client
         self._server = server
+        self._abilities = Abilities()
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
     async def start(self) -> None:
@@ -251,9 +255,27 @@ class EmbeddedProvider(Uncounted):
             async for piece in pieces:
                 yield piece
 
+    async def window(self) -> int | None:
+        chat = await self._ready()
+        return await chat.window() if chat else None
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        chat = await self._ready()
+        return await chat.count_tokens(texts) if chat else None
+
+    def added(self, message: Message) -> str:
+        return added(message, bare=True)
+
     async def close(self) -> None:
         await self._client.aclose()
         await self._server.close()
+
+    async def _ready(self) -> OpenAIChat | None:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                return self._chat(await self._server.start())
+        except (TimeoutError, ProviderFailed):
+            return None
 
     def _chat(self, url: str) -> OpenAIChat:
         # Where every result is framed, this model writes worse commands and copies the codes into its answers.
@@ -265,4 +287,5 @@ class EmbeddedProvider(Uncounted):
             native_tools=False,
             defaults=self._defaults,
             bare_results=True,
+            abilities=self._abilities,
         )

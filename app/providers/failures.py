@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from app.provider import ProviderFailed
+from app.providers.too_long import is_too_long, limit_in
 
 EXCERPT = 300
 
@@ -42,31 +43,17 @@ MOVED = Remedy(
     "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?).",
 )
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
-CONTEXT_WORDS = (
-    "context_length",
-    "context length",
-    "context size",
-    "context_size",
-    "context window",
-    "too many tokens",
-)
 
 
 def remedy_for(status: int, said: str) -> Remedy:
     """The row for a status; a prompt that is too long is told apart from other bad requests by what the server says."""
-    if status != 429 and is_context(said):
+    if status != 429 and is_too_long(said):
         return CONTEXT
     if status in REMEDIES:
         return REMEDIES[status]
     if 300 <= status < 400:
         return MOVED
     return REMEDIES[500] if status >= 500 else REMEDIES[400]
-
-
-def is_context(said: str) -> bool:
-    """Does the server say that the prompt is too long for the model?"""
-    lowered = said.lower()
-    return any(word in lowered for word in CONTEXT_WORDS)
 
 
 def excerpt(said: str) -> str:
@@ -87,7 +74,7 @@ def answered(url: str, status: int, said: str, retry_after: str | None = None) -
     body = f": {excerpt(said)}" if said.strip() else " and an empty body"
     wait = f" It asks to wait {retry_after} s." if retry_after and retry_after.isdecimal() else ""
     message = f"{shown_url(url)} answered {status}{body}{ending(body)} {row.advice}{wait}"
-    return ProviderFailed(row.code, message, retryable=row.retryable)
+    return failed(row, message, said)
 
 
 def told(url: str, error: Any) -> ProviderFailed:
@@ -96,9 +83,15 @@ def told(url: str, error: Any) -> ProviderFailed:
     said = str(fields.get("message") or error)
     status = fields.get("code") if isinstance(fields.get("code"), int) else fields.get("status")
     row = remedy_for(status if isinstance(status, int) else 500, f"{said} {fields.get('type')} {fields.get('code')}")
-    said = excerpt(said)
-    message = f"{shown_url(url)} reported an error in its answer: {said}{ending(said)} {row.advice}"
-    return ProviderFailed(row.code, message, retryable=row.retryable)
+    shown = excerpt(said)
+    message = f"{shown_url(url)} reported an error in its answer: {shown}{ending(shown)} {row.advice}"
+    return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}')
+
+
+def failed(row: Remedy, message: str, said: str) -> ProviderFailed:
+    """As the row says; for a prompt that is too long with the limit, if the server has named it."""
+    window = limit_in(said) if row.code == CONTEXT.code else None
+    return ProviderFailed(row.code, message, retryable=row.retryable, window=window)
 
 
 def refused(url: str, why: str = "") -> ProviderFailed:

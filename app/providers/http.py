@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+from contextlib import aclosing
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -11,6 +14,7 @@ CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
 # Idle connections cost: hundreds left over slow every request down. The number of active ones is the admin's affair.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
+PASSING = (408, 425, 429)  # refusals of this moment only; so are a server's own faults
 
 
 def model_client(base_url: str, *, inactivity_s: float = INACTIVITY_S) -> httpx2.AsyncClient:
@@ -37,3 +41,42 @@ def base_url_of(url: str) -> str:
     """The base URL as the client wants it: a bare host gets `/v1`, a pasted endpoint loses its last part."""
     base = url.strip().rstrip("/").removesuffix("/chat/completions")
     return base if urlsplit(base).path else f"{base}/v1"
+
+
+class NoAnswer(ValueError):
+    """The server answered something else than was asked for. `lasting`: it will not answer better later."""
+
+    def __init__(self, why: str, *, lasting: bool) -> None:
+        super().__init__(why)
+        self.lasting = lasting
+
+
+async def json_answer(
+    client: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    key: str | None = None,
+    *,
+    most: int,
+    content: bytes | None = None,
+) -> Any:
+    """The JSON value that the server answers with. Raises NoAnswer and httpx2.HTTPError."""
+    headers = authorization(key) | ({"content-type": "application/json"} if content is not None else {})
+    async with client.stream(method, url, headers=headers, content=content) as response:
+        status = response.status_code
+        if status != 200:
+            raise NoAnswer(f"status {status}", lasting=status < 500 and status not in PASSING)
+        body = bytearray()
+        async with aclosing(response.aiter_bytes()) as blocks:
+            async for block in blocks:
+                body += block
+                if len(body) > most:
+                    raise NoAnswer("too long", lasting=True)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NoAnswer("not JSON", lasting=True) from error
+
+
+def authorization(key: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any
 
 import httpx2
 
 from app.providers import failures
+from app.providers.http import NoAnswer, json_answer
 
 MAX_BODY_BYTES = 1024 * 1024
 UNNAMED = "default"
@@ -36,24 +35,14 @@ async def first_model(client: httpx2.AsyncClient, base_url: str, key: str | None
 
 async def model_names(client: httpx2.AsyncClient, base_url: str, key: str | None = None) -> list[str]:
     """The names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with client.stream("GET", f"{base_url}/models", headers=headers) as response:
-        if response.status_code != 200:
-            raise NoModelList(f"status {response.status_code}")
-        body = b""
-        async with aclosing(response.aiter_bytes()) as blocks:
-            async for block in blocks:
-                body += block
-                if len(body) > MAX_BODY_BYTES:
-                    raise NoModelList("too long")
-    return names_in(body)
-
-
-def names_in(body: bytes) -> list[str]:
     try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise NoModelList("not JSON") from error
+        value = await json_answer(client, "GET", f"{base_url}/models", key, most=MAX_BODY_BYTES)
+    except NoAnswer as error:
+        raise NoModelList(str(error)) from error
+    return names_in(value)
+
+
+def names_in(value: Any) -> list[str]:
     match value:
         case {"data": list(models)}:
             return [model["id"] for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]

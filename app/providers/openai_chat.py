@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,15 @@ from typing import Any
 import httpx2
 
 from app.clock import Clock
-from app.provider import ModelRequest, Piece, ProviderFailed, Uncounted
+from app.messages import Message
+from app.provider import ModelRequest, Piece, ProviderFailed
 from app.providers import failures
+from app.providers.abilities import LIMIT_S, Abilities, Endpoint
+from app.providers.added import added
 from app.providers.answer import Answer
+from app.providers.http import authorization
 from app.providers.models import first_model
+from app.providers.too_long import is_too_long
 from app.providers.wire import encode, wire_messages, wire_tools
 
 ANY_MODEL = "auto"
@@ -35,7 +40,7 @@ class Defaults:
     temperature: float | None = None
 
 
-class OpenAIChat(Uncounted):
+class OpenAIChat:
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
     A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and
@@ -56,6 +61,7 @@ class OpenAIChat(Uncounted):
         defaults: Defaults | None = None,
         bare_results: bool = False,
         clock: Clock | None = None,
+        abilities: Abilities | None = None,
     ) -> None:
         self.base_url = base_url
         self.model = model
@@ -66,6 +72,7 @@ class OpenAIChat(Uncounted):
         self._defaults = defaults or Defaults()
         self._bare = bare_results
         self._clock = clock
+        self._abilities = abilities or Abilities()
 
     @property
     def url(self) -> str:
@@ -90,6 +97,26 @@ class OpenAIChat(Uncounted):
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
         if self.model == ANY_MODEL:
             self.model = await first_model(self._client, self.base_url, self.key)
+
+    async def window(self) -> int | None:
+        endpoint = await self._endpoint()
+        return await self._abilities.window(endpoint) if endpoint else None
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        endpoint = await self._endpoint()
+        return await self._abilities.count(endpoint, texts) if endpoint else None
+
+    def added(self, message: Message) -> str:
+        return added(message, bare=self._bare, clock=self._clock)
+
+    async def _endpoint(self) -> Endpoint | None:
+        """What to ask of the model's abilities; None while nobody can tell its name."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self.name_model()
+        except (TimeoutError, ProviderFailed):
+            return None
+        return Endpoint(self._client, self.base_url, self.model, self.key)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -189,13 +216,9 @@ class ToolsRefused(Exception):
 
 
 def refuses_tools(status: int, said: str) -> bool:
-    if failures.is_context(said):
+    if is_too_long(said):
         return False
     return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())
-
-
-def authorization(key: str | None) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 async def drain(blocks: AsyncIterator[bytes]) -> None:

@@ -1,0 +1,65 @@
+"""Tokens where nobody counts them: from bytes, by a scale that is learned; and a memory for what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+CHARACTERS_PER_TOKEN = 4
+BYTES_PER_TOKEN = 2  # of other scripts: what small models need, whose vocabulary knows few of their words
+LOWEST, HIGHEST = 0.5, 4.0
+FAR_OFF = 8.0  # a server that reports so many times more, or less, counts something else
+FALLS_BY = 0.2  # of the distance, each time
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def estimated(text: str) -> float:
+    """Tokens of the text, rather more than fewer."""
+    if text.isascii():
+        return len(text) / CHARACTERS_PER_TOKEN
+    plain = len(text.encode("ascii", "ignore"))
+    others = len(text.encode("utf-8", "surrogatepass")) - plain
+    return plain / CHARACTERS_PER_TOKEN + others / BYTES_PER_TOKEN
+
+
+@dataclass(slots=True)
+class Scale:
+    """By how much more tokens there are than were counted. It rises at once and falls slowly: too high a count only
+    trims a little early."""
+
+    value: float = 1.0
+
+    def learn(self, counted: float, real: float, used: float | None = None) -> None:
+        """What was counted by the scale `used` (None: by the present one) was really so much."""
+        if counted <= 0 or real <= 0 or not 1 / FAR_OFF <= real / counted <= FAR_OFF:
+            return
+        right = (self.value if used is None else used) * real / counted
+        if right < self.value:
+            right = self.value - (self.value - right) * FALLS_BY
+        self.value = min(max(right, LOWEST), HIGHEST)
+
+
+class Recent(Generic[K, V]):
+    """The last `most` things that were looked up or put in."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[K, V] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._kept
+
+    def get(self, key: K) -> V | None:
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self._kept[key] = value
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = value
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]

@@ -1,0 +1,37 @@
+"""The tokenizer of a model, from the file tokenizer.json that comes with its weights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from app.providers.wire import encodable
+from app.settings_sources import SettingsError
+
+
+class TokenizerFile:
+    """Counts in a thread: a large text takes long, and the library lets others run meanwhile."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    async def opened(cls, path: Path) -> TokenizerFile:
+        """Raises SettingsError for a file that is none."""
+        # Gathered, because the library raises nothing more special than Exception.
+        [read] = await asyncio.gather(asyncio.to_thread(Tokenizer.from_file, str(path)), return_exceptions=True)
+        if isinstance(read, BaseException):
+            advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
+            raise SettingsError([f"tokenizer: {path} cannot be used ({read}). {advice}"])
+        read.no_truncation()
+        read.no_padding()
+        return cls(read)
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return await asyncio.to_thread(self._counts, [encodable(text) for text in texts])
+
+    def _counts(self, texts: list[str]) -> list[int]:
+        return [len(one.ids) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
