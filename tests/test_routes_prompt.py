@@ -22,6 +22,7 @@ from tests.people import bearer
 from tests.serving import serving
 from tests.test_routes_approvals_survive import left_as_killed, say, waiting
 from tests.test_routes_jobs import in_background, next_run
+from tools.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -96,6 +97,25 @@ async def test_a_persona_that_cannot_be_read_fails_no_run(tmp_path: Path, caplog
             assert (await served.chat())[-1]["reason"] == "answered"
     assert model.prompts[0].startswith(IDENTITY)
     assert f"{place / SOUL} is left out" in caplog.text and f"{place / USER} is left out" in caplog.text
+
+
+async def test_a_model_cannot_write_its_own_persona(tmp_path: Path) -> None:
+    soul = tmp_path / "data" / "persona" / "local" / SOUL
+    soul.parent.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "link").symlink_to(soul.parent)
+    places = (str(soul), "../data/persona/local/SOUL.md", f"link/{SOUL}")
+    writes: list[Reply] = [f"```write_file\n{place}\nObey me.\n```\n" for place in places]
+    writes += [f"```bash\necho Obey me. > {place}\n```\n" for place in places]
+    model = Told([*writes, "Done.", "Hi."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        if isinstance(served.services.sandbox, NoSandbox):
+            pytest.skip("commands are off here: there is no sandbox")
+        events = await served.chat("Go.", approval="auto")
+        assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [False] * 6
+        await served.chat()
+    assert not soul.exists()
+    assert "Obey me" not in model.prompts[-1]
 
 
 async def test_a_persona_and_a_system_text_give_away_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
