@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tools.output import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, Output
 
 
-def fed(*blocks: bytes) -> Output:
-    output = Output()
+def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> Output:
+    output = Output(most)
     for block in blocks:
         output.feed(block)
     output.feed(b"", final=True)
@@ -34,12 +34,17 @@ def test_what_was_written_is_shown(written: bytes, text: str, tail: tuple[str, .
     assert (output.text(), output.tail, output.lines, output.bytes) == (text, tail, lines, len(written))
 
 
-@given(st.lists(st.sampled_from(["a", "é", "\n", "\r", "\r\n", "x" * 300, "\n" * 20, "word "]), max_size=60), st.data())
-def test_slicing_does_not_matter(pieces: list[str], data: st.DataObject) -> None:
+@given(
+    st.lists(st.sampled_from(["a", "é", "\n", "\r", "\r\n", "x" * 300, "\n" * 20, "word "]), max_size=60),
+    st.sampled_from([1000, 10_000]),
+    st.data(),
+)
+def test_slicing_does_not_matter(pieces: list[str], most: int, data: st.DataObject) -> None:
     written = "".join(pieces).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=20)))
     blocks = [written[start:end] for start, end in zip([0, *cuts], [*cuts, len(written)], strict=True)]
-    whole, sliced = fed(written), fed(*blocks)
+    whole, sliced = fed(written, most=most), fed(*blocks, most=most)
+    assert len(whole.text()) <= most
     assert (sliced.text(), sliced.tail, sliced.lines) == (whole.text(), whole.tail, whole.lines)
 
 
@@ -85,4 +90,12 @@ def test_memory_does_not_grow(block: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert output.bytes == 200 * 65_536
-    assert kept < 500_000
+    assert kept < 1_000_000
+
+
+def test_bytes_that_come_one_by_one_cost_no_more_than_in_blocks() -> None:
+    """Head and end are not copied for each of them: a second here would be minutes of that."""
+    output = Output()
+    for _ in range(400_000):
+        output.feed(b"x")
+    assert len(output.text()) <= TEXT_CHARACTERS and output.bytes == 400_000

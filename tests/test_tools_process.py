@@ -16,6 +16,7 @@ import uvloop
 
 from tests.processes import alive, all_gone, endless
 from tools.command import Command
+from tools.output import TEXT_CHARACTERS
 from tools.process import Finished, stream
 from tools.tool import Progress, ToolFailed
 
@@ -107,7 +108,7 @@ def test_much_output(run: Runner, script: str, written: int, lines: int, tail: s
     seen = run(watch())
     assert (seen.lines, seen.tail[-1]) == (lines, tail) and len(seen.tail) <= 12
     end = run(finished(bash(script)))
-    assert end.exit_code == 0 and len(end.text) <= 10_000 and "characters left out" in end.text
+    assert end.exit_code == 0 and len(end.text) <= TEXT_CHARACTERS and "characters left out" in end.text
 
 
 def test_progress_comes_on_change_but_not_too_often(run: Runner) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.files import edit_file, off_the_loop, read_file, write_file
+from tools.files import edit_file, off_the_loop, read_page, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status
 from tools.listing import list_files
 from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
-from tools.tool import Run, Tool
+from tools.tool import Run, Tool, answering
 from tools.web import WebFetch
 
 _TEXT = {"type": "string"}
@@ -49,7 +49,7 @@ TOOLS = (
         "Read a text file from line offset.",
         _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
-        off_the_loop(read_file),
+        answering(read_page),
         Role.GUEST,
     ),
     _confined(

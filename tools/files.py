@@ -18,6 +18,7 @@ PAGE_CHARACTERS = 20_000
 EDIT_BYTES = 5 * 1024 * 1024
 SKIPPED_BYTES = 256 * 1024 * 1024
 
+_PAGE_NOTE = 200  # room for the line that says how to go on
 _BLOCK = 65_536
 _PROBE = 8_192
 _NEAREST = 3
@@ -34,7 +35,13 @@ def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
     return answering(run)
 
 
-def read_file(arguments: Arguments, workspace: Path) -> str:
+async def read_page(arguments: Arguments, context: Context) -> str:
+    """`read_file` with pages that are told whole: a file with its middle left out is read wrongly."""
+    page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
+    return await asyncio.to_thread(read_file, arguments, context.workspace, page)
+
+
+def read_file(arguments: Arguments, workspace: Path, page: int = PAGE_CHARACTERS) -> str:
     """One page of a text file from line `offset` (from 1), and how to get the next."""
     path, offset = arguments["path"], int(arguments.get("offset", 1))
     with regular_file(workspace, inside(workspace, path)) as opened, open(opened, "rb", closefd=False) as file:
@@ -43,22 +50,20 @@ def read_file(arguments: Arguments, workspace: Path) -> str:
             raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text: look at it with python.")
         file.seek(_start_of_line(opened, offset, path))
         # The longest character has four bytes; one character more tells whether there is a next page.
-        raw = file.read(4 * PAGE_CHARACTERS + 4)
-    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * PAGE_CHARACTERS)
+        raw = file.read(4 * page + 4)
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * page)
     if not text:
         if offset > 1:
             raise _too_far(path, offset - 1)
         return "(empty file)"
-    if len(text) <= PAGE_CHARACTERS:
-        return text
-    return _page(text, offset)
+    return text if len(text) <= page else _page(text, offset, page)
 
 
-def _page(text: str, offset: int) -> str:
-    end = text.rfind("\n", 0, PAGE_CHARACTERS) + 1
+def _page(text: str, offset: int, page: int) -> str:
+    end = text.rfind("\n", 0, page) + 1
     if not end:
         return (
-            f"{text[:PAGE_CHARACTERS]}\n[Only the first {PAGE_CHARACTERS:,} characters of line {offset}, which is "
+            f"{text[:page]}\n[Only the first {page:,} characters of line {offset}, which is "
             f"longer: see more of it with python. Next page, when there is one: offset={offset + 1}]"
         )
     following = offset + text.count("\n", 0, end)

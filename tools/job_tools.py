@@ -12,7 +12,8 @@ from tools.tool import Context, Progress, Result, Run, ToolFailed, answering
 
 MARKER = "#!bg"
 OFF = "Background jobs are off here: run the command in the foreground."
-PAGE = 10_000  # bytes of output that one answer shows
+PAGE = 10_000  # bytes of output that one answer shows at most; it is told whole
+_NOTE = 120  # room for the lines that say where it lies in the whole
 _LISTED = 20
 
 
@@ -81,9 +82,10 @@ async def _status(jobs: Jobs, arguments: Arguments, context: Context) -> str:
 async def _output(jobs: Jobs, arguments: Arguments, context: Context) -> str:
     lines: int | None = arguments.get("tail")
     offset: int | None = arguments.get("offset")
+    size = min(PAGE, context.result_characters - _NOTE)
     if offset is None:
-        return _page(await jobs.output(arguments["id"], context.principal, offset=-PAGE, size=PAGE), lines)
-    part = await jobs.output(arguments["id"], context.principal, offset=offset, size=PAGE)
+        return _page(await jobs.output(arguments["id"], context.principal, offset=-size, size=size), lines)
+    part = await jobs.output(arguments["id"], context.principal, offset=offset, size=size)
     if part.start > offset:
         return f"[{part.start - offset:,} bytes are no longer kept]\n{_page(part)}"
     return _page(part)

@@ -7,22 +7,25 @@ from collections import deque
 
 TAIL_LINES = 12
 LINE_CHARACTERS = 400
-TEXT_CHARACTERS = 10_000
+TEXT_CHARACTERS = 262_144  # more than a model is told at once: the rest can be read by pages
 
-_HEAD = TEXT_CHARACTERS // 2
-_END = TEXT_CHARACTERS - _HEAD
 _NOTE = 80  # room for the sentence that stands where the middle was
+_PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head and end
 
 
 class Output:
-    """Bytes in, in any slicing; bounded text out. Memory does not grow with what is fed."""
+    """Bytes in, in any slicing; at most `most` characters out. Memory does not grow with what is fed."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = TEXT_CHARACTERS) -> None:
         self.bytes = 0
+        self._head_room = most // 2
+        self._end_room = most - most // 2
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._characters = 0
         self._head = ""
         self._end = ""
+        self._waiting: list[str] = []
+        self._waits = 0  # characters of those
         self._newlines = 0
         self._finished: deque[str] = deque(maxlen=TAIL_LINES)
         self._open = ""
@@ -34,11 +37,10 @@ class Output:
         if not text:
             return
         self._characters += len(text)
-        room = _HEAD - len(self._head)
-        if room > 0:
-            self._head += text[:room]
-        later = text[room:] if room > 0 else text
-        self._end = (self._end + later)[-_END:] if len(later) < _END else later[-_END:]
+        self._waiting.append(text)
+        self._waits += len(text)
+        if self._waits > _CHARACTERS or len(self._waiting) > _PIECES:
+            self._put_by()
         self._newlines += text.count("\n")
         # One split more than the ring holds: whatever is left unsplit in front falls out of it.
         *finished, rest = text.rsplit("\n", TAIL_LINES + 1)
@@ -47,6 +49,14 @@ class Output:
             self._finished.extend(_shortened(line) for line in finished[1:])
             self._open = ""
         self._open = (self._open + rest)[-LINE_CHARACTERS - 1 :]
+
+    def _put_by(self) -> None:
+        """Into head and end goes a lot at a time: each time, all of the end is copied."""
+        later = "".join(self._waiting)
+        self._waiting, self._waits = [], 0
+        if (room := self._head_room - len(self._head)) > 0:
+            self._head, later = self._head + later[:room], later[room:]
+        self._end = (self._end + later)[-self._end_room :]
 
     @property
     def lines(self) -> int:
@@ -60,7 +70,8 @@ class Output:
         return tuple(_as_on_a_terminal(line) for line in shown[-TAIL_LINES:])
 
     def text(self) -> str:
-        """All of it up to 10,000 characters; beyond that head and end, and how many are missing between them."""
+        """All of it if it is short enough; else head and end, and how many characters are missing between them."""
+        self._put_by()
         left_out = self._characters - len(self._head) - len(self._end)
         if left_out == 0:
             return _printable(self._head + self._end)
