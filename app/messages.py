@@ -10,7 +10,18 @@ from typing import Any, Literal
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
-FOR_MODELS = frozenset({"code"})  # fields of a message
+FOR_MODELS = frozenset({"code", "sealed"})  # fields of a message, and of its calls
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Fields that a model's server has added, such as signatures of thoughts, which only it understands.
+
+    They go back as they came, to `origin` alone; one that had to be changed is worth nothing and is left out.
+    """
+
+    origin: str
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,7 @@ class AskedCall:
     name: str
     arguments: Arguments
     dialect: str
+    sealed: Sealed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +56,24 @@ class Message:
     untrusted: bool = False
     at: float | None = None
     code: str = ""
+    sealed: Sealed | None = None
 
 
 def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
     whole = asdict(message)
+    for call in whole["calls"]:
+        if call["sealed"] is None:
+            del call["sealed"]
     return {name: value for name, value in whole.items() if value not in (None, "", (), False)} | {"text": message.text}
 
 
 def shown(message: Message) -> dict[str, Any]:
     """The same for people: without what is only for models and their servers."""
-    return {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
+    told = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
+    for call in told.get("calls", ()):
+        call.pop("sealed", None)
+    return told
 
 
 def dump(message: Message) -> str:
@@ -64,8 +83,13 @@ def dump(message: Message) -> str:
 
 def load(stored: str) -> Message:
     fields = json.loads(stored)
-    fields["calls"] = tuple(AskedCall(**call) for call in fields.get("calls", ()))
-    return Message(**fields)
+    fields["calls"] = tuple(AskedCall(**_unsealed(call)) for call in fields.get("calls", ()))
+    return Message(**_unsealed(fields))
+
+
+def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
+    sealed = fields.get("sealed")
+    return fields | {"sealed": Sealed(**sealed)} if sealed else fields
 
 
 def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:

@@ -13,6 +13,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
+from app.messages import Sealed
+
 MARK = "[redacted]"
 SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
 FEWEST = 4  # different characters, for the same reason
@@ -70,7 +72,10 @@ class Redactor:
         return held.feed(text) + held.end()
 
     def redact_value(self, value: Value) -> Value:
-        """The same of everything in dicts (keys included), lists, tuples and dataclasses."""
+        """The same of everything in dicts (keys included), lists, tuples and dataclasses.
+
+        What is sealed is kept as it is, or not at all.
+        """
         return cast("Value", self._redacted(value))
 
     def redact_json(self, text: str) -> str:
@@ -148,6 +153,8 @@ class Redactor:
                 return {self._redacted(key): self._redacted(one) for key, one in value.items()}
             case list() | tuple():
                 return type(value)(map(self._redacted, value))
+            case Sealed():
+                return value if self._redacted(value.fields) == value.fields else None
         if is_dataclass(value) and not isinstance(value, type):
             was = {field.name: getattr(value, field.name) for field in fields(value)}
             changed = {name: now for name, one in was.items() if (now := self._redacted(one)) != one}

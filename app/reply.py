@@ -7,8 +7,9 @@ from math import isfinite
 from typing import Any
 
 from app.events import AgentEvent, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
-from app.messages import AskedCall, Message
-from app.provider import Piece, Said, Stopped, Used
+from app.messages import AskedCall, Message, Sealed
+from app.provider import Enclosed, Piece, Said, Stopped, Used
+from app.providers.native import NATIVE
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
 
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
@@ -58,6 +59,7 @@ class Reply:
         self._wrote: list[str] = []
         self._shown: list[str] = []
         self._thought: list[str] = []
+        self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
 
     def add(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
@@ -71,10 +73,13 @@ class Reply:
                 self.used = piece
             case Stopped(reason):
                 self.stopped = reason
+            case Enclosed(sealed, index):
+                if not unfit(sealed.fields):
+                    self._sealed[index] = sealed
             case _:
                 if isinstance(piece, Thought | CallDelta):
                     self.characters += len(piece.text)
-                yield from self._see(piece, "native")
+                yield from self._see(piece, NATIVE)
 
     def end(self) -> Iterator[AgentEvent]:
         """The stream is over: what the parser still held."""
@@ -93,6 +98,7 @@ class Reply:
             reasoning="".join(self._thought),
             shown=self.shown,
             cut=cut,
+            sealed=self._sealed.get(None),
         )
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
@@ -111,13 +117,18 @@ class Reply:
                 self._id(source, index, name)
                 yield from self._see(BadCall(index, "", reason), source)
             case Call(index, name, arguments, dialect):
-                self.calls.append(AskedCall(self._id(source, index, name), name, arguments, dialect))
+                self.calls.append(
+                    AskedCall(self._id(source, index, name), name, arguments, dialect, self._seal(source, index))
+                )
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
-                self.calls.append(AskedCall(call, name, {}, source))
+                self.calls.append(AskedCall(call, name, {}, source, self._seal(source, index)))
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
+
+    def _seal(self, source: str, index: int) -> Sealed | None:
+        return self._sealed.get(index) if source == NATIVE else None
 
     def _id(self, source: str, index: int, name: str = "") -> str:
         if (source, index) not in self._ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def documents(text: str) -> list[Document]:
 
 def sliced(text: str, cuts: Sequence[int]) -> list[str]:
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(places)]
 
 
 BLOCK = lines_of(LONG + 1)
@@ -94,21 +94,7 @@ def test_what_becomes_a_document(text: str, expected: list[Document]) -> None:
         assert joined(updates(list(text))) == expected
 
 
-FENCES = (
-    "```",
-    "~~~",
-    "````",
-    "```py",
-    "~~~~ a b",
-    "  ```",
-    "    ```",
-    "\t```",
-    "- ```",
-    "12. ~~~sh",
-    "``",
-    "`",
-    "> ```",
-)
+FENCES = ("```", "~~~", "````", "```py", "~~~~ a b", "  ```", "    ```", "\t```", "- ```", "12. ~~~sh", "``", "> ```")
 LINES = st.one_of(st.sampled_from(FENCES), st.just("x"), st.text(" \t`~-1.x\r", max_size=6))
 
 

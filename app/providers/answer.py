@@ -20,6 +20,7 @@ from app.providers.chunks import (
     usage_of,
 )
 from app.providers.native import NativeCalls, TooManyCalls, index_of, text_of
+from app.providers.seals import Seals
 from app.providers.sse import BOM, MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from parsing import Thought
 
@@ -42,10 +43,11 @@ SHAPES = {b"{": Shape.JSON, b"[": Shape.JSON, b"<": Shape.PAGE}
 class Answer:
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
-    `close` gives native calls, usage and Stopped: only then is it known that nothing was cut off.
+    `origin` is whose seals there are. `close` gives native calls, usage and Stopped: only then is it known that
+    nothing was cut off.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, origin: str = "") -> None:
         self.url = url
         self.done = False  # [DONE] was seen: nothing more will come
         self._stopped = ""
@@ -55,7 +57,8 @@ class Answer:
         self._size = 0
         self._start = b""  # as much of the body as a message would show
         self._eventful = False
-        self._calls = NativeCalls()
+        self._seals = Seals(origin)
+        self._calls = NativeCalls(self._seals)
         self._used: Used | None = None
 
     @property
@@ -97,6 +100,8 @@ class Answer:
             raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
         cut = self._stopped in CUT_REASONS
         pieces += self._calls.close(cut=cut)
+        if self._calls:
+            pieces += self._seals.of_reply()
         if self._used:
             pieces.append(self._used)
         pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
@@ -190,6 +195,7 @@ class Answer:
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
         delta = choice.get("message") if self._shape is Shape.JSON else choice.get("delta")
         if isinstance(delta, dict):
+            self._seals.see_reply(delta)
             yield from thoughts(delta)
             yield from content(delta)
             for fragment in fragments(delta):

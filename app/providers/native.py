@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.provider import Enclosed
+from app.providers.seals import Seals
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
 
 NATIVE = "native"
 MAX_CALLS = 256
 
-NativeEvent = CallOpened | CallDelta | Call | BadCall
+NativeEvent = CallOpened | CallDelta | Call | BadCall | Enclosed
 
 
 class TooManyCalls(ValueError):
@@ -39,7 +41,8 @@ class NativeCalls:
     Calls are given by `close` only, when the reply is known to be whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seals: Seals | None = None) -> None:
+        self._seals = seals or Seals()
         self._slots: list[Slot] = []
         self._by_index: dict[int, Slot] = {}
 
@@ -59,13 +62,15 @@ class NativeCalls:
             slot.name += name  # a few servers stream the name in pieces
         if written := arguments_text(function.get("arguments")):
             slot.parts.append(written)
+        self._seals.see_call(slot.number, fragment)
         return list(self._shown(slot, written))
 
     def close(self, *, cut: bool) -> Iterator[NativeEvent]:
-        """Each call once, whole or bad. `cut` says that the model ran into its token limit while writing."""
+        """Each call once, whole or bad, behind its seal. `cut`: the model ran into its token limit while writing."""
         for slot in self._slots:
             if slot.name and not slot.opened:
                 yield CallOpened(slot.number, slot.name)
+            yield from self._seals.of_call(slot.number)
             yield finished(slot, cut=cut and slot is self._slots[-1])
 
     def _shown(self, slot: Slot, written: str) -> Iterator[NativeEvent]:

@@ -17,8 +17,10 @@ from app.providers import failures
 from app.providers.abilities import LIMIT_S, Abilities, Endpoint
 from app.providers.added import added
 from app.providers.answer import Answer
+from app.providers.echo import Back, echo_of
 from app.providers.http import authorization
 from app.providers.models import first_model
+from app.providers.seals import origin_of
 from app.providers.too_long import is_too_long
 from app.providers.wire import encode, wire_messages, wire_tools
 
@@ -78,6 +80,10 @@ class OpenAIChat:
     def url(self) -> str:
         return f"{self.base_url}/chat/completions"
 
+    @property
+    def _back(self) -> Back:
+        return Back(origin_of(self.model, self.base_url), echo_of(self.model))
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, as it comes. Raises ProviderFailed."""
         await self.name_model()
@@ -107,7 +113,7 @@ class OpenAIChat:
         return await self._abilities.count(endpoint, texts) if endpoint else None
 
     def added(self, message: Message) -> str:
-        return added(message, bare=self._bare, clock=self._clock)
+        return added(message, bare=self._bare, clock=self._clock) + self._back.echoed(message)
 
     async def _endpoint(self) -> Endpoint | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""
@@ -171,7 +177,7 @@ class OpenAIChat:
         return text.replace(self.key, "***") if self.key else text
 
     async def _pieces(self, response: httpx2.Response) -> AsyncGenerator[Piece, None]:
-        answer = Answer(self.url)
+        answer = Answer(self.url, self._back.origin)
         async with aclosing(response.aiter_bytes()) as blocks:
             try:
                 async for block in blocks:
@@ -191,7 +197,9 @@ class OpenAIChat:
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         body = {
             "model": self.model,
-            "messages": wire_messages(request.whole(), native=native, bare=self._bare, clock=self._clock),
+            "messages": wire_messages(
+                request.whole(), native=native, bare=self._bare, clock=self._clock, back=self._back
+            ),
             "stream": True,
             "stream_options": {"include_usage": True},
             "tools": wire_tools(request.tools) if native else None,

@@ -9,6 +9,7 @@ from typing import Any
 from app.clock import Clock
 from app.framing import framed
 from app.messages import AskedCall, Message
+from app.providers.echo import Back
 from app.providers.native import NATIVE
 from tools.tool import Tool
 
@@ -24,7 +25,12 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def wire_messages(
-    history: Sequence[Message], *, native: bool, bare: bool = False, clock: Clock | None = None
+    history: Sequence[Message],
+    *,
+    native: bool,
+    bare: bool = False,
+    clock: Clock | None = None,
+    back: Back | None = None,
 ) -> list[WireMessage]:
     """The history for a server that is offered tools natively, or not.
 
@@ -33,14 +39,16 @@ def wire_messages(
     message comes first, roles alternate, and nothing is empty.
 
     Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
-    messages end with the time they were sent.
+    messages end with the time they were sent. `back` is what goes back to this model natively besides.
     """
+    back = back if back and native else Back()
+    beside = back.beside(history) if native else [{}] * len(history)
     results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs, bare=bare, clock=clock):
-            add(sent, wired)
+        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back):
+            add(sent, wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired)
         if ends_text_results(history[position : position + 2], in_pairs):
             add(sent, {"role": "user", "content": ENOUGH})
     return sent
@@ -52,7 +60,13 @@ def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
 
 
 def wire(
-    message: Message, results: Mapping[str, Message], in_pairs: set[str], *, bare: bool, clock: Clock | None = None
+    message: Message,
+    results: Mapping[str, Message],
+    in_pairs: set[str],
+    *,
+    bare: bool,
+    clock: Clock | None,
+    back: Back,
 ) -> Iterator[WireMessage]:
     text = encodable(message.text)
     match message.role:
@@ -61,7 +75,7 @@ def wire(
         case "tool":
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
-            yield from pairs(text, calls, results) if calls[0].id in in_pairs else [as_text(text, calls)]
+            yield from pairs(text, calls, results, back) if calls[0].id in in_pairs else [as_text(text, calls)]
         case "user" if clock:
             yield {"role": "user", "content": clock.stamped(text, message.at)}
         case role:
@@ -77,11 +91,11 @@ def result(message: Message, *, bare: bool = False) -> str:
     return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
 
 
-def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message]) -> Iterator[WireMessage]:
+def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: Back) -> Iterator[WireMessage]:
     """An assistant message with native calls, and a result for each of them, in order."""
     functions = [{"name": call.name, "arguments": json.dumps(call.arguments)} for call in calls]
     asked = [
-        {"id": call.id, "type": "function", "function": function}
+        {"id": call.id, "type": "function", "function": function} | back.with_call(call)
         for call, function in zip(calls, functions, strict=True)
     ]
     yield {"role": "assistant", "content": text, "tool_calls": asked}
@@ -123,6 +137,10 @@ def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
         }
         for tool in tools
     ]
+
+
+def encodable_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def encodable(text: str) -> str:
