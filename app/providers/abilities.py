@@ -164,7 +164,8 @@ class Abilities:
     Whoever asks for the same at the same time waits for one look-up. Nothing here raises.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit_s = limit_s
         self._clock = clock
         self._known: dict[tuple[str, str], Known] = {}
         self._not_before: dict[tuple[str, str], float] = {}
@@ -180,7 +181,7 @@ class Abilities:
         if form is None or key in self._uncounted:
             return None
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(self._limit_s):
                 return await counted(endpoint, form, texts)
         except NoAnswer as refusal:
             if refusal.lasting:
@@ -197,17 +198,17 @@ class Abilities:
             if self._clock() < self._not_before.get(key, 0.0):
                 return NOTHING
             self._not_before[key] = self._clock() + AGAIN_S
-            known = await looked_up(endpoint)
+            known = await looked_up(endpoint, self._limit_s)
             if known is not None:
                 self._known[key] = known
             return known or NOTHING
 
 
-async def looked_up(endpoint: Endpoint) -> Known | None:
+async def looked_up(endpoint: Endpoint, limit_s: float) -> Known | None:
     """What the server says; None if it cannot be asked now, or may know more once it has loaded the model."""
     local = is_local(endpoint.base_url)
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             for source in SOURCES:
                 if source.local and not local:
                     continue
