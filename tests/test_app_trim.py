@@ -81,8 +81,8 @@ def test_what_has_to_go_goes_as_far_as_the_target(trial: Trial) -> None:
 
 @given(trials())
 def test_what_fits_stays_as_it_is(trial: Trial) -> None:
-    if trial.trimmed and total(answered(trial.before), trial.measure) <= trial.budget:
-        assert trial.after == answered(trial.before)
+    whole = answered(trial.before)
+    assert trial.again(total(whole, trial.measure), trial.target).after == whole
     if trial.trimmed:
         again = trim(trial.after, trial.budget, trial.measure, opening=trial.history.opening, target=trial.target)
         assert again.messages == trial.after

@@ -9,7 +9,7 @@ import pytest
 
 from app.context.overflow import ContextOverflow
 from app.context.trim import trim
-from app.messages import Message
+from app.messages import AskedCall, Message
 from tests.trimming import History, characters, needed, total
 
 
@@ -20,7 +20,7 @@ def chat(turns: int, results: int = 0, characters: int = 400) -> History:
     for turn in range(turns):
         history.add(Message("user", f"Request {turn}."))
         for _ in range(results):
-            history.round(["r" * characters], native=True, answered=1)
+            history.round(["r" * characters], native=True)
         if turn < turns - 1:
             history.add(Message("assistant", f"Answer {turn}."))
     return history
@@ -63,12 +63,17 @@ PARTS = {
     "U": Message("user", "u" * 9_000),
     "a": Message("assistant", "a" * 100),
 }
-RESULTS = {"r": 100, "R": 3_000}  # characters of the result of a round
+RESULTS = {"r": [100], "R": [3_000], "M": [3_000] * 4}  # characters of the results of a round
 LADDER = [
     # what there was, the characters that are too much, what is left: ~ is shortened
     ("s u R a n u r r r r r r", 1, "s u R~ a n u r r r r r r"),
     ("s u R a R u r r r r r r", 1, "s u R~ a R u r r r r r r"),
     ("s u R a R u r r r r r r", 2_001, "s u R~ a R~ u r r r r r r"),
+    ("s u r a R a u a u a u a u a u", 1, "s u r a R~ a u a u a u a u a u"),
+    ("s u r a R u a u a u a u a u", 1, "s u a R u a u a u a u a u"),
+    ("s u r M a u a u a u a u", 1, "s u R R R R a u a u a u a u"),
+    ("s u r R u u u u u u u u u u", 1, "s u R u u u u u u u u u u"),
+    ("s u r a n u r r r r r", 504, "s u u r r r r r"),
     ("s u r a n u r r r r r n", 1, "s u r a u r r r r r n"),
     ("s u r a u r a u r r r r r", 1, "s u u r a u r r r r r"),
     ("s u r a u r a u r r r r r", 500, "s u u r r r r r"),
@@ -82,9 +87,12 @@ LADDER = [
     ("s u r r r r", 200, "s u r r"),
     ("s u r R", 1, "s u R"),
     ("s u r R", 1_000, "s u R~"),
+    ("s u r u r u R", 1_000, "s u u u R~"),
     ("s u R", 3_000, "s~ u R~"),
+    ("s u u u u", 3_100, "s~ u u u"),
     ("s u r u r u r", 3_300, "s~ u u r"),
     ("s U r", 5_000, "s~ U~ r"),
+    ("s u a U r u r", 6_000, "s~ u U~ u r"),
     ("s U r a U", 12_000, "s~ U U~"),
     ("s U r a U", 17_000, "s~ U~ U~"),
 ]
@@ -94,25 +102,39 @@ def written(parts: str) -> list[Message]:
     history = History(opening=1)
     for part in parts.split():
         if part in RESULTS:
-            history.round(["r" * RESULTS[part]], native=True, answered=1)
+            history.round(["r" * characters for characters in RESULTS[part]], native=True)
         else:
             history.add(PARTS[part])
     return [replace(message, text="") if message.calls else message for message in history.messages]
 
 
-def read(parts: str, before: Sequence[Message], after: Sequence[Message]) -> str:
-    """What is left, as it was written."""
-    told = [message for message in before if not message.calls]
-    named = {message.reasoning: (name, message.text) for name, message in zip(parts.split(), told, strict=True)}
-    left = [(*named[message.reasoning], message.text) for message in after if not message.calls]
-    return " ".join(name if now == then else f"{name}~" for name, then, now in left)
+NAMES = {message.text: name for name, message in PARTS.items()} | {"r" * 100: "r", "r" * 3_000: "R"}
 
 
+def read(before: Sequence[Message], after: Sequence[Message]) -> str:
+    """What is left, a letter for each message without calls."""
+    texts = {message.reasoning: message.text for message in before}
+    left = [(texts[message.reasoning], message.text) for message in after if not message.calls]
+    return " ".join(NAMES[then] if now == then else f"{NAMES[then]}~" for then, now in left)
+
+
+@pytest.mark.parametrize("opening", [0, 1])
 @pytest.mark.parametrize(("parts", "too_much", "left"), LADDER)
-def test_the_ladder(parts: str, too_much: int, left: str) -> None:
+def test_the_ladder(parts: str, too_much: int, left: str, opening: int) -> None:
     messages = written(parts)
-    trimmed = trim(messages, total(messages, characters) - too_much, characters)
-    assert read(parts, messages, trimmed.messages) == left
+    trimmed = trim(messages, total(messages, characters) - too_much, characters, opening=opening)
+    assert read(messages, trimmed.messages) == left
+
+
+def test_what_would_not_be_smaller_is_not_shortened() -> None:
+    def words(message: Message) -> int:
+        return len(message.text.split())
+
+    blank = replace(PARTS["a"], role="tool", text=" " * 5_000, call="c1")
+    asked = Message("assistant", "", (AskedCall("c1", "bash", {}, "native"),))
+    last = [Message("assistant", "word")] * 10
+    trimmed = trim([PARTS["u"], Message("assistant", "word"), asked, blank, *last], 11, words, opening=0)
+    assert trimmed.messages == [PARTS["u"], asked, blank, *last]
 
 
 def test_the_last_texts_are_shortened_only_as_far_as_needed() -> None:
@@ -120,7 +142,7 @@ def test_the_last_texts_are_shortened_only_as_far_as_needed() -> None:
     for too_much in (100, 1_500, 1_999):
         budget = total(messages, characters) - too_much
         trimmed = trim(messages, budget, characters)
-        assert read("s u R", messages, trimmed.messages) == "s u R~"
+        assert read(messages, trimmed.messages) == "s u R~"
         assert trimmed.after == budget
 
 

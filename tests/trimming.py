@@ -35,8 +35,8 @@ class History:
         self.messages.append(tagged)
         return tagged
 
-    def round(self, texts: Sequence[str], native: bool, answered: int) -> None:
-        """An answer with calls; the first `answered` of them have results."""
+    def round(self, texts: Sequence[str], native: bool, answered: int | None = None) -> None:
+        """An answer with calls; the first `answered` of them (or all) have results."""
         number, dialect = len(self.messages), "native" if native else "fence_tool_tag"
         calls = tuple(AskedCall(f"c{number}-{one}", "bash", {}, dialect) for one in range(len(texts)))
         self.add(Message("assistant", texts[0], calls))

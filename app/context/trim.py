@@ -31,7 +31,7 @@ def trim(
     trimming and the model's prefix cache holds. What fits stays as it is, but for results that answer no call. Raises
     ContextOverflow.
     """
-    positions = answering(messages, opening)
+    positions = answering(messages)
     kept = [messages[at] for at in positions]
     sizes = [measure(message) for message in messages]
     before, total = sum(sizes), sum(sizes[at] for at in positions)

@@ -59,14 +59,15 @@ class Shape:
                 yield from ([at] for at in requests)
 
 
-def answering(messages: Sequence[Message], opening: int) -> list[int]:
+def answering(messages: Sequence[Message]) -> list[int]:
     """Where messages stand, but for results that answer no call before them."""
     asked: set[str | None] = set()
     kept = []
     for at, message in enumerate(messages):
-        if message.role != "tool" or message.call in asked or at < opening:
+        if message.role != "tool" or message.call in asked:
             kept.append(at)
-        asked.update(call.id for call in message.calls)
+        if message.calls:
+            asked.update(call.id for call in message.calls)
     return kept
 
 
