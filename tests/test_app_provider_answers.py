@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.messages import Sealed
+from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
 from app.providers.answer import Answer, joined
 from app.providers.native import MAX_CALLS, NativeCalls, TooManyCalls
 from app.providers.sse import Event, EventReader, EventTooLarge
@@ -17,6 +18,7 @@ from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
 URL = "http://model.example/v1/chat/completions"
+ORIGIN = "m at model.example"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,35 @@ SMALLER = f"{AGAIN}; if they are long, in smaller steps."
 UNREADABLE = "The arguments of bash cannot be read: "
 RM = '{"command":"rm -rf /tmp/bui'
 
+DETAILS = [
+    {
+        "type": "reasoning.text",
+        "format": "anthropic-claude-v1",
+        "index": 0,
+        "signature": "EqQBCgIYAg==",
+        "text": "I should look.",
+    },
+    {"type": "reasoning.encrypted", "id": "rs_1", "index": 1, "data": "gAAAAABo95Ad"},
+]
+SIGNED = Sealed(ORIGIN, {"extra_content": {"google": {"thought_signature": "CrICAdHtim827fQ+/9=="}}})
+
 EXPECTED: dict[str, Sequence[Piece | Fails]] = {
+    "odd/reasoning_and_call.sse": [
+        Thought("I should look."),
+        *(CallOpened(0, "bash"), CallDelta(0, '{"command":'), CallDelta(0, '"ls"}'), *LS[2:]),
+    ],
+    "odd/reasoning_details.sse": [
+        Thought("I should look."),
+        *LS[:-1],
+        Enclosed(Sealed(ORIGIN, {"reasoning_details": DETAILS})),
+        LS[-1],
+    ],
+    "odd/call_signed.sse": [
+        *two_calls('{"command":"ls"}', '{"path":"a"}')[:4],
+        Enclosed(SIGNED, 0),
+        *both("bash", "read_file")[:2],
+        Stopped("stop"),
+    ],
     "llama_cpp/plain_answer.sse": [Said("The capital of France is Paris."), Stopped("stop")],
     "llama_cpp/fenced_call_with_usage.sse": [
         Said('```bash\necho "Hello, World!"\n```'),
@@ -180,7 +210,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
 
 def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
     """All pieces of an answer that comes in these parts, and the failure that ends it, if one does."""
-    answer, pieces = Answer(URL), list[Piece]()
+    answer, pieces = Answer(URL, ORIGIN), list[Piece]()
     try:
         for part in parts:
             pieces += answer.feed(part)

@@ -60,7 +60,7 @@ class Seals:
             yield Enclosed(Sealed(self._origin, fields))
 
     def _see_detail(self, detail: Any) -> None:
-        if self._details is None or not isinstance(detail, dict):
+        if self._details is None or not isinstance(detail, dict) or not detail:
             return
         if not self._fits(detail):
             self._details = None
