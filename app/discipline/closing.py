@@ -11,6 +11,8 @@ from app.aside import Aside
 from app.conversation import Conversation
 from app.discipline.keeper import Discipline
 from app.discipline.last_words import ASKED, last_words, synthesise
+from app.discipline.limits import TOKEN_LIMIT
+from app.discipline.nudges import SHORT
 from app.discipline.plan import Plan
 from app.discipline.verifier import verify
 from app.events import AgentEvent, MessageAdded, Notice, TextDelta
@@ -49,8 +51,8 @@ class Closing:
         ends = self.discipline.saw(plan, reply, results, self.account, steered=bool(said))
         if ends is None:
             return
-        if not reply.shown.strip() or (plan.tools and reply.calls):
-            async with aclosing(self._speak(ends)) as spoken:
+        if no_answer(reply):
+            async with aclosing(self._speak(ends, reply.shown)) as spoken:
                 async for event in spoken:
                     yield event
         elif self._changed() and self.discipline.checks(ends, self.account):
@@ -68,9 +70,12 @@ class Closing:
             self.conversation.append(Message("user", text))
         return [MessageAdded(text) for text in texts]
 
-    async def _speak(self, reason: str) -> AsyncGenerator[AgentEvent, None]:
-        """An answer for a run that has none. It is shown whole: it is no part of what the model was saying."""
-        text = ""
+    async def _speak(self, reason: str, said: str) -> AsyncGenerator[AgentEvent, None]:
+        """An answer for a run that has none. It is shown whole: it is no part of what the model was saying.
+
+        What it had `said` beside calls that were not run stands for an answer if there is no better one.
+        """
+        text, cut = "", False
         if not self.discipline.limits.spent(self.account):
             self.may_go_on()
             yield Notice("synthesis", ASKED)
@@ -78,10 +83,13 @@ class Closing:
             for notice in heard.notices:
                 yield notice
             yield heard.usage
-            text = heard.reply.shown.strip()
-        text = text or last_words(reason, self.account, self.conversation)  # its words are events' words: plain
+            text, cut = heard.reply.shown.strip(), bool(heard.trouble)
+        if not text and said.strip() and reason != TOKEN_LIMIT:
+            return
+        if not text:
+            text, cut = last_words(reason, self.account, self.conversation), False
         self.account.text = text
-        self.conversation.append(Message("assistant", text, shown=text))
+        self.conversation.append(Message("assistant", text, shown=text, cut=cut))
         yield TextDelta(text)
 
     def _changed(self) -> bool:
@@ -94,3 +102,9 @@ class Closing:
         if verdict.wanting:
             self.discipline.found_wanting(verdict.wanting, self.account)
         return [verdict.usage, verdict.notice] if verdict.usage else [verdict.notice]
+
+
+def no_answer(reply: Reply) -> bool:
+    """Whether a run's last reply says nothing, or little more than what it was about to do."""
+    said = reply.shown.strip()
+    return not said or (bool(reply.calls) and len(said) < SHORT)

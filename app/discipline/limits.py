@@ -30,7 +30,9 @@ class Gauge:
 
     @property
     def nearly(self) -> bool:
-        return self.used >= NEARLY * self.limit or (self.unit == "rounds" and 0 < self.limit - self.used <= 2)
+        """A run of few rounds is not told so in its first."""
+        few = self.unit == "rounds" and self.limit - self.used <= 2
+        return self.used > 0 and (few or self.used >= NEARLY * self.limit)
 
     @property
     def left(self) -> str:

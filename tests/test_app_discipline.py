@@ -1,0 +1,347 @@
+"""The rules that keep a run to its task, each by itself: circles, limits, nudges, last words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.account import Account, account_of
+from app.conversation import Conversation
+from app.discipline.keeper import ANSWERED, NOT_RUN, Discipline
+from app.discipline.last_words import WHY, last_words
+from app.discipline.limits import Limits
+from app.discipline.nudges import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
+from app.discipline.plan import Plan
+from app.discipline.stall import MOST, STREAK, Stall
+from app.events import AgentEvent, Notice, RoundStarted, ToolFinished, ToolRejected, ToolStarted, encode
+from app.messages import AskedCall, Message
+from app.provider import Said, Stopped, Used
+from app.redaction import Redactor
+from app.reply import Reply
+from app.store import EventRow
+from parsing import Call
+
+QUICK = settings(derandomize=True, deadline=None, max_examples=80)
+Brought = tuple[str, str]
+"""A command and its result."""
+
+
+def rounds_until_broken(rounds: Sequence[Sequence[Brought]], *, prose: bool = False) -> int | None:
+    """The round in which a run that plays these is found to go in circles."""
+    stall = Stall()
+    for number, brought in enumerate(rounds, start=1):
+        calls = [
+            AskedCall(f"c{number}x{at}", "bash", {"command": command}, "native")
+            for at, (command, _) in enumerate(brought)
+        ]
+        results = {call.id: result for call, (_, result) in zip(calls, brought, strict=True)}
+        if stall.saw(calls, results, prose=prose):
+            return number
+    return None
+
+
+A, B, C, D = ("ls", "a b"), ("cat a", "x"), ("cat b", "y"), ("make", "ok")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "prose", "broken"),
+    [
+        ([[A]] * 20, False, STREAK),
+        ([[A, B]] * 20, False, STREAK),
+        ([[A, B], [B, A]] * 10, False, STREAK),
+        ([[A]] * 20, True, 5),
+        ([[A], [B]] * 10, False, 5),
+        ([[A], [B], [A], [C], [A], [D], [A], [("pwd", "/")], [A]], False, None),
+        ([[A], [A], [B], [A], [A]], False, None),
+        ([[B], [C], [A], [A], [A]], False, None),
+        ([[A, ("step", str(number))] for number in range(10)], False, None),
+        ([[A]] * 3, False, None),
+        ([[A, ("step", str(number))] for number in range(40)], False, MOST),
+        ([[A] * MOST], False, 1),
+        ([[("date", str(number)) for number in range(MOST)]], False, 1),
+        ([[A] * (MOST - 1)], False, None),
+    ],
+)
+def test_what_counts_as_going_in_circles(rounds: list[list[Brought]], prose: bool, broken: int | None) -> None:
+    assert rounds_until_broken(rounds, prose=prose) == broken
+
+
+@QUICK
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
+def test_a_call_that_brings_something_new_each_time_is_no_circle(polls: list[tuple[str, bool]]) -> None:
+    """Polling: the same call for ever, or a few in turn, while each result differs from all before it."""
+    assert rounds_until_broken([[(f"status {job}", f"{number} %")] for number, (job, _) in enumerate(polls)]) is None
+
+
+@QUICK
+@given(st.text(max_size=600), st.lists(st.text(min_size=1), min_size=5, max_size=12, unique=True), st.text(max_size=50))
+def test_scripts_that_begin_alike_are_different_calls(head: str, tails: list[str], result: str) -> None:
+    assert rounds_until_broken([[(head + tail, result)] for tail in tails]) is None
+
+
+@QUICK
+@given(
+    st.lists(st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), min_size=1, max_size=3), max_size=9),
+    st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), min_size=1, max_size=3),
+)
+def test_whatever_came_before_the_same_round_without_end_is_noticed(
+    before: list[list[Brought]], again: list[Brought]
+) -> None:
+    broken = rounds_until_broken([*before, *[again] * STREAK])
+    assert broken is not None and broken <= len(before) + STREAK
+
+
+def test_the_order_of_arguments_and_the_name_of_the_own_call_are_no_news() -> None:
+    stall = Stall()
+    for number in range(STREAK):
+        arguments = {"a": 1, "b": 2} if number % 2 else {"b": 2, "a": 1}
+        call = AskedCall(f"c{number:08}", "read", arguments, "native")
+        results = {call.id: f"Long. read_result(call={call.id}) shows the rest."}
+        broken = stall.saw([call], results, prose=False)
+    assert broken
+
+
+# Limits.
+
+
+def account(**used: int) -> Account:
+    return Account(**used)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "used", "elapsed_s", "reason"),
+    [
+        (Limits(3), account(rounds=1), 0, None),
+        (Limits(3), account(rounds=2), 0, "round_limit"),
+        (Limits(1), account(), 0, "round_limit"),
+        (Limits(20, calls=2), account(rounds=1, calls=1), 0, None),
+        (Limits(20, calls=2), account(rounds=1, calls=2), 0, "call_limit"),
+        (Limits(20), account(rounds=1, calls=10_000, prompt_tokens=10**9), 0, None),
+        (Limits(20, tokens=1000), account(rounds=1, prompt_tokens=300, dearest=300), 0, None),
+        (Limits(20, tokens=1000), account(rounds=2, prompt_tokens=500, dearest=300), 0, "token_limit"),
+        (Limits(20, seconds=100), account(rounds=1), 89, None),
+        (Limits(20, seconds=100), account(rounds=1), 90, "deadline"),
+        (Limits(20, seconds=7200), account(rounds=1), 7139, None),
+        (Limits(20, seconds=7200), account(rounds=1), 7140, "deadline"),
+    ],
+)
+def test_a_limit_leaves_room_for_a_last_round(limits: Limits, used: Account, elapsed_s: float, reason: str) -> None:
+    assert limits.over(used, elapsed_s) == reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "used", "elapsed_s", "units"),
+    [
+        (Limits(20), account(rounds=15), 0, []),
+        (Limits(20), account(rounds=16), 0, ["rounds"]),
+        (Limits(4), account(rounds=1), 0, []),
+        (Limits(4), account(rounds=2), 0, ["rounds"]),
+        (Limits(2), account(), 0, []),
+        (Limits(20, calls=10), account(rounds=2, calls=7), 0, []),
+        (
+            Limits(20, 10, 10_000, 100),
+            account(rounds=2, calls=8, prompt_tokens=8000),
+            80,
+            ["tool calls", "tokens", "seconds"],
+        ),
+    ],
+)
+def test_a_model_is_told_that_little_is_left(limits: Limits, used: Account, elapsed_s: float, units: list[str]) -> None:
+    assert [gauge.unit for gauge in limits.nearly(used, elapsed_s)] == units
+
+
+class Clock:
+    """A time that the test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_each_limit_is_told_once_also_by_the_next_server() -> None:
+    clock = Clock()
+    discipline, used = Discipline(Limits(10, seconds=100), clock=clock), account(rounds=8)
+    discipline.enter(100)
+    (notice,) = discipline.plan(used).notices
+    assert notice.code == "nudge" and "rounds" in notice.message
+    used.saw(notice)
+    assert discipline.plan(used) == Plan()
+    clock.now += 85
+    plan = discipline.plan(used)
+    assert "15 of 100 seconds" in plan.notes[0] and "rounds" not in plan.notes[0]
+    rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate([notice, *plan.notices])]
+    again = Discipline(Limits(10, seconds=100), clock=clock)
+    again.enter(15)
+    assert again.plan(replace(account_of(rows, ()), rounds=8)) == Plan(), "its time has gone on"
+    clock.now += 5
+    assert again.plan(used).ends == "deadline"
+
+
+def reply_of(*pieces: object, stopped: str = "stop") -> Reply:
+    numbers = iter(range(100))
+    reply = Reply({"bash": {}}, fences=lambda: True, new_id=lambda: f"c{next(numbers)}")
+    for piece in (*pieces, Stopped(stopped)):
+        list(reply.add(Said(piece) if isinstance(piece, str) else piece))  # type: ignore[arg-type]
+    list(reply.end())
+    return reply
+
+
+def calls(*commands: str) -> Reply:
+    return reply_of(*(Call(at, "bash", {"command": command}, "native") for at, command in enumerate(commands)))
+
+
+def results(reply: Reply, text: str) -> list[Message]:
+    return [Message("tool", text, call=call.id, name=call.name) for call in reply.calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "stopped", "announced"),
+    [
+        ("I will look.", "tool_calls", True),
+        ("Ich sehe nach.", "length", True),
+        ("", "MALFORMED_FUNCTION_CALL", True),
+        ("Done.", "stop", False),
+        ("Done.", "STOP", False),
+        ("Done.", "end_turn", False),
+        ("I may not.", "content_filter", False),
+        ("I may not.", "SAFETY", False),
+        ("x" * SHORT, "length", False),
+    ],
+)
+def test_what_announces_a_call_that_does_not_come(text: str, stopped: str, announced: bool) -> None:
+    assert announces(reply_of(text, stopped=stopped)) is announced
+
+
+def test_an_announcement_is_nudged_twice_at_most_and_only_with_tools() -> None:
+    announced = reply_of("I will look.", stopped="tool_calls")
+    discipline, used = Discipline(Limits(20)), account(rounds=1)
+    for _ in range(2):
+        plan = discipline.plan(used)
+        assert discipline.saw(plan, announced, [], used) is None
+        plan = discipline.plan(used)
+        assert (plan.notes, plan.notices) == ((AGAIN,), (Notice("nudge", NUDGED),))
+        used.saw(plan.notices[0])
+    assert discipline.saw(discipline.plan(used), announced, [], used) == ANSWERED
+    without = Discipline(Limits(20))
+    assert without.saw(without.plan(account(), offers=False), announced, [], account(rounds=1)) == ANSWERED
+    late = Discipline(Limits(3))
+    assert late.saw(late.plan(account(rounds=1)), announced, [], account(rounds=2)) == ANSWERED, "no tools are left"
+
+
+def test_a_broken_loop_leads_to_one_round_without_tools() -> None:
+    discipline, used, reply = Discipline(Limits(20)), account(rounds=1, calls=4), calls("ls")
+    for _ in range(STREAK):
+        plan = discipline.plan(used)
+        assert plan.tools and discipline.saw(plan, reply, results(reply, "a"), used) is None
+    plan = discipline.plan(used)
+    assert plan == Plan(False, (LAST,), (Notice("loop_broken", LOOPING),), "loop_broken")
+    assert discipline.refusals(plan, reply, used) == {"c0": NOT_RUN}
+    assert discipline.saw(plan, reply_of("As far as I know: a."), [], used) == "loop_broken"
+
+
+def test_the_person_s_words_may_break_a_loop() -> None:
+    discipline, used, reply = Discipline(Limits(20)), account(rounds=1, calls=4), calls("ls")
+    for number in range(STREAK):
+        plan = discipline.plan(used)
+        discipline.saw(plan, reply, results(reply, "a"), used, steered=number == STREAK - 1)
+    assert discipline.plan(used) == Plan()
+    for _ in range(STREAK):
+        discipline.saw(discipline.plan(used), reply, results(reply, "a"), used)
+    plan = discipline.plan(used)
+    assert plan.ends == "loop_broken"
+    assert discipline.saw(plan, reply_of("a"), [], used, steered=True) is None
+    assert discipline.plan(used) == Plan()
+
+
+def test_calls_beyond_the_limit_are_refused_and_told_so() -> None:
+    discipline, reply = Discipline(Limits(20, calls=3)), calls("one", "two", "three")
+    refused = discipline.refusals(Plan(), reply, account(rounds=1, calls=2))
+    assert list(refused) == ["c1", "c2"] and all("3 calls" in why for why in refused.values())
+    assert discipline.refusals(Plan(), reply, account(rounds=1)) == {}
+    assert list(discipline.refusals(Plan(), reply, account(rounds=1, calls=9))) == ["c0", "c1", "c2"]
+    assert Discipline(Limits(20)).refusals(Plan(), reply, account(calls=10**6)) == {}
+
+
+def test_a_run_that_has_used_its_tokens_makes_no_further_request() -> None:
+    discipline, used, reply = Discipline(Limits(20, tokens=1000)), account(rounds=1, prompt_tokens=1200), calls("ls")
+    assert discipline.refusals(Plan(), reply, used) == {"c0": NOT_RUN}
+    assert discipline.saw(Plan(), reply, results(reply, NOT_RUN), used) == "token_limit"
+    assert discipline.saw(Plan(), reply_of("It is a."), [], used) == ANSWERED
+
+
+def test_work_found_wanting_gets_two_rounds_more() -> None:
+    discipline, used = Discipline(Limits(20), verify=True), account(rounds=3, calls=1)
+    assert discipline.checks(ANSWERED, used) and not discipline.checks("round_limit", used)
+    discipline.found_wanting("Do it.", used)
+    assert discipline.plan(used) == Plan(notes=("Do it.",))
+    used.rounds += 1
+    assert discipline.plan(used) == Plan(False, ("Do it.", LAST), (), ANSWERED)
+    assert not discipline.checks(ANSWERED, used), "no round is left"
+    assert not Discipline(Limits(20)).checks(ANSWERED, used)
+
+
+# The account, and what is said when a model says nothing.
+
+
+def told(*events: AgentEvent) -> Account:
+    seen = Account()
+    for event in events:
+        seen.saw(event)
+    return seen
+
+
+HAPPENED: tuple[AgentEvent, ...] = (
+    Notice("nudge", NUDGED),
+    ToolStarted("c1", "bash", {"command": "make"}, "native"),
+    ToolFinished("c1", "bash", True, "ok", 0.1, 0),
+    ToolStarted("c2", "bash", {"command": "make test"}, "native"),
+    ToolFinished("c2", "bash", False, "no", 0.1, 1),
+    ToolStarted("c3", "write_file", {"path": "x"}, "native"),
+    ToolRejected("No.", "c4", "web_fetch"),
+)
+
+
+def test_what_was_done_is_known_after_a_restart() -> None:
+    seen = told(*HAPPENED)
+    assert [(one.name, one.outcome) for one in seen.actions.values()] == [
+        ("bash", "ok"),
+        ("bash", "failed"),
+        ("write_file", "unknown"),
+        ("web_fetch", "refused"),
+    ]
+    usage = seen.add(Used(100, 20), measured=True), seen.add(Used(10, 2), measured=False)
+    seen.rounds, seen.calls = 2, 3
+    events: list[AgentEvent] = [RoundStarted(1), *HAPPENED, usage[0], RoundStarted(2), usage[1]]
+    rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate(events)]
+    assert account_of(rows, [AskedCall("c3", "write_file", {}, "native")]) == seen
+    assert (seen.tokens, seen.dearest) == (132, 120)
+
+
+@pytest.mark.parametrize("reason", [*WHY, "something_else"])
+def test_last_words_say_what_was_done_what_is_missing_and_why(reason: str) -> None:
+    conversation = Conversation(
+        "ses_1", [Message("user", "Build\n  it. " + "x" * 500)], lambda *_: None, lambda _: None, stored, Redactor()
+    )
+    text = last_words(reason, told(*HAPPENED), conversation)
+    assert WHY.get(reason, "something else") in text
+    assert "bash 2 times (1 failed), write_file once (1 with an unknown outcome), web_fetch once (1 not run)" in text
+    assert "“Build it. xxx" in text and len(text) < 600
+    assert "Done so far: nothing." in last_words(reason, Account(), conversation)
+
+
+async def stored() -> None:
+    """Nothing is kept."""
+
+
+def test_a_name_that_a_model_made_up_does_not_break_the_last_words() -> None:
+    names = ["\x1b[2J\n" + "x" * 10_000, "", *(f"tool{number}" for number in range(99))]
+    seen = told(*(ToolRejected("No.", f"c{at}", name) for at, name in enumerate(names)))
+    text = last_words("deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, Redactor()))
+    assert "\x1b" not in text and "\n" not in text and len(text) < 1500 and "more tools" in text
+    assert json.dumps(text).isascii()
