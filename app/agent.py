@@ -12,19 +12,23 @@ from app.account import Account
 from app.aside import Aside
 from app.budgets import BudgetSpent
 from app.calls import Calls, Unanswered
-from app.context.view import View
+from app.context.view import Fitted, View
 from app.conversation import Conversation
 from app.discipline.closing import TIME_LIMIT_S, Closing
 from app.discipline.keeper import ANSWERED, Discipline
 from app.discipline.plan import Plan
 from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
-from app.provider import Provider, ProviderFailed
+from app.provider import Provider, ProviderFailed, Used
 from app.reply import Reply
 from tools.rights import Risk
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
+TOO_LONG = "model_context"  # the code of a refusal
+MOST_REFUSALS = 4
+REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
+NOTHING = Used(0, 0)
 
 
 def new_call_id() -> str:
@@ -60,6 +64,7 @@ class Agent:
         a restart has yet to answer.
         """
         self.calls.guards.enter(run, conversation.messages if left else ())
+        self.view.run = run
         yield Notice("resumed", RESUMED) if left else self._started(run, conversation.session)
         waiting = left or Unanswered()
         async with aclosing(self._answer(run, waiting, conversation, told=waiting.refused)) as answered:
@@ -137,11 +142,28 @@ class Agent:
         return RunStarted(run, session, self.provider.model, tools, limits)
 
     async def _listen(self, reply: Reply, conversation: Conversation, plan: Plan) -> AsyncGenerator[AgentEvent, None]:
-        """The model's stream as events; what it said is in the history afterwards, however the stream ends."""
-        self.may_go_on()
-        fitted = await self.view.fit(conversation, self.toolbox.offered, plan)
-        for event in fitted.events:
-            yield event
+        """The model's stream as events. A server that refuses the prompt as too long is asked again, with less."""
+        for _ in range(MOST_REFUSALS):
+            self.may_go_on()
+            fitted = await self.view.fit(conversation, self.toolbox.offered, plan, self.account)
+            for event in fitted.events:
+                yield event
+            try:
+                async with aclosing(self._hear(reply, conversation, fitted)) as heard:
+                    async for event in heard:
+                        yield event
+                return
+            except ProviderFailed as failure:
+                if failure.code != TOO_LONG or reply.characters:
+                    raise
+                self.view.counter.refused(fitted.counted, failure.window)
+                refusal = failure
+            yield Notice("context", REFUSED)
+        raise refusal
+
+    async def _hear(self, reply: Reply, conversation: Conversation, fitted: Fitted) -> AsyncGenerator[AgentEvent, None]:
+        """One request; what the model said is in the history afterwards, however the stream ends."""
+        self.may_go_on()  # a summary may have taken its time
         asking = await self.calls.spending.asking(fitted.request, conversation, fitted.counted)
         try:
             async with aclosing(self.provider.stream(asking.request)) as pieces:
@@ -163,11 +185,12 @@ class Agent:
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
             # Here, because a request that is cut off has cost tokens too.
-            used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
+            used = reply.used or asking.estimate(reply.characters)
             asking.settle(used)
-            if measured:
-                self.view.counter.learn(fitted.counted, used.prompt_tokens)
-            usage = self.account.add(used, measured=measured)
+            if reply.used:
+                self.view.counter.learn(fitted.counted, used.prompt_tokens, fitted.scale)
+            # No tokens at all are not estimated: nobody has read the prompt.
+            usage = self.account.add(used, measured=reply.used is not None or used == NOTHING)
         yield usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from app.messages import as_json
 from app.redaction import Redactor
@@ -13,6 +14,7 @@ from app.store import ALL, Store
 from routes.folders import only_server
 from routes.runs import run_fields
 from routes.services import DATABASE, secrets_of
+from routes.sessions import summary_fields
 from routes.tokens_cli import with_store
 
 
@@ -56,9 +58,11 @@ def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[
             for run in await store.runs(session)
         ]
         messages = [as_json(message) for message in await store.messages(session)]
-        whole = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
+        summaries = [summary_fields(one) for one in await store.summaries(session)]
+        whole: dict[str, Any] = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
         # Also what has become a secret since it was written.
-        print(json.dumps(redactor.redact_value(whole | {"messages": messages, "runs": runs}), indent=1))
+        whole |= {"messages": messages, "summaries": summaries, "runs": runs}
+        print(json.dumps(redactor.redact_value(whole), indent=1))
         return 0
 
     return write

@@ -15,10 +15,12 @@ from starlette.requests import Request
 
 from app.agent import Agent
 from app.approvals import Approvals
+from app.aside import Aside
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
 from app.context.counter import Counter, opened_counter
+from app.context.summarise import Summariser
 from app.context.view import Opening, View
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
@@ -37,6 +39,7 @@ from app.presence import Presence
 from app.prompt import opening
 from app.provider import Provider
 from app.providers import choose_provider
+from app.recall import Recaller
 from app.recovery import recover
 from app.redacted_logs import redacted_logs
 from app.redaction import Redactor, secrets_in
@@ -122,6 +125,7 @@ class Services:
             jobs=self.jobs,
             principal=principal.name,
             private_hosts=self.settings.private_hosts,
+            recall=Recaller(self.store),
         )
         spending = Spending(self.runs.ledger, principal)
         guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
@@ -133,9 +137,21 @@ class Services:
                 results=Results(self.settings.result_characters, self.store.result),
                 parallel_reads=self.settings.parallel_reads,
             ),
-            View(self.counter, self._prompt(principal, context.workspace, wish, guards.line), wish.inactivity_s),
+            self._view(self._prompt(principal, context.workspace, wish, guards.line), spending, wish),
             Discipline(self.limits(wish), verify=self.settings.verify),
             self.switch.check,
+        )
+
+    def _view(self, prompt: Opening, spending: Spending, wish: ChatRequest) -> View:
+        utility = Aside(self.provider, spending, self.counter, self.settings.summary_time_limit_s)
+        return View(
+            self.counter,
+            prompt,
+            wish.inactivity_s,
+            native=lambda: not self.provider.teach_fences,
+            summaries=self.store.summaries,
+            summariser=Summariser(utility),
+            summarise_at=self.settings.summarise_at,
         )
 
     def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.messages import shown
-from app.store import SessionRow
+from app.store import SessionRow, SummaryRow
 from routes.errors import ASCIIResponse
 from routes.requests import SessionRequest, read_fields
 from routes.runs import run_fields
@@ -33,7 +33,13 @@ async def show_session(request: Request) -> Response:
     row = await services.runs.session(request.path_params["session"], asker(request))
     messages = [shown(message) for message in await services.store.messages(row.id)]
     runs = [run_fields(run) for run in await services.store.runs(row.id)]
-    return ASCIIResponse(_fields(row) | {"messages": messages, "runs": runs})
+    summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
+    return ASCIIResponse(_fields(row) | {"messages": messages, "summaries": summaries, "runs": runs})
+
+
+def summary_fields(row: SummaryRow) -> dict[str, Any]:
+    """What the model is told in the place of the first `upto` messages; `before` and `after` are tokens."""
+    return {name: getattr(row, name) for name in ("upto", "text", "before", "after", "created")}
 
 
 async def change_session(request: Request) -> Response:

@@ -20,6 +20,7 @@ def test_the_tools_that_ship() -> None:
         "job_output": Risk.READ,
         "job_cancel": Risk.EXECUTE,
         "read_result": Risk.READ,
+        "recall_history": Risk.READ,
         "web_fetch": Risk.NETWORK,
     }
 
@@ -32,5 +33,5 @@ def test_a_row_is_whole(tool: Tool) -> None:
 
 def test_all_rows_together_are_short_enough_for_a_small_model() -> None:
     written = json.dumps([[tool.name, tool.description, tool.parameters] for tool in TOOLS])
-    # About 610 tokens; JSON has some 3.5 characters to a token.
-    assert len(written) < 2_140
+    # About 640 tokens; JSON has some 3.5 characters to a token.
+    assert len(written) < 2_240

@@ -7,6 +7,7 @@ from typing import Any
 from tools.files import edit_file, off_the_loop, read_page, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status
 from tools.listing import list_files
+from tools.recall import recall_history
 from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
@@ -84,6 +85,14 @@ TOOLS = (
         Role.GUEST,
     ),
     _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
+    _confined(
+        "recall_history",
+        "Find earlier words of this conversation.",
+        _object({"query": _TEXT}, {"limit": _FROM_1}),
+        Risk.READ,
+        recall_history,
+        Role.GUEST,
+    ),
     _confined(
         "read_result",
         "Read the rest of an earlier call's result.",

@@ -2,43 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from app.account import Account
 from app.context.counter import Counter
+from app.context.fold import Fold, Room
+from app.context.summarise import Stretch, Summariser
+from app.context.summary import place_to_cut
 from app.conversation import Conversation
 from app.discipline.plan import Plan
-from app.events import AgentEvent
+from app.events import AgentEvent, ContextTrimmed
 from app.messages import Message
 from app.provider import ModelRequest
+from app.store import SummaryRow
+from tools.recall import NAME as RECALL
 from tools.tool import Tool
+
+MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
+LEFT_OUT = "[Earlier messages are left out here.]"
+TO_FIND = f"[Earlier messages are left out here. {RECALL} finds them.]"
 
 Opening = Callable[[Sequence[Tool]], Sequence[Message]]
 """The messages in front of the conversation, for these tools; asked when the request is made."""
+Summaries = Callable[[str], Awaitable[Sequence[SummaryRow]]]
+"""Those of a session, the one that stands for most of it last. Raises StoreFailed."""
+
+
+async def no_summaries(session: str) -> Sequence[SummaryRow]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A request that fits the window; `counted` tokens; `events` tell what was done for that."""
+    """A request that fits the window; `counted` tokens by this `scale`; `events` tell what was done for that."""
 
     request: ModelRequest
     counted: int
+    scale: float
     events: Sequence[AgentEvent] = ()
 
 
 @dataclass(slots=True)
 class View:
-    """One per run."""
+    """One per run. `native` says whether tools are offered beside the messages, or taught in them."""
 
     counter: Counter
     opening: Opening
     inactivity_s: float | None = None
+    native: Callable[[], bool] = lambda: False
+    summaries: Summaries = no_summaries
+    summariser: Summariser | None = None
+    summarise_at: float = 1.0  # share of the window; 1 for never
+    run: str = ""
+    _fold: Fold | None = None
+    _failed_at: int | None = None  # what the fold had grown to when a summary failed
 
-    async def fit(self, conversation: Conversation, tools: Sequence[Tool], plan: Plan) -> Fitted:
-        """The next request. Raises ContextOverflow, BudgetSpent, StoreFailed."""
-        offered = tools if plan.tools else ()
+    async def fit(self, conversation: Conversation, tools: Sequence[Tool], plan: Plan, account: Account) -> Fitted:
+        """The next request. Raises ContextOverflow, StoreFailed.
+
+        Whether this round offers the tools or not, the messages are fitted as if it did: they stay the same.
+        """
+        fold = self._fold = self._fold or await self._from_store(conversation)
         notes = [Message("user", note) for note in plan.notes]
-        messages = [*conversation.messages, *notes]
-        request = ModelRequest(messages, offered, opening=lambda: self.opening(offered), inactivity_s=self.inactivity_s)
-        counted = sum(map(self.counter.measure, request.whole())) + self.counter.described(offered)
-        return Fitted(request, counted)
+        room = await self._room(conversation.messages[fold.walked :], tools)
+        fold.walk(conversation.messages, room)
+        events = await self._summarise(conversation, room, tools, account)
+        if trimmed := self._fold.fit(room):
+            events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
+        request = self._request(self._fold, tools, [*self._told(self._fold, tools), *notes], offers=plan.tools)
+        counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
+        return Fitted(request, counted, self.counter.scale, events)
+
+    async def _from_store(self, conversation: Conversation) -> Fold:
+        rows = await self.summaries(conversation.session)
+        known = [row for row in rows if row.upto <= len(conversation.messages)]
+        return folded(known[-1]) if known else Fold()
+
+    async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
+        head = list(self.opening(tools))
+        await self.counter.prepare([*head, *new], tools)
+        window = await self.counter.window()
+        spare = answer_room(window) + self._described(tools) + self.counter.measure(Message("user", TO_FIND))
+        return Room(head, window - spare, self.counter.measure)
+
+    def _described(self, tools: Sequence[Tool]) -> int:
+        return self.counter.described(tools) if self.native() else 0
+
+    async def _summarise(
+        self, conversation: Conversation, room: Room, tools: Sequence[Tool], account: Account
+    ) -> list[AgentEvent]:
+        """Fold the older half into a summary if it is time for that. Raises StoreFailed."""
+        stretch = self._due(conversation.messages, room, self._described(tools), self.counter.known_window)
+        if self.summariser is None or self._fold is None or stretch is None:
+            return []
+        row, events = await self.summariser.summarise(self.run, stretch, conversation, account)
+        if row is None:
+            self._failed_at = self._fold.grown
+        else:
+            self._fold, self._failed_at = folded(row), None
+            await self.counter.prepare(self._fold.kept)
+            self._fold.walk(conversation.messages, room)
+        return list(events)
+
+    def _due(self, messages: Sequence[Message], room: Room, described: int, window: int) -> Stretch | None:
+        """What to summarise now: before messages would have to be left out, but not again soon after a failure."""
+        fold = self._fold
+        if fold is None or self.summarise_at >= 1:
+            return None
+        if self._failed_at is not None and fold.grown < self._failed_at + window // 4:
+            return None
+        tokens = fold.tokens(room)
+        if tokens <= room.budget and tokens + described <= self.summarise_at * window:
+            return None
+        end = place_to_cut(messages, fold.start, tokens // 2, room.measure)
+        if end is None or sum(map(room.measure, messages[fold.start : end])) < window // 8:
+            return None
+        return Stretch(fold.start, end, fold.summary)
+
+    def _told(self, fold: Fold, tools: Sequence[Tool]) -> list[Message]:
+        """The conversation, with a line where something is missing: the same in all rounds, for prefix caches."""
+        if not fold.lossy and not fold.summary:
+            return list(fold.kept)
+        line = TO_FIND if any(tool.name == RECALL for tool in tools) else LEFT_OUT
+        first = next((at for at, message in enumerate(fold.kept) if message.role == "user"), -1)
+        return [*fold.kept[: first + 1], Message("user", line), *fold.kept[first + 1 :]]
+
+    def _request(self, fold: Fold, tools: Sequence[Tool], messages: Sequence[Message], *, offers: bool) -> ModelRequest:
+        offered = tools if offers else ()
+        return ModelRequest(
+            messages,
+            offered,
+            opening=lambda: fold.opening(self.opening(offered)),
+            inactivity_s=self.inactivity_s,
+        )
+
+
+def folded(row: SummaryRow) -> Fold:
+    return Fold(row.upto, Message("user", row.text))
+
+
+def answer_room(window: int) -> int:
+    return min(MOST_ANSWER, window // 4)

@@ -186,6 +186,10 @@ class Store(Protocol):
         """Those of a session, the one that stands for most of it last."""
         ...
 
+    async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
+        """Messages of a session that have any words of the query, best first, each with its position."""
+        ...
+
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """At most `size` characters of a kept result, from the character `offset`; None if it was not kept."""
         ...

@@ -36,6 +36,7 @@ from app.store.statements import (
     TOKEN_COLUMNS,
     TOKEN_COUNTS,
 )
+from app.store.words import BY_WORDS, by_parts, matching, without_spaces, words_of
 
 
 class Reads:
@@ -161,3 +162,14 @@ class Reads:
         query = "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?"
         rows = await self._all(query, offset + 1, size, session, call)
         return ResultPart(*rows[0]) if rows else None
+
+    async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
+        words = words_of(query)
+        if not words:
+            return []
+        rows = await self._all(BY_WORDS, matching(session, words), session, limit)
+        if len(rows) < limit and (not rows or without_spaces(words)):
+            parts, values = by_parts(words)
+            rows += await self._all(parts, session, *values, limit)
+        best = list(dict(map(tuple, rows)).items())[:limit]  # each once
+        return [(position, load(message)) for position, message in best]

@@ -1,0 +1,83 @@
+"""A history walked message by message, made to fit wherever a request was made.
+
+A pure function of the history: the next round, the next turn and the next server come to the same messages, so that
+two requests have the longest beginning in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.context.cutting import shortened
+from app.context.overflow import ContextOverflow
+from app.context.rungs import PROMPT, Measure
+from app.context.trim import Trimmed, trim
+from app.messages import Message
+
+TARGET = 0.75  # of the budget: what trimming leaves, so that the next rounds need none
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Tokens that the messages of a request may take; `head` are those in front of the conversation."""
+
+    head: Sequence[Message]
+    budget: int
+    measure: Measure
+
+
+class Fold:
+    """What is left of a session's messages from position `start` on; `summary` stands for those before."""
+
+    def __init__(self, start: int = 0, summary: Message | None = None) -> None:
+        self.start = start
+        self.summary = summary
+        self.walked = start
+        self.kept = [summary] if summary else []
+        self.lossy = False  # something was left out, or shortened
+        self.grown = 0  # tokens of all that was walked
+        self._slim = False  # the system prompt is shortened, and stays so
+        self._hopeless = 0  # tokens that could not be made to fit: not tried again until there are twice as many
+
+    def walk(self, messages: Sequence[Message], room: Room) -> None:
+        """Go on to the end of the session's messages. Linear: each trimming leaves a quarter of the room free."""
+        head = sum(map(room.measure, self.opening(room.head)))
+        total = head + sum(map(room.measure, self.kept))
+        for message in messages[self.walked :]:
+            if message.role == "assistant" and total > max(room.budget, self._hopeless):
+                try:
+                    total = self._trim(room).after
+                except ContextOverflow:  # it was asked nevertheless, of a larger model perhaps
+                    self._hopeless = 2 * total
+            size = room.measure(message)
+            self.kept.append(message)
+            self.grown += size
+            total += size
+        self.walked = len(messages)
+
+    def fit(self, room: Room) -> Trimmed | None:
+        """Make it fit now; None if it does. Raises ContextOverflow."""
+        trimmed = self._trim(room) if self.tokens(room) > room.budget else None
+        return trimmed if trimmed and (trimmed.dropped or trimmed.shortened) else None
+
+    def tokens(self, room: Room) -> int:
+        return sum(map(room.measure, self.opening(room.head))) + sum(map(room.measure, self.kept))
+
+    def opening(self, head: Sequence[Message]) -> list[Message]:
+        """These messages in front of the conversation, as short as the room has made them."""
+        if not self._slim:
+            return list(head)
+        return [
+            replace(one, text=shortened(one.text, PROMPT)) if at == 0 and len(one.text) > PROMPT else one
+            for at, one in enumerate(head)
+        ]
+
+    def _trim(self, room: Room) -> Trimmed:
+        head = self.opening(room.head)
+        target = int(TARGET * room.budget)
+        trimmed = trim([*head, *self.kept], room.budget, room.measure, opening=len(head), target=target)
+        self._slim = self._slim or (len(head) > 0 and trimmed.messages[0] is not head[0])
+        self.kept = trimmed.messages[len(head) :]
+        self.lossy = self.lossy or trimmed.dropped > 0 or trimmed.shortened > 0
+        return trimmed
