@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.context.overflow import ContextOverflow
 from app.context.trim import trim
+from app.messages import Message
 from app.providers.wire import wire_messages
 from tests.trimming import (
+    History,
+    Measure,
     Trial,
     answered,
     current,
     distinct,
     essential,
+    histories,
+    measures,
     needed,
     recent,
     requests,
@@ -124,3 +131,20 @@ def test_strict_servers_take_it(trial: Trial, native: bool) -> None:
             assert earlier["role"] != later["role"] or in_pairs or later is sent[0]
             waiting = [call["id"] for call in later.get("tool_calls", ())]
     assert not waiting
+
+
+@given(histories(), measures, st.integers(100, 300), st.integers(0, 100))
+def test_a_conversation_may_be_trimmed_again_and_again_as_it_grows(
+    history: History, measure: Measure, percent: int, share: int
+) -> None:
+    budget = needed(history, measure) * percent // 100
+    kept: list[Message] = []
+    for at, message in enumerate(history.messages):
+        kept.append(message)
+        if message.role in ("user", "tool") and at > history.opening:
+            with suppress(ContextOverflow):
+                kept = trim(kept, budget, measure, opening=history.opening, target=budget * share // 100).messages
+    final = trim(kept, budget, measure, opening=history.opening)
+    assert final.after <= budget
+    assert {*tags(essential(history))} - {*tags(requests(current(history))[:1])} <= {*tags(final.messages)}
+    assert tags(answered(final.messages)) == tags(final.messages) == sorted(set(tags(final.messages)))

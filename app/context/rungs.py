@@ -97,9 +97,9 @@ def firmly(draft: Draft, limit: int) -> None:
     spoken = [*shape.goal, *shape.requests[:1], *shape.requests[-1:]]
     followed = shape.recent.difference(results)
     draft.shorten_each((at for at in shape.results if at in followed), RESULT, limit)
+    draft.cap(results, RESULT, limit)
     draft.drop_each(([at] for at in shape.notices), limit)
     draft.drop_each(shape.parts({*shape.goal, *shape.requests, *shape.last_round}), limit)
-    draft.cap(results, RESULT, limit)
     draft.shorten_each([] if shape.prompt is None else [shape.prompt], PROMPT, limit)
     draft.drop_each(shape.parts({*spoken, *shape.last_round}), limit)
     for texts in (shape.requests[-1:], results, [*shape.goal, *shape.requests[:1]], last):
