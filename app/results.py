@@ -12,6 +12,7 @@ from tools.results import NAME
 from tools.tool import Kept, ReadResult
 
 MOST_KEPT = 2_000_000  # characters of one result
+NOTES = 140  # room for what is said of the rest
 
 Read = Callable[[str, str, int, int], Awaitable[ResultPart | None]]
 """A piece of a kept result: of which session and call, from where on, how many characters. Raises StoreFailed."""
@@ -30,12 +31,17 @@ class Results:
 
     def shown(self, text: str, call: AskedCall, *, readable: bool) -> str:
         """The result as the model is told it; `readable` says whether it may read the rest."""
-        return head_and_tail(text, self.told, f': {NAME}(call="{call.id}") shows them' if readable else "")
+        if len(text) <= self.told:
+            return text
+        half = (self.told - NOTES) // 2
+        # At the end, where it stays when the result is made shorter still.
+        how = f'\n[{NAME}(call="{call.id}", offset={half}) shows what is left out.]' if readable else ""
+        return head_and_tail(text, half) + how
 
     def keep(self, text: str, run: str, call: AskedCall, conversation: Conversation) -> None:
         """The whole, with the message that tells of it: both are stored, or none."""
         if len(text) > self.told:
-            whole = head_and_tail(text, MOST_KEPT)
+            whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
             conversation.record(ResultRow(conversation.session, run, call.id, call.name, whole))
 
     def of(self, conversation: Conversation) -> ReadResult:
@@ -53,14 +59,6 @@ class Results:
         return read
 
 
-def head_and_tail(text: str, most: int, more: str = "") -> str:
-    """At most `most` characters: as much of the beginning as of the end, and between them how many are missing."""
-    if len(text) <= most:
-        return text
-    head = max(0, most - len(_marker(len(text), more))) // 2
-    missing = len(text) - 2 * head
-    return f"{text[:head]}{_marker(missing, more)}{text[head + missing :]}"
-
-
-def _marker(missing: int, more: str) -> str:
-    return f"\n[... {missing:,} characters left out{more} ...]\n"
+def head_and_tail(text: str, half: int) -> str:
+    """That much of the beginning and of the end, and between them how many characters are missing."""
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
