@@ -103,7 +103,7 @@ def texts() -> st.SearchStrategy[str]:
     return st.builds(lambda rows, last: "".join(rows) + last, st.lists(some, max_size=12), LINES)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(texts(), st.lists(st.integers(0, 10_000), max_size=20))
 def test_no_slicing_changes_a_document(text: str, cuts: list[int]) -> None:
     expected = documents(text)
@@ -113,6 +113,7 @@ def test_no_slicing_changes_a_document(text: str, cuts: list[int]) -> None:
         assert body.count("\n") >= LONG
 
 
+@settings(deadline=None)
 @given(texts(), st.lists(st.integers(0, 10_000), max_size=20))
 def test_the_text_goes_on_as_it_was(text: str, cuts: list[int]) -> None:
     pieces = [TextDelta(piece) for piece in sliced(text, cuts)]
@@ -146,7 +147,7 @@ def test_a_reply_that_ends_ends_its_documents() -> None:
     assert not any(isinstance(event, DocumentUpdated) for event in second)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 2000), max_size=40), st.integers(0, len(BLOCK)))
 async def test_no_secret_gets_into_a_document(cuts: list[int], where: int) -> None:
     text = f"```\n{BLOCK[:where]}{KEY}{BLOCK[where:]}```\n"
@@ -172,7 +173,7 @@ def taken(log: RunLog) -> list[EventRow]:
     return rows
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 2000), max_size=40), st.integers(0, 90))
 def test_a_log_in_fewer_rows_has_the_same_documents(cuts: list[int], cursor: int) -> None:
     text = f"Look:\n```py\n{BLOCK}```\nDone."
