@@ -1,0 +1,51 @@
+"""A server that is killed while calls run side by side: each that was started is reported as unknown, once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.conversation import INTERRUPTED, NOT_RUN
+from tests.chatting import DONE, chunk, says
+from tests.processes import all_gone, endless
+from tests.serving import events_of
+from tests.test_routes_kill import server
+from tests.upstream import stream, upstream
+
+pytestmark = pytest.mark.anyio
+
+READS = '[{"match": "bash", "risk": "read"}]'
+
+
+async def test_calls_that_were_side_by_side_are_each_unknown(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    sleepers = [endless(), endless()]
+    reply = "".join(f"```bash\n{command}\n```\n" for command in ["echo done", *sleepers])
+    reply += "```write_file\nnote.txt\nnever\n```\n"
+    seen: list[dict[str, Any]] = []
+    async with asyncio.timeout(30), upstream(stream(says(reply), chunk(finish="stop"), DONE), repeat=True) as model:
+        async with server(tmp_path, model.base_url, "--tools", READS) as (client, process):
+            with suppress(httpx2.TransportError):  # it dies with the server
+                async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
+                    async with aclosing(events_of(response)) as events:
+                        async for event in events:
+                            seen.append(event)
+                            kinds = [one["type"] for one in seen]
+                            if kinds.count("tool.started") == 3 and "tool.finished" in kinds:
+                                process.kill()
+                                break
+            await process.wait()
+        assert all(all_gone(sleeper) for sleeper in sleepers)
+        started = [event["call"] for event in seen if event["type"] == "tool.started"]
+        async with server(tmp_path, model.base_url, "--tools", READS) as (client, _):
+            run = (await client.get(f"/runs/{seen[0]['run']}")).json()
+            messages = (await client.get(f"/sessions/{run['session']}")).json()["messages"]
+    results = {message["call"]: message["text"] for message in messages if message["role"] == "tool"}
+    assert [*results][:3] == started and run["state"] == "interrupted"
+    assert [*results.values()] == ["done", INTERRUPTED, INTERRUPTED, NOT_RUN]
+    assert not (tmp_path / "work" / "note.txt").exists()
