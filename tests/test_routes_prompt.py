@@ -150,7 +150,7 @@ async def test_a_system_text_comes_first_or_in_place_of_the_persona(tmp_path: Pa
 async def test_the_longest_system_text_is_taken_whole_however_it_is_escaped(tmp_path: Path) -> None:
     model = Told(["Hi."])
     text = "\U0001f409" * BUDGETS["override"]
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, max_message_bytes="1024") as served:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, max_message_bytes="1024", window="1000000") as served:
         assert (await served.chat(system=text))[-1]["reason"] == "answered"
     assert model.prompts[0].startswith(f"{text}\n\n{IDENTITY}")
 
