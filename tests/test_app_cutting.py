@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.context.cutting import shortened
-from tests.trimming import HALVES, UNITS, texts
+from tests.trimming import HALVES, QUICK, UNITS, texts
 
 MARKER = re.compile(r"\n\[\.+ ([\d,]+) characters left out \.+\]\n")
 
@@ -30,6 +30,7 @@ marked = st.lists(st.sampled_from([*UNITS, "word " * 30, told(7), told(12_345), 
 )
 
 
+@QUICK
 @given(st.one_of(texts, marked), st.integers(100, 500))
 def test_a_shortened_text_tells_what_is_missing(text: str, size: int) -> None:
     cut = shortened(text, size)
@@ -41,6 +42,7 @@ def test_a_shortened_text_tells_what_is_missing(text: str, size: int) -> None:
     assert "left out" not in MARKER.sub("", cut), "a marker is cut in two"
 
 
+@QUICK
 @given(texts, st.integers(100, 500), st.integers(0, 500))
 def test_a_shortened_text_begins_and_ends_as_it_did(text: str, size: int, more: int) -> None:
     cut = shortened(text, size)

@@ -13,6 +13,7 @@ from app.context.trim import trim
 from app.messages import Message
 from app.providers.wire import wire_messages
 from tests.trimming import (
+    QUICK,
     History,
     Measure,
     Trial,
@@ -32,6 +33,7 @@ from tests.trimming import (
 )
 
 
+@QUICK
 @given(trials())
 def test_the_result_fits_and_its_figures_are_true(trial: Trial) -> None:
     if trial.trimmed is None:
@@ -45,11 +47,13 @@ def test_the_result_fits_and_its_figures_are_true(trial: Trial) -> None:
     assert all(len(message.text) < len(before[int(message.reasoning)].text) for message in changed)
 
 
+@QUICK
 @given(trials())
 def test_only_what_cannot_fit_is_refused(trial: Trial) -> None:
     assert (trial.trimmed is None) == (trial.budget < needed(trial.history, trial.measure))
 
 
+@QUICK
 @given(trials())
 def test_no_call_is_parted_from_its_result(trial: Trial) -> None:
     assert tags(answered(trial.after)) == tags(trial.after)
@@ -58,6 +62,7 @@ def test_no_call_is_parted_from_its_result(trial: Trial) -> None:
         assert tags(left) == tags(whole[left[0].reasoning])
 
 
+@QUICK
 @given(trials())
 def test_order_and_all_but_the_text_are_kept(trial: Trial) -> None:
     assert tags(trial.after) == sorted(set(tags(trial.after)))
@@ -65,12 +70,14 @@ def test_order_and_all_but_the_text_are_kept(trial: Trial) -> None:
         assert message == replace(trial.before[int(message.reasoning)], text=message.text)
 
 
+@QUICK
 @given(trials())
 def test_goal_request_and_last_round_stay(trial: Trial) -> None:
     if trial.trimmed:
         assert {*tags(essential(trial.history))} <= {*tags(trial.after)}
 
 
+@QUICK
 @given(trials())
 def test_the_last_messages_stay_whole_unless_they_alone_are_too_much(trial: Trial) -> None:
     staying = distinct([*essential(trial.history), *requests(current(trial.history)), *recent(trial.history)])
@@ -79,6 +86,7 @@ def test_the_last_messages_stay_whole_unless_they_alone_are_too_much(trial: Tria
         assert all(left[message.reasoning] is message for message in staying)
 
 
+@QUICK
 @given(trials())
 def test_what_has_to_go_goes_as_far_as_the_target(trial: Trial) -> None:
     if trial.trimmed and total(answered(trial.before), trial.measure) > trial.budget:
@@ -86,6 +94,7 @@ def test_what_has_to_go_goes_as_far_as_the_target(trial: Trial) -> None:
         assert trial.trimmed.after <= trial.target or {*tags(trial.after)} <= {*tags(staying)}
 
 
+@QUICK
 @given(trials())
 def test_what_fits_stays_as_it_is(trial: Trial) -> None:
     whole = answered(trial.before)
@@ -96,6 +105,7 @@ def test_what_fits_stays_as_it_is(trial: Trial) -> None:
         assert (again.dropped, again.shortened) == (0, 0)
 
 
+@QUICK
 @given(trials(), st.integers(100, 200))
 def test_a_larger_budget_never_leaves_less(trial: Trial, percent: int) -> None:
     larger = trial.again(trial.budget * percent // 100, trial.target * percent // 100)
@@ -106,6 +116,7 @@ def test_a_larger_budget_never_leaves_less(trial: Trial, percent: int) -> None:
         assert len(more[message.reasoning].text) >= len(message.text)
 
 
+@QUICK
 @given(trials())
 def test_nothing_that_was_given_is_changed(trial: Trial) -> None:
     copies = [replace(message) for message in trial.before]
@@ -115,6 +126,7 @@ def test_nothing_that_was_given_is_changed(trial: Trial) -> None:
     assert trial.before == copies
 
 
+@QUICK
 @given(trials(), st.booleans())
 def test_strict_servers_take_it(trial: Trial, native: bool) -> None:
     sent = wire_messages(trial.after, native=native)
@@ -133,6 +145,7 @@ def test_strict_servers_take_it(trial: Trial, native: bool) -> None:
     assert not waiting
 
 
+@QUICK
 @given(histories(), measures, st.integers(100, 300), st.integers(0, 100))
 def test_a_conversation_may_be_trimmed_again_and_again_as_it_grows(
     history: History, measure: Measure, percent: int, share: int

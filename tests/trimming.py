@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from app.context.cutting import shortened
@@ -16,6 +17,7 @@ from app.context.turns import RECENT
 from app.messages import AskedCall, Message
 
 Measure = Callable[[Message], int]
+QUICK = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 HALVES = "\ud83d\ude00"  # of one character; a model may write them in two deltas
 UNITS = ("a", "word ", "line\n", "é", "漢字", "😀", HALVES)
 texts = st.builds(str.__mul__, st.sampled_from(UNITS), st.sampled_from([0, 1, 40, 300, 900]))
