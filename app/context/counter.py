@@ -51,9 +51,16 @@ class Counter:
     reports of whole requests.
     """
 
-    def __init__(self, provider: Provider, window: int | None = None, count_tokens: CountTokens | None = None) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        window: int | None = None,
+        count_tokens: CountTokens | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
         self._provider = provider
         self._window = window
+        self._limit_s = limit_s
         self._count_tokens = count_tokens or provider.count_tokens
         self._learned: int | None = None  # what the provider has said last
         self._named: int | None = None  # what a refusal has named
@@ -87,7 +94,7 @@ class Counter:
     async def prepare(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
         """Count what was not counted before, so that `measure` is exact where it can be. Never raises."""
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(self._limit_s):
                 if await self._count_tokens(()) is None:
                     return
                 for part in parts(self._uncounted(messages, tools)):

@@ -1,0 +1,276 @@
+"""Counting tokens: what goes over the wire, each text once, by whoever can, and mended by what servers report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from app.clock import Clock
+from app.context.counter import ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter, opened_counter
+from app.context.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
+from app.messages import AskedCall, Message
+from app.provider import Uncounted
+from app.providers.added import added
+from app.providers.native import NATIVE
+from app.providers.scripted import Scripted
+from app.providers.wire import wire_messages
+from app.settings_sources import SettingsError
+from routes.services import open_services
+from tests.chatting import BASH
+from tests.serving import chosen, settings_in
+
+pytestmark = pytest.mark.anyio
+
+
+class Letters(Scripted):
+    """A model whose tokens are characters. `asked` are the texts that it was given to count."""
+
+    def __init__(self, *, bare: bool = False, clock: Clock | None = None, window: int | None = None) -> None:
+        super().__init__([])
+        self.asked: list[str] = []
+        self.said_window = window
+        self._bare = bare
+        self._clock = clock
+
+    async def window(self) -> int | None:
+        return self.said_window
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        self.asked += texts
+        return [len(text) for text in texts]
+
+    def added(self, message: Message) -> str:
+        return added(message, bare=self._bare, clock=self._clock)
+
+
+def result(text: str, call: str = "c1", *, untrusted: bool = False) -> Message:
+    return Message("tool", text, call=call, name="bash", untrusted=untrusted)
+
+
+async def test_a_round_costs_its_new_messages_only() -> None:
+    provider = Letters()
+    counter = Counter(provider)
+    history = [Message("system", "You help."), Message("user", "Count the files.")]
+    for turn in range(20):
+        asked = len(provider.asked)
+        await counter.prepare(history, [BASH])
+        before = sum(map(counter.measure, history))
+        assert (
+            len(provider.asked) - asked == (3, 4, 3)[min(turn, 2)]
+        )  # answer, call, result; and a frame, the first time
+        await counter.prepare(history, [BASH])
+        assert sum(map(counter.measure, history)) == before
+        call = AskedCall(f"c{turn}", "bash", {"command": f"ls {turn}"}, NATIVE)
+        history += [Message("assistant", f"I look at {turn}.", calls=(call,)), result(f"{turn} files", f"c{turn}")]
+    assert len(provider.asked) == len(set(provider.asked))  # other sessions would find them counted, too
+
+
+async def test_what_was_counted_is_exact_and_the_rest_is_estimated() -> None:
+    counter, message = Counter(Letters()), Message("user", "12345678")
+    assert counter.measure(message) == 8 // 4 + ROLE
+    await counter.prepare([message])
+    assert counter.measure(message) == 8 + ROLE
+    assert counter.measure(Message("user", "87654321")) == 8 + ROLE  # as many characters a token as in that one
+    assert counter.measure(Message("system", "")) == ROLE + ANSWER
+
+
+calls = st.builds(
+    AskedCall,
+    st.uuids().map(str),
+    st.just("bash"),
+    st.dictionaries(st.text("ab", max_size=3), st.text(max_size=9) | st.integers() | st.lists(st.text(max_size=3))),
+    st.sampled_from([NATIVE, "fence"]),
+)
+turns = st.tuples(st.text(max_size=30), st.text(max_size=30), st.lists(calls, max_size=2), st.booleans())
+
+
+@given(st.lists(turns, min_size=1, max_size=5), st.booleans(), st.booleans(), st.booleans())
+async def test_what_is_measured_is_what_goes_over_the_wire(
+    said: list[tuple[str, str, list[AskedCall], bool]], native: bool, bare: bool, timed: bool
+) -> None:
+    clock = Clock("UTC") if timed else None
+    history = [Message("system", "You help.")]
+    for asked, answered, made, untrusted in said:
+        history += [Message("user", asked, at=1_800_000_000.0), Message("assistant", answered, calls=tuple(made))]
+        history += [result(answered, call.id, untrusted=untrusted) for call in made]
+    counter = Counter(Letters(bare=bare, clock=clock))
+    await counter.prepare(history)
+    sent = 0
+    for wired in wire_messages(history, native=native, bare=bare, clock=clock):
+        sent += len(wired["content"])
+        sent += sum(len(json.dumps(call["function"])) for call in wired.get("tool_calls", ()))
+    around = sum(ROLE + 60 * (1 + len(message.calls)) for message in history)  # brackets, blank lines, reminders
+    assert abs(sum(map(counter.measure, history)) - sent) <= around
+
+
+async def test_tools_are_counted_as_they_are_offered() -> None:
+    counter = Counter(Letters())
+    assert counter.described([]) == 0
+    roughly = counter.described([BASH])
+    await counter.prepare([], [BASH])
+    assert len(json.dumps(BASH.parameters)) < roughly < counter.described([BASH])
+    assert counter.described([BASH, BASH]) < 2 * counter.described([BASH])  # what stands in front of them stands once
+
+
+async def test_of_a_very_long_text_only_parts_are_counted() -> None:
+    provider = Letters()
+    counter, text = Counter(provider), "é a" * LONG
+    await counter.prepare([Message("user", text)])
+    assert sum(map(len, provider.asked)) <= LONG
+    assert counter.measure(Message("user", text)) == len(text) + ROLE
+
+
+class Stuck(Letters):
+    """It counts one part, and is never done with the next."""
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        if len(self.asked) > 2:
+            await asyncio.Event().wait()
+        return await super().count_tokens(texts)
+
+
+async def test_when_counting_takes_too_long_what_was_counted_stays() -> None:
+    counter = Counter(Stuck(), limit_s=0.1)
+    history = [Message("user", f"{number}" * (LONG - 9)) for number in range(5)]
+    async with asyncio.timeout(20):
+        await counter.prepare(history)
+        await counter.prepare(history[:2])
+    assert counter.measure(history[0]) == LONG - 9 + ROLE
+
+
+async def test_without_anybody_who_counts_other_scripts_weigh_more() -> None:
+    counter = Counter(Scripted([]))
+    history = [Message("user", text) for text in ("hello there", "привет там", "你好你好你好你好", "\ud800 lone", "")]
+    await counter.prepare(history)
+    assert [counter.measure(message) - ROLE for message in history] == [3, 10, 12, 3, 0]
+
+
+@given(st.lists(st.tuples(st.integers(-10, 10**9), st.integers(-10, 10**9)), max_size=30))
+def test_whatever_servers_report_the_scale_stays_sensible(reports: list[tuple[int, int]]) -> None:
+    scale = Scale()
+    for counted, real in reports:
+        before = scale.value
+        scale.learn(counted, real)
+        assert LOWEST <= scale.value <= HIGHEST
+        if counted <= 0 or real <= 0 or real > 8 * counted or counted > 8 * real:
+            assert scale.value == before
+
+
+@given(st.text(), st.text())
+def test_estimates_add_up_and_grow_with_the_text(one: str, more: str) -> None:
+    assert estimated(one) <= estimated(one + more) <= estimated(one) + estimated(more) + 1e-6
+
+
+def test_a_count_too_low_is_mended_at_once_and_one_too_high_slowly() -> None:
+    counter, message = Counter(Scripted([])), Message("user", "x" * 4000)
+    first = counter.measure(message)
+    counter.learn(first, 2 * first)
+    assert counter.measure(message) == 2 * first
+    counter.learn(2 * first, first)
+    assert first < counter.measure(message) < 2 * first
+    for _ in range(30):
+        counter.learn(counter.measure(message), first)
+    assert abs(counter.measure(message) - first) <= 2
+
+
+def test_runs_side_by_side_that_report_the_same_are_believed_once() -> None:
+    counter, message = Counter(Scripted([])), Message("user", "x" * 4000)
+    scale, counted = counter.scale, counter.measure(message)
+    for _ in range(10):
+        counter.learn(counted, counted * 3 // 2, scale)
+    assert counter.scale == pytest.approx(1.5, rel=0.01)
+
+
+async def test_the_window_is_set_or_learned_or_a_sensible_one() -> None:
+    provider = Letters()
+    assert await Counter(provider).window() == Counter(provider).known_window == DEFAULT_WINDOW
+    provider.said_window = 8192
+    counter = Counter(provider)
+    assert counter.known_window == DEFAULT_WINDOW  # nobody has asked yet
+    assert await counter.window() == counter.known_window == 8192
+    provider.said_window = None  # once known it is not forgotten
+    assert await counter.window() == 8192
+    assert await Counter(provider, 2048).window() == 2048
+
+
+@pytest.mark.parametrize(
+    ("setting", "refusals", "window"),
+    [
+        (None, [(9000, 4096)], 4096),
+        (None, [(9000, 65_536)], 65_536),
+        (8192, [(9000, 4096)], 4096),
+        (2048, [(9000, 4096)], 2048),
+        (None, [(8000, None)], 6000),
+        (None, [(8000, None), (6000, None)], 4500),
+        (None, [(8000, None), (7000, None), (9000, None)], 5250),
+        (None, [(600, None)] * 9, 512),
+        (None, [(100, None), (0, None)], DEFAULT_WINDOW),  # so short a prompt was refused for something else
+        (None, [(9000, 4096), (3000, None)], 2250),
+    ],
+)
+async def test_refusals_teach_the_window(
+    setting: int | None, refusals: list[tuple[int, int | None]], window: int
+) -> None:
+    counter = Counter(Scripted([]), setting)
+    for counted, named in refusals:
+        counter.refused(counted, named)
+    assert await counter.window() == counter.known_window == window
+
+
+def test_a_prompt_refused_although_it_seemed_to_fit_is_counted_higher_from_then_on() -> None:
+    counter, message = Counter(Scripted([])), Message("user", "x" * 12_000)
+    counter.refused(counter.measure(message), 4096)
+    assert counter.measure(message) >= 4096
+    counter.refused(100, 4096)  # which had asked for too long an answer
+    assert counter.measure(message) < 4200
+
+
+async def test_a_tokenizer_file_counts_before_the_server_does(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    words = "the cat sat on the mat and the dog sat on the cat"
+    tokenizer.train_from_iterator(
+        [words] * 9, trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
+    tokenizer.enable_truncation(3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokenizer.no_truncation()
+    provider = Letters()
+    counter = await opened_counter(provider, None, tmp_path / "tokenizer.json")
+    for text in (words, "le chat \U0001f600 \ud800", "x" * 3000):
+        await counter.prepare([Message("user", text)])
+        exact = len(tokenizer.encode(text.replace("\ud800", "\ufffd")).ids)
+        assert counter.measure(Message("user", text)) == exact + ROLE
+    assert provider.asked == []
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "not JSON", '{"model": {"type": "BPE"}}'])
+async def test_a_tokenizer_file_that_is_none_is_said_at_start(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_text(content)
+    settings = settings_in(tmp_path, tokenizer=str(path))
+    with pytest.raises(SettingsError) as wrong:
+        async with open_services(settings, lambda _: chosen(Scripted([]))):
+            pass
+    [problem] = wrong.value.problems
+    assert f"tokenizer: {path} cannot be used" in problem and "DRAGOMAN_TOKENIZER" in problem
+
+
+def test_only_so_much_is_remembered() -> None:
+    recent: Recent[int, int] = Recent(3)
+    for number in range(5):
+        recent.put(number, number)
+        recent.get(2)
+    assert [number in recent for number in range(5)] == [False, False, True, True, True]
+
+
+def test_a_model_that_nobody_counts_for_adds_nothing() -> None:
+    assert Uncounted().added(result("x")) == ""
