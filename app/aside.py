@@ -57,15 +57,18 @@ class Aside:
         *,
         most_tokens: int,
         enough: int | None = None,
+        temperature: float | None = 0.0,
     ) -> Heard:
         """`data` has texts by their titles; after `enough` characters nobody listens.
 
         Raises BudgetSpent, StoreFailed.
         """
         messages = [Message("system", rule), Message("user", "\n\n".join(framed(*one) for one in data.items()))]
-        request = ModelRequest(messages, max_tokens=most_tokens, temperature=0.0, inactivity_s=self.time_limit_s)
+        request = ModelRequest(
+            messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
+        )
         asking = await self.spending.asking(request, conversation, sum(map(self.counter.measure, messages)))
-        most = min(most_tokens, asking.request.max_tokens or most_tokens)
+        most = min(most_tokens, asking.request.max_tokens or most_tokens)  # fewer, if the budget says so
         trouble, notices = "", list[Notice]()
         try:
             stream = self.provider.stream(replace(asking.request, max_tokens=most))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from app.provider import ProviderFailed
 from app.providers.embedded import ENGINE, SMOLLM2, package_folder
 from tests.serving import serving
-from tests.test_app_embedded_model import LIMIT_S, embedded
+from tests.test_app_embedded_model import embedded
 from tests.test_routes_discipline import ended, history
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +21,10 @@ async def test_a_run_of_few_rounds_ends_with_text(tmp_path: Path) -> None:
             package_folder(package)
     except ProviderFailed as failure:
         pytest.skip(failure.message)
-    async with embedded() as (_, provider), asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        for message, rounds in (("Print hello world with the shell.", 2), ("Show the files.", 1)):
-            events = await served.chat(message, max_rounds=rounds)
-            messages = await history(served, events)
-            assert ended(events)[1].strip(), events
-            assert messages[-1]["role"] == "assistant"
-            assert events[-1]["rounds"] <= rounds
+    async with embedded() as (_, provider), serving(tmp_path, provider) as served:
+        # However slow the machine is, and whatever the model makes of it.
+        events = await served.chat("Print hello world with the shell.", max_rounds=2, time_limit_s=10)
+        messages = await history(served, events)
+    reason, text = ended(events)
+    assert text.strip() and messages[-1]["role"] == "assistant"
+    assert reason in ("answered", "round_limit", "deadline") and events[-1]["rounds"] <= 2

@@ -44,7 +44,8 @@ async def synthesise(aside: Aside, reply: Reply, account: Account, conversation:
         data["What was done"] = listed(account, room // 8)
     for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
         data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
-    return await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS)
+    # Of temperature 0 small models fall into saying the same sentence for ever.
+    return await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
 def last_words(reason: str, account: Account, conversation: Conversation) -> str:
