@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+REMEMBERED = 1 << 14  # minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +30,10 @@ class Clock:
         The time stands here and not in the system prompt: what a message ends with never changes, so that the model's
         server finds all that came before the newest message in its prefix cache.
         """
-        return text if at is None else f"{text}\n\n[{self.local(at):%Y-%m-%d %H:%M %Z}]"
+        return text if at is None else f"{text}\n\n{_stamp(self, int(at // 60))}"
+
+
+@lru_cache(REMEMBERED)
+def _stamp(clock: Clock, minute: int) -> str:
+    """Remembered: each request says the times of all its messages again."""
+    return f"[{clock.local(60 * minute):%Y-%m-%d %H:%M %Z}]"

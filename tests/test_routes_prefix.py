@@ -29,6 +29,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_S = 100
 ROOT = Path(__file__).parent.parent
 CUT = ProviderFailed("model_cut", "The connection was lost.", retryable=True)
+TOOLS = ["bash", "write_file"]  # few: a real model is to read them in a few seconds
 TEMPLATE_TAIL = 8  # tokens at the end of a prompt that the next one need not share
 
 FENCED: dict[str, Reply] = {
@@ -73,16 +74,16 @@ async def conversation(folder: Path, *, native: bool) -> list[list[WireMessage]]
     before, after = Wired(first, native=native), Wired([says["one"], "Done."], native=native)
     async with asyncio.timeout(LIMIT_S):
         async with serving(folder, before) as served:
-            session = (await served.chat("Say hello."))[0]["session"]
-            async with aclosing(served.turn(message="Wait.", session=session)) as turn:
+            session = (await served.chat("Say hello.", tools=TOOLS))[0]["session"]
+            async with aclosing(served.turn(message="Wait.", session=session, tools=TOOLS)) as turn:
                 run = (await until(turn, "run.started"))["run"]
                 await until(turn, "text.delta")
                 assert (await served.client.post(f"/runs/{run}/messages", json={"message": "More."})).is_success
                 heard.set()
                 assert (await until(turn, "run.finished"))["text"] == "Steered."
-            await served.chat("Do both.", session=session)
+            await served.chat("Do both.", session=session, tools=TOOLS)
         async with serving(folder, after) as served:
-            assert (await served.chat("Once more.", session=session))[-1]["text"] == "Done."
+            assert (await served.chat("Once more.", session=session, tools=TOOLS))[-1]["text"] == "Done."
     assert (len(before.sent), len(after.sent)) == (7, 2)
     return [*before.sent, *after.sent]
 
@@ -133,8 +134,8 @@ async def test_a_real_server_finds_all_but_the_new_messages_in_its_cache(tmp_pat
             package_folder(package)
     except ProviderFailed as failure:
         pytest.skip(failure.message)
-    *before, _, after = await conversation(tmp_path, native=False)
-    requests = [*before[:3], after]  # a round more, a turn more, and then all the rest
+    first, second, *_, last = await conversation(tmp_path, native=False)
+    requests = [first, second, last]  # a round more, then three turns and a restart
     model = EmbeddedModel(slots=1)
     headers = {"authorization": f"Bearer {model.key}"}
     try:
