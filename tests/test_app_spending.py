@@ -188,6 +188,7 @@ class Looking(Uncounted):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         assert self.store
         self.seen.append(await self.store.usage("ann", "tokens", TOKENS.now(time.time())[0]))
+        yield Said("Done.")
         yield Stopped("stop")
 
     async def close(self) -> None:

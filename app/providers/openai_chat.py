@@ -113,7 +113,8 @@ class OpenAIChat:
         return await self._abilities.count(endpoint, texts) if endpoint else None
 
     def added(self, message: Message) -> str:
-        return added(message, bare=self._bare, clock=self._clock) + self._back.echoed(message)
+        echoed = self._back.echoed(message) if message.reasoning else ""
+        return added(message, bare=self._bare, clock=self._clock) + echoed
 
     async def _endpoint(self) -> Endpoint | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""
