@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,7 +28,7 @@ from app.providers.abilities import (
 )
 from app.providers.http import model_client
 from tests.chatting import LIMIT_S
-from tests.upstream import Act, Upstream, answer, hang, upstream
+from tests.upstream import Act, Paths, Upstream, answer, hang, upstream
 
 pytestmark = pytest.mark.anyio
 MISSING = answer('{"error":"not found"}', 404)
@@ -68,17 +67,6 @@ SERVERS: dict[str, tuple[Mapping[str, Act], int | None]] = {
     "one that lists other things": ({"/v1/models": said([1, {"data": None}])}, None),
     "no JSON": ({"/v1/models": answer("<html>"), "/props?model=m": answer("<html>")}, None),
 }
-
-
-class Paths:
-    """An Act that answers by the path of what was asked."""
-
-    def __init__(self, acts: Mapping[str, Act]) -> None:
-        self.acts = acts
-        self.server = Upstream()
-
-    async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
-        await self.acts.get(self.server.asked[-1].path, MISSING)(reader, writer)
 
 
 @asynccontextmanager

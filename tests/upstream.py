@@ -114,6 +114,18 @@ async def upstream(*acts: Act, repeat: bool = False) -> AsyncGenerator[Upstream,
         yield state
 
 
+class Paths:
+    """An Act that answers by the path of what was asked; `server` is the one it belongs to."""
+
+    def __init__(self, acts: Mapping[str, Act]) -> None:
+        self.acts = acts
+        self.server = Upstream()
+
+    async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
+        act = self.acts.get(self.server.asked[-1].path) or answer('{"error":"not found"}', 404)
+        await act(reader, writer)
+
+
 async def request(reader: StreamReader) -> Asked | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
