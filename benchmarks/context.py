@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 
 from app.context.counter import Counter
 from app.context.trim import trim
@@ -24,22 +24,20 @@ SYSTEM = Message("system", PROSE * 5)
 
 def messages() -> Iterator[Message]:
     """A conversation without end, in which no two texts are the same."""
-    number = 0
-    while True:
-        yield Message("user", f"{number}: {PROSE[:100]}")
-        for number in range(number, number + ROUNDS):
+    for first in count(0, ROUNDS):
+        yield Message("user", f"{first}: {PROSE[:100]}")
+        for number in range(first, first + ROUNDS):
             call = AskedCall(f"c{number}", "bash", {"command": f"head -n {number} tides.py"}, "native")
             yield Message("assistant", "", (call,))
             yield Message("tool", f"{number}: {CODE * 10}", call=call.id, name=call.name)
-        yield Message("assistant", f"{number}: {PROSE}")
-        number += 1
+        yield Message("assistant", f"{first}: {PROSE}")
 
 
 def conversation(size: int) -> list[Message]:
     return [SYSTEM, *islice(messages(), size - 1)]
 
 
-def count(counter: Counter, history: Sequence[Message], runner: asyncio.Runner) -> int:
+def counted(counter: Counter, history: Sequence[Message], runner: asyncio.Runner) -> int:
     runner.run(counter.prepare(history))
     return sum(map(counter.measure, history))
 
@@ -58,13 +56,13 @@ def costs(size: int, runner: asyncio.Runner) -> dict[str, float]:
     """Microseconds of CPU per message of a conversation of `size`."""
     history, provider = conversation(size), Scripted([])
     known = Counter(provider)
-    total = count(known, history, runner)
+    total = counted(known, history, runner)
     news = zip(*[islice(messages(), size, None)] * 2, strict=False)  # two messages that nobody has counted
     measure, half = known.measure, total // 2 + known.measure(SYSTEM)
     return {
         "len of each text": per_message_us(size, lambda: sum(len(message.text) for message in history)),
-        "count, first request": per_message_us(size, lambda: count(Counter(provider), history, runner)),
-        "count, a round later": per_message_us(size, lambda: count(known, [*history, *next(news)], runner)),
+        "count, first request": per_message_us(size, lambda: counted(Counter(provider), history, runner)),
+        "count, a round later": per_message_us(size, lambda: counted(known, [*history, *next(news)], runner)),
         "trim, it fits": per_message_us(size, lambda: trim(history, total, measure)),
         "trim, half is too much": per_message_us(size, lambda: trim(history, half, measure)),
     }
