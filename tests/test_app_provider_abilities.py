@@ -107,6 +107,16 @@ async def test_after_a_failure_it_is_asked_again_but_not_at_once() -> None:
         assert await abilities.window(one) == 8192
 
 
+async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def test_a_connection_that_had_ended_is_no_failure() -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(hung_up, models(max_model_len=8192)) as server:
+        async with model_client(server.base_url) as client:
+            assert await Abilities().window(Endpoint(client, server.base_url, "m")) == 8192
+
+
 async def test_nobody_there_is_no_window() -> None:
     async with endpoint({}) as (one, _):
         gone = Endpoint(one.client, "http://127.0.0.1:9/v1", "m")

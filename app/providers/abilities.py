@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
 
-from app.providers.http import NoAnswer, is_local, json_answer
+from app.providers.http import CLOSED, NoAnswer, is_local, json_answer
 from app.providers.wire import encodable, encode
 
 LIMIT_S = 5.0  # for a look-up, and for a count
@@ -52,7 +53,11 @@ class Endpoint:
     async def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
         """Raises NoAnswer, httpx2.HTTPError."""
         content = None if body is None else encode(body)
-        return await json_answer(self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES)
+        asked = partial(json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES)
+        try:
+            return await asked()
+        except CLOSED:
+            return await asked()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,23 @@ from app.providers.wire import ENOUGH
 CODE = "qzvkwxjp"  # of no result: rare letters, that take as many tokens as any code's
 
 
-def added(message: Message, *, bare: bool = False, clock: Clock | None = None) -> str:
-    """The same for all messages of a kind, so that it is counted once. A result is taken to be the last of its round:
-    the reminder behind it is few tokens too many for the others."""
+def added(message: Message, *, native: bool = False, bare: bool = False, clock: Clock | None = None) -> str:
+    """The same for all messages of a kind, so that it is counted once.
+
+    A result in words is taken to be the last of its round: the reminder behind it is too much for the others. Where
+    tools are offered natively, results are taken to be native.
+    """
     match message.role:
-        case "tool" if bare and not message.untrusted:
-            return f"Result of {message.name}:\n\n\n{ENOUGH}"
         case "tool":
-            name = message.name or "the call"
-            return framed("", call="", name=name, untrusted=message.untrusted, code=CODE) + f"\n\n{ENOUGH}"
+            reminder = "" if native else f"\n\n{ENOUGH}"
+            return framing(message, bare=bare and not message.untrusted) + reminder
         case "user" if clock and message.at is not None:
             return clock.stamped("", message.at)
     return ""
+
+
+def framing(message: Message, *, bare: bool) -> str:
+    name = message.name or "the call"
+    if bare:
+        return f"Result of {name}:\n"
+    return framed("", call="", name=name, untrusted=message.untrusted, code=CODE)

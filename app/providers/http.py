@@ -14,6 +14,8 @@ CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
 # Idle connections cost: hundreds left over slow every request down. The number of active ones is the admin's affair.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
+# A kept-alive connection that the server has ended shows itself only when it is used.
+CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 PASSING = (408, 425, 429)  # refusals of this moment only; so are a server's own faults
 
 

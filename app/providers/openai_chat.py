@@ -18,7 +18,7 @@ from app.providers.abilities import LIMIT_S, Abilities, Endpoint
 from app.providers.added import added
 from app.providers.answer import Answer
 from app.providers.echo import Back, echo_of
-from app.providers.http import authorization
+from app.providers.http import CLOSED, authorization
 from app.providers.models import first_model
 from app.providers.seals import origin_of
 from app.providers.too_long import is_too_long
@@ -28,8 +28,6 @@ ANY_MODEL = "auto"
 DRAIN_S = 0.05
 MAX_COMPLAINT_BYTES = 64 * 1024
 # Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
-# A kept-alive connection that the server has ended shows itself only when it is used.
-CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
 
@@ -114,7 +112,7 @@ class OpenAIChat:
 
     def added(self, message: Message) -> str:
         echoed = self._back.echoed(message) if message.reasoning else ""
-        return added(message, bare=self._bare, clock=self._clock) + echoed
+        return added(message, native=self.native_tools, bare=self._bare, clock=self._clock) + echoed
 
     async def _endpoint(self) -> Endpoint | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""
