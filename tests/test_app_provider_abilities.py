@@ -107,6 +107,24 @@ async def test_after_a_failure_it_is_asked_again_but_not_at_once() -> None:
         assert await abilities.window(one) == 8192
 
 
+async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
+    begun, acts = asyncio.Event(), dict[str, Act]()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
+        await hang(reader, writer)
+
+    acts["/v1/models"] = silent
+    async with endpoint(acts) as (one, _):
+        abilities = Abilities()
+        first = asyncio.create_task(abilities.window(one))
+        await begun.wait()
+        acts["/v1/models"] = models(max_model_len=8192)
+        second = asyncio.create_task(abilities.window(one))
+        first.cancel()
+        assert await second == 8192
+
+
 async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
 

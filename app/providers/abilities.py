@@ -202,11 +202,12 @@ class Abilities:
                 return self._known[key]
             if self._clock() < self._not_before.get(key, 0.0):
                 return NOTHING
-            self._not_before[key] = self._clock() + AGAIN_S
             known = await looked_up(endpoint, self._limit_s)
-            if known is not None:
-                self._known[key] = known
-            return known or NOTHING
+            if known is None:
+                self._not_before[key] = self._clock() + AGAIN_S
+                return NOTHING
+            self._known[key] = known
+            return known
 
 
 async def looked_up(endpoint: Endpoint, limit_s: float) -> Known | None:
