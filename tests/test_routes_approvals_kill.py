@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
 CALLS = "".join(f"```bash\necho {word} >> ran\n```\n" for word in ("one", "two"))
-BODY = {"message": "Go", "approval": "ask", "max_rounds": 1}
+BODY = {"message": "Go", "approval": "ask", "max_rounds": 2}
 MOST_EVENTS = 14
 MOST_WAITED = 5  # requests between an event and the kill: some milliseconds
 

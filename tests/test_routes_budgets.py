@@ -79,10 +79,10 @@ async def test_a_run_that_spends_the_rest_ends_with_the_reason_budget(tmp_path: 
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="10_000") as served:
         events = await served.chat()
         session = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
-    assert [event["type"] for event in events][-3:] == ["round.started", "notice", "run.finished"]
-    assert events[-2]["code"] == events[-1]["reason"] == "budget"
-    assert "The budget begins again at" in events[-2]["message"]
-    assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool"]
+    assert [event["type"] for event in events][-4:] == ["round.started", "notice", "text.delta", "run.finished"]
+    assert events[-3]["code"] == events[-1]["reason"] == "budget"
+    assert "The budget begins again at" in events[-3]["message"] and events[-1]["text"] == events[-2]["text"] != ""
+    assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]
 
 
 async def test_an_answer_gets_no_more_tokens_than_are_left(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_tools_stop_when_the_seconds_of_the_day_are_over(tmp_path: Path) -
         events = await served.chat()
         [finished] = [event for event in events if event["type"] == "tool.finished"]
         assert not finished["ok"] and "stopped after 1 s, the time limit" in finished["text"]
-        assert events[-1]["reason"] == "budget" and "seconds of tools a day" in events[-2]["message"]
+        assert events[-1]["reason"] == "budget" and "seconds of tools a day" in events[-3]["message"]
         seconds = await used(served, DAY)
         assert seconds["used"] >= 1 and seconds["reserved"] == 0
         error, wait_s = await refused(served)
@@ -215,7 +215,7 @@ async def test_what_the_server_begins_by_itself_is_not_refused_and_ends_with_the
         row = await start(served, session=session, asked=False)
         assert (await served.events(row.id))[-1]["reason"] == "budget"
         messages = (await served.client.get(f"/sessions/{session}")).json()["messages"]
-    assert messages[-1] | {"text": ""} == {"role": "user", "text": ""}  # it is not lost
+    assert [message["role"] for message in messages[-2:]] == ["user", "assistant"]  # it is not lost
 
 
 async def test_a_killed_server_gives_nothing_back(tmp_path: Path) -> None:
