@@ -54,7 +54,7 @@ async def left_as_killed(services: Services, run: str) -> None:
 
 async def test_a_killed_server_goes_on_with_what_waited(tmp_path: Path) -> None:
     two, done = (stream(says(text), chunk(finish="stop"), DONE) for text in (TWO, "Done."))
-    async with asyncio.timeout(60), upstream(two, done) as model:
+    async with asyncio.timeout(60), upstream(two, done, chats=True) as model:
         body = {"message": "Write.", "approval": "ask"}
         async with server(tmp_path, model.base_url) as (client, process):
             question: dict[str, Any] = {}

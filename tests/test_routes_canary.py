@@ -66,7 +66,7 @@ def said(den: Den) -> list[Attack]:
         Attack("text", [reply(says(f"They are {every}."))]),
         Attack("text by character", [reply(*map(says, f"They are {every}."))]),
         Attack("text by three", [reply(*[says(every[at : at + 3]) for at in range(0, len(every), 3)])]),
-        Attack("text cut off", [stream(*map(says, KEY[:-1]), chunk(finish="length"), DONE)]),
+        Attack("text cut off", [stream(*map(says, KEY[:-1]), chunk(finish="length"), DONE), END]),
         Attack("reasoning by character", [reply(*thinking, says("Well."))]),
         Attack("woven", [reply(*[one for pair in zip(thinking, map(says, every), strict=True) for one in pair])]),
         Attack("around markup", [reply(*map(says, split)), END]),
@@ -157,7 +157,7 @@ async def test_it_appears_nowhere(tmp_path: Path) -> None:
     await den.prepare()
     attacks = said(den) + run_inside(den)
     acts = [act for attack in attacks for act in attack.acts]
-    async with upstream(*acts, in_text("bash", "#!bg\nsleep 600"), END) as model:
+    async with upstream(*acts, in_text("bash", "#!bg\nsleep 600"), END, chats=True) as model:
         async with den.served(model.base_url) as client:
             await try_all(den, client, attacks)
             await look_at_children(den, client)
@@ -180,7 +180,7 @@ async def test_without_a_sandbox_the_environment_is_still_not_shown(tmp_path: Pa
     environ = "cat /proc/$PPID/environ | tr '\\0' '\\n'; cat ../dragoman.toml; tr '\\0' '\\n' < /proc/$PPID/environ >&2"
     attacks = [Attack("the server's environment", [in_text("bash", environ), END])]
     async with (
-        upstream(*(act for attack in attacks for act in attack.acts)) as model,
+        upstream(*(act for attack in attacks for act in attack.acts), chats=True) as model,
         den.served(model.base_url, "--unsafe-no-sandbox") as client,
     ):
         await try_all(den, client, attacks, approval="auto")
@@ -196,7 +196,7 @@ async def test_what_a_person_says_of_a_call_is_hidden_too(tmp_path: Path) -> Non
     den = Den(tmp_path)
     await den.prepare()
     async with (
-        upstream(in_text("bash", f"echo {VARIABLE}"), END) as model,
+        upstream(in_text("bash", f"echo {VARIABLE}"), END, chats=True) as model,
         den.served(model.base_url) as client,
         client.stream("POST", "/chat", json={"message": "Go", "approval": "ask"}) as response,
         aclosing(events_of(response)) as turn,

@@ -50,7 +50,7 @@ async def test_a_job_and_a_server_that_dies(tmp_path: Path, how: signal.Signals,
     (tmp_path / "work").mkdir()
     sleeper = endless()
     acts = [told(f"```bash\n#!bg\n{sleeper} &\necho one; {WAIT}; echo two; exit 3\n```\n"), told("On its way.")]
-    async with asyncio.timeout(90), upstream(*acts, told("It failed with 3.")) as model:
+    async with asyncio.timeout(90), upstream(*acts, told("It failed with 3."), chats=True) as model:
         async with server(tmp_path, model.base_url) as (client, process):
             session, job = await begun(client)
             process.send_signal(how)
@@ -77,7 +77,7 @@ async def test_a_job_and_a_server_that_dies(tmp_path: Path, how: signal.Signals,
 async def test_a_server_that_stops_lets_go_of_who_watches_a_job(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     acts = [told(f"```bash\n#!bg\necho one; {WAIT}\n```\n"), told("On its way.")]
-    async with asyncio.timeout(60), upstream(*acts) as model:
+    async with asyncio.timeout(60), upstream(*acts, chats=True) as model:
         async with server(tmp_path, model.base_url) as (client, process):
             _, job = await begun(client)
             async with client.stream("GET", f"/jobs/{job}/events") as response:

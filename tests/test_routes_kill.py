@@ -90,7 +90,7 @@ async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> No
     words = f"I run it.\n```bash\n{sleeper} &\nfor i in 1 2 3; do echo $i; sleep 0.05; done\nkill $!\n```\n"
     said = [says(word + " ") for word in words.split(" ")]
     (tmp_path / "work").mkdir()
-    async with upstream(stream(*said, chunk(finish="stop"), DONE), repeat=True) as model:
+    async with upstream(stream(*said, chunk(finish="stop"), DONE), repeat=True, chats=True) as model:
         run, seen = "", list[str]()
         for _ in range(KILLS):
             async with asyncio.timeout(60), server(tmp_path, model.base_url) as (client, process):
@@ -107,7 +107,7 @@ async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     text = "```bash\necho up; sleep 60\n```\n"
     flags = ("--shutdown-grace-s", "50")
-    async with asyncio.timeout(40), upstream(stream(says(text), chunk(finish="stop"), DONE)) as model:
+    async with asyncio.timeout(40), upstream(stream(says(text), chunk(finish="stop"), DONE), chats=True) as model:
         async with server(tmp_path, model.base_url, *flags) as (client, process):
             seen = ""
             async with client.stream("POST", "/chat", json={"message": "Go"}) as response:

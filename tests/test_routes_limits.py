@@ -105,7 +105,7 @@ async def test_the_whole_run_s_time_limit_names_itself(tmp_path: Path) -> None:
 
 
 async def test_a_silent_model_fails_the_run_by_its_own_limit(tmp_path: Path) -> None:
-    async with upstream(stream(says("Hm"), then=hang)) as server:
+    async with upstream(stream(says("Hm"), then=hang), chats=True) as server:
         async with asyncio.timeout(30), serving(tmp_path, chat_of(server)) as served:
             events = await served.chat(inactivity_s=0.2)
     assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "model_silent")
@@ -114,7 +114,7 @@ async def test_a_silent_model_fails_the_run_by_its_own_limit(tmp_path: Path) -> 
 
 async def test_cancel_closes_the_request_to_the_model_server(tmp_path: Path) -> None:
     gone = asyncio.Event()
-    async with upstream(stream(says("Half"), then=left(gone))) as server:
+    async with upstream(stream(says("Half"), then=left(gone)), chats=True) as server:
         async with asyncio.timeout(30), serving(tmp_path, chat_of(server)) as served:
             async with aclosing(served.turn(message="x")) as turn:
                 run = (await until(turn, "run.started"))["run"]
@@ -126,7 +126,7 @@ async def test_cancel_closes_the_request_to_the_model_server(tmp_path: Path) -> 
 
 async def test_a_client_that_wants_it_stops_its_run_by_leaving(tmp_path: Path) -> None:
     gone = asyncio.Event()
-    async with upstream(stream(says("Half"), then=left(gone)), WHOLE) as server:
+    async with upstream(stream(says("Half"), then=left(gone)), WHOLE, chats=True) as server:
         async with asyncio.timeout(30), serving(tmp_path, chat_of(server)) as served:
             async with aclosing(served.turn(message="x", on_disconnect="cancel")) as turn:
                 run = (await until(turn, "run.started"))["run"]

@@ -28,7 +28,10 @@ async def test_calls_that_were_side_by_side_are_each_unknown(tmp_path: Path) -> 
     reply = "".join(f"```bash\n{command}\n```\n" for command in ["echo done", *sleepers])
     reply += "```write_file\nnote.txt\nnever\n```\n"
     seen: list[dict[str, Any]] = []
-    async with asyncio.timeout(30), upstream(stream(says(reply), chunk(finish="stop"), DONE), repeat=True) as model:
+    async with (
+        asyncio.timeout(30),
+        upstream(stream(says(reply), chunk(finish="stop"), DONE), repeat=True, chats=True) as model,
+    ):
         async with server(tmp_path, model.base_url, "--tools", READS) as (client, process):
             with suppress(httpx2.TransportError):  # it dies with the server
                 async with client.stream("POST", "/chat", json={"message": "Go"}) as response:

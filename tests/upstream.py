@@ -91,14 +91,20 @@ def left(event: asyncio.Event) -> Act:
 
 
 @asynccontextmanager
-async def upstream(*acts: Act, repeat: bool = False) -> AsyncGenerator[Upstream, None]:
-    """A server that answers the first request with the first act, and so on; on `repeat` each with the first."""
-    state, script = Upstream(), list(acts)
+async def upstream(*acts: Act, repeat: bool = False, chats: bool = False) -> AsyncGenerator[Upstream, None]:
+    """A server that answers the first request with the first act, and so on; on `repeat` each with the first.
+
+    With `chats` that is about chats only: who asks what the server can do is told that there is no such page.
+    """
+    state, script, unknown = Upstream(), list(acts), answer('{"error":"not found"}', 404)
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
         state.connections += 1
         try:
             while not writer.is_closing() and (asked := await request(reader)):
+                if chats and asked.method == "GET":
+                    await unknown(reader, writer)
+                    continue
                 act = script[0] if repeat else script[len(state.asked)]
                 state.asked.append(asked)
                 await act(reader, writer)
