@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ class Spending:
 
     ledger: Ledger
     principal: Principal
+    tool_left_s: Callable[[], float] = lambda: math.inf  # of the run's own time
 
     async def asking(self, request: ModelRequest, conversation: Conversation, prompt: int) -> Asking:
         """Take what the request, of about `prompt` tokens, and a first part of its answer may cost.
@@ -47,6 +49,7 @@ class Spending:
 
         Raises BudgetSpent, StoreFailed.
         """
+        limit_s = min(limit_s, self.tool_left_s())
         held = await self.ledger.reserve(self.principal, TOOL_SECONDS, conversation.record, min(limit_s, SLICE_S))
         return Running(held, min(limit_s, held.most))
 

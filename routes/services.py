@@ -127,7 +127,8 @@ class Services:
             private_hosts=self.settings.private_hosts,
             recall=Recaller(self.store),
         )
-        spending = Spending(self.runs.ledger, principal)
+        discipline = Discipline(self.limits(wish), verify=self.settings.verify)
+        spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
         return Agent(
             self.provider,
@@ -138,7 +139,7 @@ class Services:
                 parallel_reads=self.settings.parallel_reads,
             ),
             self._view(self._prompt(principal, context.workspace, wish, guards.line), spending, wish),
-            Discipline(self.limits(wish), verify=self.settings.verify),
+            discipline,
             self.switch.check,
         )
 

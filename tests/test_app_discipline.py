@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -70,6 +71,20 @@ def test_a_limit_leaves_room_for_a_last_round(limits: Limits, used: Account, ela
 )
 def test_a_model_is_told_that_little_is_left(limits: Limits, used: Account, elapsed_s: float, units: list[str]) -> None:
     assert [gauge.unit for gauge in limits.nearly(used, elapsed_s)] == units
+
+
+def test_a_tool_leaves_time_for_a_last_round() -> None:
+    clock = Clock()
+    discipline = Discipline(Limits(20, seconds=200), clock=clock)
+    assert discipline.tool_left_s() == math.inf
+    discipline.enter(200)
+    assert discipline.tool_left_s() == 180
+    clock.now += 179.5
+    assert discipline.tool_left_s() == 1
+    for limits in (Limits(20), Limits(20, seconds=40)):
+        short = Discipline(limits, clock=clock)
+        short.enter(40)
+        assert short.tool_left_s() == math.inf, "that would be too little for an answer"
 
 
 class Clock:

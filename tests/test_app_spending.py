@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import AsyncGenerator
@@ -13,9 +14,11 @@ import pytest
 
 from app.agent import Agent
 from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
+from app.conversation import Conversation
 from app.people import Principal
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Uncounted, Used
-from app.spending import ALLOWANCE, EARLY_S, SLICE_S, Running
+from app.redaction import Redactor
+from app.spending import ALLOWANCE, EARLY_S, SLICE_S, Running, Spending
 from app.store import RunRow, Store, StoreFailed
 from app.store.sqlite import SQLiteStore
 from app.turns import Turn
@@ -206,3 +209,11 @@ async def test_the_store_knows_of_the_tokens_before_the_model_is_asked(
         await services.runs.ended(row.id)
     [seen] = provider.seen
     assert seen >= least and (seen == 0) == (least == 0)
+
+
+async def test_a_tool_gets_no_more_time_than_its_run_has_left(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        conversation = Conversation("ses_1", [], lambda *_: None, nothing, store.close, Redactor())
+        for left, limit_s in ((lambda: 7.0, 7.0), (lambda: math.inf, 100.0)):
+            with await Spending(Ledger(store), ann(), left).running(100, conversation) as running:
+                assert running.limit_s == limit_s

@@ -9,6 +9,7 @@ plan ---> round with tools -------------------------------> saw ---> answered
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,6 +23,8 @@ from app.messages import AskedCall, Message
 from app.reply import Reply
 
 ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
+LEAST_KEPT_S = 5.0  # in less time no model answers
+LEAST_TOOL_S = 1.0
 MORE_ROUNDS = 2  # that a run gets whose work was found wanting
 NOT_RUN = "This call was not run: no tools can be used any more. Answer from what you know."
 TOO_MANY = "This call was not run: this run may make {limit} calls, and they are made. Answer from what you know."
@@ -121,6 +124,13 @@ class Discipline:
             return False
         self._nudge = AGAIN
         return True
+
+    def tool_left_s(self) -> float:
+        """How long a tool may take, so that time is left for a last round, if that is enough for one at all."""
+        kept_s = self.limits.kept_s
+        if self._ends_at is None or kept_s < LEAST_KEPT_S:
+            return math.inf
+        return max(LEAST_TOOL_S, self._ends_at - self._clock() - kept_s)
 
     def _elapsed_s(self) -> float:
         return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0

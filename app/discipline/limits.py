@@ -48,6 +48,11 @@ class Limits:
     tokens: int = 0
     seconds: float = 0
 
+    @property
+    def kept_s(self) -> float:
+        """For a last round."""
+        return min(LAST_S, LAST_SHARE * self.seconds)
+
     def told(self) -> dict[str, float]:
         """As `POST /chat` names them; those that do not limit are left out."""
         named = {
@@ -64,7 +69,7 @@ class Limits:
             Gauge(ROUND_LIMIT, "rounds", self.rounds, account.rounds, 1),
             Gauge(CALL_LIMIT, "tool calls", self.calls, account.calls),
             Gauge(TOKEN_LIMIT, "tokens", self.tokens, account.tokens, 2 * account.dearest),
-            Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, min(LAST_S, LAST_SHARE * self.seconds)),
+            Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, self.kept_s),
         )
         return (gauge for gauge in all_of_them if gauge.limit)
 
