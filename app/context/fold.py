@@ -64,6 +64,10 @@ class Fold:
     def tokens(self, room: Room) -> int:
         return sum(map(room.measure, self.opening(room.head))) + sum(map(room.measure, self.kept))
 
+    def tokens_since(self, room: Room) -> int:
+        """Of what is left behind the summary."""
+        return sum(map(room.measure, self.kept[1 if self.summary else 0 :]))
+
     def opening(self, head: Sequence[Message]) -> list[Message]:
         """These messages in front of the conversation, as short as the room has made them."""
         if not self._slim:

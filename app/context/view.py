@@ -115,7 +115,7 @@ class View:
         tokens = fold.tokens(room)
         if tokens <= room.budget and tokens + described <= self.summarise_at * window:
             return None
-        end = place_to_cut(messages, fold.start, tokens // 2, room.measure)
+        end = place_to_cut(messages, fold.start, fold.tokens_since(room) // 2, room.measure)
         if end is None or sum(map(room.measure, messages[fold.start : end])) < window // 8:
             return None
         return Stretch(fold.start, end, fold.summary)

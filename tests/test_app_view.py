@@ -1,0 +1,170 @@
+"""The view of a conversation: what a request carries, always the same for the same history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.account import Account
+from app.context.counter import Counter
+from app.context.cutting import shortened
+from app.context.fold import Fold, Room
+from app.context.overflow import ContextOverflow
+from app.context.rungs import PROMPT
+from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
+from app.conversation import Conversation
+from app.discipline.plan import Plan
+from app.events import ContextTrimmed
+from app.messages import AskedCall, Message
+from app.providers.native import NATIVE
+from app.providers.scripted import Scripted
+from app.redaction import Redactor
+from tools.catalogue import TOOLS
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 30
+HEAD = [Message("system", "You are an assistant. " * 3)]
+RECALL = [tool for tool in TOOLS if tool.name == "recall_history"]
+
+
+def measured(message: Message) -> int:
+    return 5 + len(message.text) // 4
+
+
+async def stored() -> None:
+    """Nothing is kept."""
+
+
+def conversation(messages: Sequence[Message] = ()) -> Conversation:
+    return Conversation("ses_1", list(messages), lambda *_: None, lambda _: None, stored, Redactor())
+
+
+def turn(number: int, rounds: int, size: int) -> list[Message]:
+    said = [Message("user", f"Question {number} {'q' * size}")]
+    for one in range(rounds):
+        call = AskedCall(f"c{number}x{one}", "bash", {}, NATIVE)
+        said += [Message("assistant", "", (call,)), Message("tool", "r" * size, call=call.id, name="bash")]
+    return [*said, Message("assistant", f"Answer {number}.")]
+
+
+HISTORIES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=20).map(
+    lambda turns: [message for at, (rounds, size) in enumerate(turns) for message in turn(at, rounds, size)]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, st.integers(1200, 3000))
+def test_a_history_walked_at_once_is_left_as_round_by_round(history: list[Message], budget: int) -> None:
+    """After a restart, and in the next turn, the model's server finds in its cache what it has read before."""
+    room = Room(HEAD, budget, measured)
+    live = Fold()
+    for at, message in enumerate(history):
+        if message.role != "assistant":
+            continue
+        live.walk(history[:at], room)  # a request is made here
+        live.fit(room)
+        again = Fold()
+        again.walk(history[:at], room)
+        again.fit(room)
+        assert again.kept == live.kept
+        assert live.tokens(room) <= budget
+
+
+def test_walking_measures_each_message_a_few_times() -> None:
+    measures = 0
+
+    def counting(message: Message) -> int:
+        nonlocal measures
+        measures += 1
+        return measured(message)
+
+    history = [message for number in range(1000) for message in turn(number, 1, 100)]
+    fold, room = Fold(), Room(HEAD, 4000, counting)
+    fold.walk(history, room)
+    fold.fit(room)
+    assert measures < 12 * len(history)
+
+
+@pytest.mark.parametrize("native", [True, False])
+async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) -> None:
+    counter = Counter(Scripted([], teach_fences=not native), 4096)
+    view = View(counter, lambda _: HEAD, native=lambda: native)
+    history = [message for number in range(100) for message in turn(number, 2, 200)]
+    async with asyncio.timeout(LIMIT_S):
+        fitted = await view.fit(conversation(history), TOOLS, Plan(), Account())
+    assert len(fitted.request.messages) < 100 < len(history)
+    described = counter.described(TOOLS) if native else 0
+    assert fitted.counted <= 4096 - answer_room(4096) < fitted.counted + 1200
+    assert fitted.counted == sum(map(counter.measure, fitted.request.whole())) + described
+
+
+async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more: Any) -> Fitted:
+    view = View(Counter(Scripted([]), window), more.pop("opening", lambda _: HEAD))
+    async with asyncio.timeout(LIMIT_S):
+        return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", Plan()), Account())
+
+
+async def test_what_goes_now_is_told_once() -> None:
+    """What went before went before: an event tells of this very request."""
+    said = conversation()
+    view = View(Counter(Scripted([]), 2048), lambda _: HEAD)
+    told = []
+    async with asyncio.timeout(LIMIT_S):
+        for message in (message for number in range(30) for message in turn(number, 1, 200)):
+            if message.role == "assistant":
+                told.append((await view.fit(said, (), Plan(), Account())).events)
+            said.append(message)
+        assert not (await view.fit(said, (), Plan(), Account())).events
+    trims = [event for events in told for event in events]
+    assert 3 < len(trims) < len(told) // 2
+    assert all(isinstance(one, ContextTrimmed) and one.dropped and one.before > one.after for one in trims)
+
+
+@pytest.mark.parametrize(("tools", "line"), [(RECALL, TO_FIND), ((), LEFT_OUT)], ids=["recall", "none"])
+async def test_the_model_is_told_behind_its_goal_that_something_is_missing(tools: Any, line: str) -> None:
+    history = [message for number in range(60) for message in turn(number, 1, 200)]
+    told = (await fitted_with(history, tools=tools)).request.messages
+    assert told[0] == history[0] and told[1].text == line and told[-1] == history[-1]
+    short = (await fitted_with(history[:4], tools=tools)).request.messages
+    assert list(short) == history[:4]
+
+
+async def test_a_round_without_tools_is_sent_the_same_conversation() -> None:
+    history = [message for number in range(60) for message in turn(number, 1, 200)]
+    plain = (await fitted_with(history, tools=TOOLS)).request
+    last = (await fitted_with(history, tools=TOOLS, plan=Plan(tools=False, notes=("Finish.",)))).request
+    assert plain.tools and not last.tools
+    assert [*plain.messages, Message("user", "Finish.")] == list(last.messages)
+
+
+async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None:
+    """A server that refuses tools is asked again, with a prompt that teaches them."""
+    prompts = ["short " * 100, "long " * 1500, "long " * 1500]
+    history = turn(0, 1, 500)
+    fitted = await fitted_with(history, opening=lambda _: [Message("system", prompts[-1]), *turn(1, 0, 1)])
+    prompts.append("longer " * 1500)
+    for _ in range(2):
+        first, *examples = fitted.request.opening()
+        assert first.text == shortened(prompts[-1], PROMPT) and examples == turn(1, 0, 1)
+
+
+async def test_what_cannot_be_made_to_fit_is_named() -> None:
+    with pytest.raises(ContextOverflow, match="Offer fewer tools"):
+        view = View(Counter(Scripted([]), 512), lambda _: HEAD, native=lambda: True)
+        await view.fit(conversation(turn(0, 0, 1)), TOOLS, Plan(), Account())
+
+
+async def test_a_round_that_could_not_fit_does_not_end_the_session() -> None:
+    """Its turn has failed, perhaps under another window; the next one is fitted as if it had not."""
+    calls = tuple(AskedCall(f"c{one}", "bash", {}, NATIVE) for one in range(40))
+    wide = [Message("tool", "r" * 4000, call=call.id, name="bash") for call in calls]
+    history = [Message("user", "Go."), Message("assistant", "", calls), *wide, Message("assistant", "Done.")]
+    with pytest.raises(ContextOverflow):
+        await fitted_with(history[:-1])
+    fitted = await fitted_with([*history, Message("user", "And now?")])
+    assert fitted.request.messages[-1].text == "And now?"

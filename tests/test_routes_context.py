@@ -1,0 +1,271 @@
+"""Conversations that outgrow the window, over HTTP: they go on, keep their goal, and lose nothing of what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.context.summarise import FAILED
+from app.context.view import TO_FIND
+from app.messages import Message
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
+from app.providers.http import model_client
+from app.providers.scripted import Pause, Raise, Scripted
+from tests.guards import notices, of_kind
+from tests.serving import Served, serving, until
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 100
+WINDOW = 3072
+GOAL = "Sort the letters of Ada Lovelace by the year they were written in."
+CHATTER = "And then she wrote of engines, of numbers and of music, at length. " * 12
+SUMMARISING = "You keep the notes"
+TOOLS = ["read_file", "recall_history"]
+
+
+class Secretary(Scripted):
+    """Answers each turn with some chatter, and each request for notes with `notes`."""
+
+    def __init__(self, notes: Sequence[Any] = ("What was done: letters were sorted.",)) -> None:
+        super().__init__([], teach_fences=False)
+        self.notes = notes
+        self.chatter = CHATTER
+        self.asked: list[ModelRequest] = []  # for notes
+        self.sent: list[list[Message]] = []  # the messages of each other request
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        messages = request.whole()
+        if not messages[0].text.startswith(SUMMARISING):
+            self.sent.append(messages)
+            yield Said(f"Answer {len(self.sent)}. {self.chatter}")
+            yield Stopped("stop")
+            return
+        self.asked.append(request)
+        async with aclosing(Scripted([self.notes]).stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+async def turns(
+    served: Served, count: int, session: str | None = None, chatter: str = CHATTER
+) -> list[list[dict[str, Any]]]:
+    """So many turns of one session, the first of which names the goal; none fails."""
+    told = []
+    for number in range(count):
+        text = f"{GOAL} {chatter}" if session is None else f"Question {number}. {chatter}"
+        events = await served.chat(text, tools=TOOLS, **({"session": session} if session else {}))
+        assert events[-1]["type"] == "run.finished" and events[-1]["reason"] == "answered", events[-1]
+        session = events[0]["session"]
+        told.append(events)
+    return told
+
+
+def common(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """How many messages two requests begin with alike."""
+    return next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), len(one))
+
+
+async def test_the_older_half_is_summarised_and_the_session_stays_whole(tmp_path: Path) -> None:
+    model = Secretary()
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window=str(WINDOW)) as served:
+        told = await turns(served, 14)
+        session = told[0][0]["session"]
+        shown = (await served.client.get(f"/sessions/{session}")).json()
+    summarised = [event for events in told for event in of_kind(events, "context.summarised")]
+    assert len(summarised) >= 2 and not any(of_kind(events, "context.trimmed") for events in told)
+    assert [one["upto"] for one in shown["summaries"]] == [one["messages"] for one in summarised]
+    assert len(shown["messages"]) == 28 and shown["messages"][0]["text"] == f"{GOAL} {CHATTER}"
+    for one in shown["summaries"]:
+        assert one["after"] < one["before"] and GOAL in one["text"] and "letters were sorted" in one["text"]
+    assert len(model.asked) == len(summarised)
+    for messages in model.sent:
+        assert GOAL in messages[1].text, "the goal is in every request"
+    assert any(one.text == TO_FIND for one in model.sent[-1])
+
+
+async def test_requests_share_their_beginning_unless_something_was_summarised(tmp_path: Path) -> None:
+    model = Secretary()
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window=str(WINDOW)) as served:
+        told = await turns(served, 6)
+        session = told[0][0]["session"]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window=str(WINDOW)) as served:  # after a restart
+        told += await turns(served, 6, session)
+    changed = [bool(of_kind(events, "context.summarised")) for events in told]
+    assert sum(changed) in range(1, 5)
+    for at, (before, after) in enumerate(pairwise(model.sent), start=1):
+        assert changed[at] or common(before, after) == len(before), at
+
+
+async def test_what_was_trimmed_stays_trimmed_in_the_same_way(tmp_path: Path) -> None:
+    model = Secretary()
+    model.chatter = "Engines. " * 9
+    flags: dict[str, Any] = {"window": "1024", "summarise_at": "1"}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
+        told = await turns(served, 14, chatter="Numbers. " * 9)
+        session = told[0][0]["session"]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:  # after a restart
+        told += await turns(served, 8, session, chatter="Numbers. " * 9)
+    trimmed = [of_kind(events, "context.trimmed") for events in told]
+    assert not model.asked and sum(map(len, trimmed)) in range(2, 8)
+    for at, (before, after) in enumerate(pairwise(model.sent), start=1):
+        assert trimmed[at] or common(before, after) == len(before), at
+    for (event,) in filter(None, trimmed):
+        assert event["dropped"] > 0 and event["after"] < event["before"]
+    assert all(GOAL in messages[1].text for messages in model.sent)
+
+
+TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
+    "down": ((Raise(ProviderFailed("model_down", "Nobody is there.", retryable=True)),), "failed: Nobody is there"),
+    "empty": (("  \n",), "is empty"),
+    "cut": (("What was", Stopped("length")), "was cut off"),
+    "longer": (("word " * 20_000,), "is longer than what it stands for"),
+    "slow": ((Pause(asyncio.Event()),), "took more than 1 s"),
+}
+
+
+@pytest.mark.parametrize(("notes", "why"), TROUBLES.values(), ids=TROUBLES)
+async def test_a_summary_that_is_none_keeps_the_originals(tmp_path: Path, notes: Sequence[Any], why: str) -> None:
+    model = Secretary(notes)
+    flags = {"window": str(WINDOW), "summary_time_limit_s": "1"}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
+        told = await turns(served, 8)
+        shown = (await served.client.get(f"/sessions/{told[0][0]['session']}")).json()
+    said = [message for events in told for code, message in notices(events) if code == "context"]
+    assert len(said) == len(model.asked) >= 1 and set(said) == {FAILED.format(why=why)}
+    assert any(of_kind(events, "context.trimmed") for events in told)
+    assert shown["summaries"] == [] and len(shown["messages"]) == 16
+
+
+async def test_cancel_during_a_summary_leaves_nothing_behind(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    class Slow(Secretary):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+            if request.whole()[0].text.startswith(SUMMARISING) and not asked.is_set():
+                asked.set()
+                await asyncio.Event().wait()
+            async with aclosing(super().stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    model = Slow()
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window=str(WINDOW)) as served:
+        told = await turns(served, 4)
+        session = told[0][0]["session"]
+        async with aclosing(served.turn(message=CHATTER * 6, session=session)) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            await asked.wait()
+            assert (await served.client.post(f"/runs/{run}/cancel")).status_code == 200
+            finished = await until(turn, "run.finished")
+        assert finished["reason"] == "cancelled"
+        assert (await served.client.get(f"/sessions/{session}")).json()["summaries"] == []
+        later = await turns(served, 1, session)
+        assert of_kind(later[0], "context.summarised"), "the next run summarises"
+        usage = (await served.client.get("/usage")).json()
+    assert all(kind.get("reserved", 0) == 0 for kind in usage.values() if isinstance(kind, dict))
+
+
+@pytest.mark.parametrize("window", [1500, None], ids=["named", "unnamed"])
+async def test_a_prompt_that_the_server_refuses_is_sent_again_shorter(tmp_path: Path, window: int | None) -> None:
+    refusal = ProviderFailed("model_context", "Too long.", retryable=False, window=window)
+
+    class Refusing(Secretary):
+        """Reads less than anybody knew."""
+
+        sizes: list[int]
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+            self.sizes.append(sum(len(message.text) for message in request.whole()) // 4)
+            if self.sizes[-1] > 1500:
+                raise refusal
+            async with aclosing(super().stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    model = Refusing()
+    model.sizes = []
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, summarise_at="1") as served:
+        told = await turns(served, 10)
+    refused = [message for events in told for code, message in notices(events) if code == "context"]
+    assert refused, "nothing was refused"
+    assert sum(size > 1500 for size in model.sizes) == len(refused) < 5, "the window is learned"
+    assert told[-1][-1]["usage"]["measured"] is False
+
+
+async def test_a_server_that_refuses_everything_fails_the_run_with_its_own_words(tmp_path: Path) -> None:
+    refusal = Raise(ProviderFailed("model_context", "Never.", retryable=False))
+    model = Scripted([[refusal]], repeat=True)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("Hello")
+        shown = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
+    assert (events[-1]["code"], events[-1]["message"]) == ("model_context", "Never.")
+    assert len(model.requests) == 4 and [one["role"] for one in shown["messages"]] == ["user"]
+
+
+async def test_a_refusal_in_the_middle_of_an_answer_is_not_asked_again(tmp_path: Path) -> None:
+    refusal = Raise(ProviderFailed("model_context", "Too long.", retryable=False))
+    model = Scripted([["One, two", refusal], "Three."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("Hello")
+    assert events[-1]["type"] == "run.failed" and len(model.requests) == 1
+
+
+async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Path) -> None:
+    """Real counts, a real window: no request is refused, whatever the model makes of the conversation."""
+    try:
+        for package in (ENGINE, SMOLLM2.package):
+            package_folder(package)
+    except ProviderFailed as failure:
+        pytest.skip(failure.message)
+    small = EmbeddedModel(replace(SMOLLM2, context=512), slots=1)
+    model = Brief(EmbeddedProvider(model_client("http://127.0.0.1"), small))
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        session: dict[str, Any] = {}
+        told = []
+        for number in range(15):
+            text = f"{GOAL} Part {number}: {'the engine weaves algebra, ' * 3} Say yes."
+            events = await served.chat(text, tools=[], **session)
+            session = {"session": events[0]["session"]}
+            assert events[-1]["type"] == "run.finished", events[-1]
+            told += events
+    assert {event["type"] for event in told} & {"context.trimmed", "context.summarised"}
+    assert max(model.prompts) <= 512 and not [one for one in notices(told) if re.search("refused", one[1])]
+
+
+class Brief(Scripted):
+    """The embedded model, with short answers. `prompts` are the tokens of each prompt, as it counted them."""
+
+    def __init__(self, inner: EmbeddedProvider) -> None:
+        super().__init__([])
+        self.inner = inner
+        self.model = inner.model
+        self.prompts: list[int] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        short = replace(request, max_tokens=3, temperature=0.0)
+        async with aclosing(self.inner.stream(short)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Used):
+                    self.prompts.append(piece.prompt_tokens)
+                yield Stopped("stop") if isinstance(piece, Stopped) else piece
+
+    async def window(self) -> int | None:
+        return await self.inner.window()
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        return await self.inner.count_tokens(texts)
+
+    def added(self, message: Message) -> str:
+        return self.inner.added(message)
+
+    async def close(self) -> None:
+        await self.inner.close()
