@@ -17,7 +17,7 @@ from tests.serving import serving
 from tests.test_routes_discipline import ended, history
 
 pytestmark = pytest.mark.anyio
-RUNS, LIMIT_S = 60, 100
+RUNS, LIMIT_S = 40, 100
 FENCES = (
     "```list_files\n```",
     "```bash\nls\n```",
