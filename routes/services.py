@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
 from app.context.counter import Counter, opened_counter
+from app.context.fold import Folds
 from app.context.summarise import Summariser
 from app.context.view import Opening, View
 from app.discipline.keeper import Discipline
@@ -84,6 +85,7 @@ class Services:
     mcp: McpServers
     counter: Counter
     built_in: Sequence[Tool] = TOOLS
+    folds: Folds = field(default_factory=Folds)
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -153,6 +155,7 @@ class Services:
             summaries=self.store.summaries,
             summariser=Summariser(utility),
             summarise_at=self.settings.summarise_at,
+            folds=self.folds,
         )
 
     def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from app.account import Account
 from app.context.counter import Counter
 from app.context.cutting import shortened
-from app.context.fold import Fold, Room
+from app.context.fold import Fold, Folds, Room
 from app.context.overflow import ContextOverflow
 from app.context.rungs import PROMPT
 from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
@@ -168,3 +169,32 @@ async def test_a_round_that_could_not_fit_does_not_end_the_session() -> None:
         await fitted_with(history[:-1])
     fitted = await fitted_with([*history, Message("user", "And now?")])
     assert fitted.request.messages[-1].text == "And now?"
+
+
+def test_folds_are_kept_for_the_sessions_at_work_last() -> None:
+    folds, room = Folds(most=2), Room(HEAD, 4000, measured)
+    one = folds.keep("ses_1", Fold())
+    one.walk(turn(0, 1, 1), room)
+    assert folds.of("ses_1", 4) is one and folds.of("ses_1", 3) is None
+    for session in ("ses_2", "ses_1", "ses_3"):
+        folds.keep(session, one)
+    assert folds.of("ses_2", 4) is None and folds.of("ses_1", 4) is folds.of("ses_3", 4) is one
+
+
+async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
+    """The next run of a session goes on where the last one was, however tokens are counted by then."""
+    counter, folds = Counter(Scripted([]), 2048), Folds()
+    said = conversation()
+    requests = []
+    async with asyncio.timeout(LIMIT_S):
+        for number in range(12):
+            view = View(counter, lambda _: HEAD, folds=folds)
+            for message in turn(number, 0, 400):
+                if message.role == "assistant":
+                    fitted = await view.fit(said, (), Plan(), Account())
+                    requests.append((list(fitted.request.messages), bool(fitted.events)))
+                    counter.learn(fitted.counted, fitted.counted * 103 // 100, fitted.scale)
+                said.append(message)
+    assert any(trimmed for _, trimmed in requests)
+    for (before, _), (after, trimmed) in pairwise(requests):
+        assert trimmed or after[: len(before)] == before

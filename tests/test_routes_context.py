@@ -135,7 +135,7 @@ TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
 @pytest.mark.parametrize(("notes", "why"), TROUBLES.values(), ids=TROUBLES)
 async def test_a_summary_that_is_none_keeps_the_originals(tmp_path: Path, notes: Sequence[Any], why: str) -> None:
     model = Secretary(notes)
-    flags = {"window": str(WINDOW), "summary_time_limit_s": "1"}
+    flags: dict[str, Any] = {"window": str(WINDOW), "summary_time_limit_s": "1"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         told = await turns(served, 8)
         shown = (await served.client.get(f"/sessions/{told[0][0]['session']}")).json()
@@ -232,7 +232,9 @@ async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Pat
         session: dict[str, Any] = {}
         told = []
         for number in range(15):
-            text = f"{GOAL} Part {number}: {'the engine weaves algebra, ' * 3} Say yes."
+            text = (
+                f"{'' if session else GOAL} Part {number}: the engine weaves algebra, as looms weave leaves. Say yes."
+            )
             events = await served.chat(text, tools=[], **session)
             session = {"session": events[0]["session"]}
             assert events[-1]["type"] == "run.finished", events[-1]

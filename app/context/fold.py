@@ -37,6 +37,7 @@ class Fold:
         self.kept = [summary] if summary else []
         self.lossy = False  # something was left out, or shortened
         self.grown = 0  # tokens of all that was walked
+        self.failed_at: int | None = None  # what it had grown to when a summary failed
         self._slim = False  # the system prompt is shortened, and stays so
         self._hopeless = 0  # tokens that could not be made to fit: not tried again until there are twice as many
 
@@ -85,3 +86,27 @@ class Fold:
         self.kept = trimmed.messages[len(head) :]
         self.lossy = self.lossy or trimmed.dropped > 0 or trimmed.shortened > 0
         return trimmed
+
+
+class Folds:
+    """The folds of the sessions that were at work last.
+
+    What a fold comes to depends on how tokens are counted, and counts get better with time: a fold that is kept leaves
+    what the model's server has in its cache, where one that is walked again might be trimmed one round earlier.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._folds: dict[str, Fold] = {}
+
+    def of(self, session: str, messages: int) -> Fold | None:
+        """The fold of a session that has so many messages by now."""
+        fold = self._folds.get(session)
+        return fold if fold and fold.walked <= messages else None
+
+    def keep(self, session: str, fold: Fold) -> Fold:
+        self._folds.pop(session, None)
+        self._folds[session] = fold
+        while len(self._folds) > self._most:
+            del self._folds[next(iter(self._folds))]
+        return fold

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.account import Account
 from app.context.counter import Counter
-from app.context.fold import Fold, Room
+from app.context.fold import Fold, Folds, Room
 from app.context.summarise import Stretch, Summariser
 from app.context.summary import place_to_cut
 from app.conversation import Conversation
@@ -54,16 +54,16 @@ class View:
     summaries: Summaries = no_summaries
     summariser: Summariser | None = None
     summarise_at: float = 1.0  # share of the window; 1 for never
+    folds: Folds = field(default_factory=Folds)
     run: str = ""
     _fold: Fold | None = None
-    _failed_at: int | None = None  # what the fold had grown to when a summary failed
 
     async def fit(self, conversation: Conversation, tools: Sequence[Tool], plan: Plan, account: Account) -> Fitted:
         """The next request. Raises ContextOverflow, StoreFailed.
 
         Whether this round offers the tools or not, the messages are fitted as if it did: they stay the same.
         """
-        fold = self._fold = self._fold or await self._from_store(conversation)
+        fold = self._fold = self._fold or await self._known(conversation)
         notes = [Message("user", note) for note in plan.notes]
         room = await self._room(conversation.messages[fold.walked :], tools)
         fold.walk(conversation.messages, room)
@@ -74,10 +74,14 @@ class View:
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
         return Fitted(request, counted, self.counter.scale, events)
 
-    async def _from_store(self, conversation: Conversation) -> Fold:
-        rows = await self.summaries(conversation.session)
-        known = [row for row in rows if row.upto <= len(conversation.messages)]
-        return folded(known[-1]) if known else Fold()
+    async def _known(self, conversation: Conversation) -> Fold:
+        """As the session's last run left it, else from its last summary on."""
+        session, so_far = conversation.session, len(conversation.messages)
+        if fold := self.folds.of(session, so_far):
+            fold.kept = conversation.redactor.redact_value(fold.kept)  # what has become a secret since
+            return fold
+        rows = [row for row in await self.summaries(session) if row.upto <= so_far]
+        return self.folds.keep(session, folded(rows[-1]) if rows else Fold())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
         head = list(self.opening(tools))
@@ -98,9 +102,9 @@ class View:
             return []
         row, events = await self.summariser.summarise(self.run, stretch, conversation, account)
         if row is None:
-            self._failed_at = self._fold.grown
+            self._fold.failed_at = self._fold.grown
         else:
-            self._fold, self._failed_at = folded(row), None
+            self._fold = self.folds.keep(conversation.session, folded(row))
             await self.counter.prepare(self._fold.kept)
             self._fold.walk(conversation.messages, room)
         return list(events)
@@ -110,7 +114,7 @@ class View:
         fold = self._fold
         if fold is None or self.summarise_at >= 1:
             return None
-        if self._failed_at is not None and fold.grown < self._failed_at + window // 4:
+        if fold.failed_at is not None and fold.grown < fold.failed_at + window // 4:
             return None
         tokens = fold.tokens(room)
         if tokens <= room.budget and tokens + described <= self.summarise_at * window:
