@@ -64,7 +64,8 @@ class Account:
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured
         self.dearest = max(self.dearest, used.prompt_tokens + used.completion_tokens)
-        return Usage(used.prompt_tokens, used.completion_tokens, self.prompt_tokens, self.completion_tokens, measured)
+        now, total = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
+        return Usage(*now, *total, measured, used.cached)
 
     def saw(self, event: AgentEvent) -> None:
         """Remember what was done and told."""

@@ -166,7 +166,10 @@ class DocumentUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one round and of the run so far; `measured` is False when they are estimated."""
+    """Tokens of one round and of the run so far; `measured` is False when they are estimated.
+
+    `cached_tokens` are those of the round's prompt that the server had read before, if it says so.
+    """
 
     type: ClassVar[str] = "usage"
     prompt_tokens: int
@@ -174,6 +177,7 @@ class Usage:
     total_prompt_tokens: int
     total_completion_tokens: int
     measured: bool
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Tokens of this request, as the server counted them."""
+    """Tokens of this request, as the server counted them; `cached` are those of the prompt that it had read before."""
 
     prompt_tokens: int
     completion_tokens: int
+    cached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

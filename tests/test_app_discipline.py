@@ -16,7 +16,7 @@ from app.discipline.limits import Limits
 from app.discipline.nudges import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
 from app.discipline.plan import Plan
 from app.discipline.stall import STREAK
-from app.events import AgentEvent, Notice, RoundStarted, ToolFinished, ToolRejected, ToolStarted, encode
+from app.events import AgentEvent, Notice, RoundStarted, ToolFinished, ToolRejected, ToolStarted, encode, fields_of
 from app.messages import AskedCall, Message
 from app.provider import Said, Stopped, Used
 from app.redaction import Redactor
@@ -247,7 +247,8 @@ def test_what_was_done_is_known_after_a_restart() -> None:
         ("write_file", "unknown"),
         ("web_fetch", "refused"),
     ]
-    usage = seen.add(Used(100, 20), measured=True), seen.add(Used(10, 2), measured=False)
+    usage = seen.add(Used(100, 20, 80), measured=True), seen.add(Used(10, 2), measured=False)
+    assert ([one.cached_tokens for one in usage], "cached_tokens" in fields_of(usage[1])) == ([80, None], False)
     seen.rounds, seen.calls = 2, 3
     events: list[AgentEvent] = [RoundStarted(1), *HAPPENED, usage[0], RoundStarted(2), usage[1]]
     rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate(events)]

@@ -32,6 +32,8 @@ class Fails:
 
 HELLO: list[Piece] = [Said("Hello"), Stopped("stop")]
 USED = Used(7, 2)
+FENCED = '```bash\necho "Hello, World!"\n```'
+FOUND: list[Piece] = [Said("Hello"), Used(7, 2, 5), Stopped("stop")]
 
 
 def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
@@ -95,13 +97,9 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         Stopped("stop"),
     ],
     "llama_cpp/plain_answer.sse": [Said("The capital of France is Paris."), Stopped("stop")],
-    "llama_cpp/fenced_call_with_usage.sse": [
-        Said('```bash\necho "Hello, World!"\n```'),
-        Used(86, 12),
-        Stopped("stop"),
-    ],
-    "llama_cpp/cut_by_length.sse": [Said("The story of a young woman"), Used(35, 6), Stopped("length")],
-    "llama_cpp/not_streamed.json": [Said("I'm glad you're here"), Used(32, 6), Stopped("length")],
+    "llama_cpp/fenced_call_with_usage.sse": [Said(FENCED), Used(86, 12, 0), Stopped("stop")],
+    "llama_cpp/cut_by_length.sse": [Said("The story of a young woman"), Used(35, 6, 24), Stopped("length")],
+    "llama_cpp/not_streamed.json": [Said("I'm glad you're here"), Used(32, 6, 24), Stopped("length")],
     "llama_cpp/context_too_long.json": [Fails("model_context", False, "9031 tokens")],
     "odd/no_space_after_colon.sse": HELLO,
     "odd/crlf.sse": HELLO,
@@ -118,6 +116,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/usage_absurd.sse": [Said("Hello"), USED, Stopped("stop")],
     "odd/usage_on_last_delta.sse": [Said("Hello"), USED, Stopped("stop")],
     "odd/usage_in_every_chunk.sse": [Said("Hello"), USED, Stopped("stop")],
+    **dict.fromkeys(("odd/usage_cached_hit.sse", "odd/usage_cached_beside.sse", "odd/usage_cached_timings.sse"), FOUND),
     "odd/null_fields.sse": HELLO,
     "odd/empty_data.sse": HELLO,
     "odd/reasoning_content.sse": [Thought("Hm, easy."), *HELLO],

@@ -13,6 +13,13 @@ from parsing import Thought
 DECODER = json.JSONDecoder(strict=False)  # made once: json.loads would make one for each chunk
 MOST_TOKENS = 1_000_000_000
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+# Where a chunk says how much of the prompt its server found in its cache: the first field that is there is taken.
+CACHED = (
+    ("usage", "prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, llama.cpp
+    ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
+    ("usage", "cached_tokens"),  # Kimi
+    ("timings", "cache_n"),  # llama.cpp before it had the first
+)
 
 
 def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
@@ -47,7 +54,19 @@ def usage_of(holder: dict[str, Any]) -> Used | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
-    return Used(prompt, completion) if prompt or completion else None
+    return Used(prompt, completion, cached_of(holder, prompt)) if prompt or completion else None
+
+
+def cached_of(holder: dict[str, Any], prompt: int) -> int | None:
+    """Of so many tokens; None where the server does not say, or says what cannot be."""
+    for path in CACHED:
+        value: Any = holder
+        for field in path:
+            value = value.get(field) if isinstance(value, dict) else None
+        count = index_of(value)
+        if count is not None:
+            return count if 0 <= count <= prompt else None
+    return None
 
 
 def tokens_of(value: Any) -> int:
