@@ -21,8 +21,7 @@ from app.calls import Calls
 from app.clock import Clock
 from app.context.counter import Counter, opened_counter
 from app.context.fold import Folds
-from app.context.summarise import Summariser
-from app.context.view import Opening, View
+from app.context.view import Opening, view_of
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
 from app.follow_up import ROUNDS, FollowUps
@@ -132,6 +131,8 @@ class Services:
         discipline = Discipline(self.limits(wish), verify=self.settings.verify)
         spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
+        prompt = self._prompt(principal, context.workspace, wish, guards.line)
+        utility = Aside(self.provider, spending, self.counter, self.settings.summary_time_limit_s)
         return Agent(
             self.provider,
             Calls(
@@ -140,22 +141,9 @@ class Services:
                 results=Results(self.settings.result_characters, self.store.result),
                 parallel_reads=self.settings.parallel_reads,
             ),
-            self._view(self._prompt(principal, context.workspace, wish, guards.line), spending, wish),
+            view_of(self.settings, prompt, utility, self.store.summaries, self.folds, wish.inactivity_s),
             discipline,
             self.switch.check,
-        )
-
-    def _view(self, prompt: Opening, spending: Spending, wish: ChatRequest) -> View:
-        utility = Aside(self.provider, spending, self.counter, self.settings.summary_time_limit_s)
-        return View(
-            self.counter,
-            prompt,
-            wish.inactivity_s,
-            native=lambda: not self.provider.teach_fences,
-            summaries=self.store.summaries,
-            summariser=Summariser(utility),
-            summarise_at=self.settings.summarise_at,
-            folds=self.folds,
         )
 
     def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:

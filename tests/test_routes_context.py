@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,7 @@ import pytest
 from app.context.summarise import FAILED
 from app.context.view import TO_FIND
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
-from app.providers.http import model_client
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
 from app.providers.scripted import Pause, Raise, Scripted
 from tests.guards import notices, of_kind
 from tests.serving import Served, serving, until
@@ -257,57 +253,3 @@ async def test_a_refusal_in_the_middle_of_an_answer_is_not_asked_again(tmp_path:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         events = await served.chat("Hello")
     assert events[-1]["type"] == "run.failed" and len(model.requests) == 1
-
-
-async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Path) -> None:
-    """Real counts, a real window: no request is refused, whatever the model makes of the conversation."""
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
-    small = EmbeddedModel(replace(SMOLLM2, context=512), slots=1)
-    model = Brief(EmbeddedProvider(model_client("http://127.0.0.1"), small))
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session: dict[str, Any] = {}
-        told = []
-        for number in range(15):
-            text = (
-                f"{'' if session else GOAL} Part {number}: the engine weaves algebra, as looms weave leaves. Say yes."
-            )
-            events = await served.chat(text, tools=[], **session)
-            session = {"session": events[0]["session"]}
-            assert events[-1]["type"] == "run.finished", events[-1]
-            told += events
-    assert {event["type"] for event in told} & {"context.trimmed", "context.summarised"}
-    assert max(model.prompts) <= 512 and not [one for one in notices(told) if re.search("refused", one[1])]
-
-
-class Brief(Scripted):
-    """The embedded model, with short answers. `prompts` are the tokens of each prompt, as it counted them."""
-
-    def __init__(self, inner: EmbeddedProvider) -> None:
-        super().__init__([])
-        self.inner = inner
-        self.model = inner.model
-        self.prompts: list[int] = []
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        short = replace(request, max_tokens=3, temperature=0.0)
-        async with aclosing(self.inner.stream(short)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Used):
-                    self.prompts.append(piece.prompt_tokens)
-                yield Stopped("stop") if isinstance(piece, Stopped) else piece
-
-    async def window(self) -> int | None:
-        return await self.inner.window()
-
-    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        return await self.inner.count_tokens(texts)
-
-    def added(self, message: Message) -> str:
-        return self.inner.added(message)
-
-    async def close(self) -> None:
-        await self.inner.close()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from app.account import Account
+from app.aside import Aside
 from app.context.counter import Counter
 from app.context.fold import Fold, Folds, Room
 from app.context.summarise import Stretch, Summariser
@@ -15,6 +16,7 @@ from app.discipline.plan import Plan
 from app.events import AgentEvent, ContextTrimmed
 from app.messages import Message
 from app.provider import ModelRequest
+from app.settings import Settings
 from app.store import SummaryRow
 from tools.recall import NAME as RECALL
 from tools.tool import Tool
@@ -148,3 +150,19 @@ def folded(row: SummaryRow) -> Fold:
 
 def answer_room(window: int) -> int:
     return min(MOST_ANSWER, window // 4)
+
+
+def view_of(
+    settings: Settings, prompt: Opening, utility: Aside, summaries: Summaries, folds: Folds, inactivity_s: float | None
+) -> View:
+    """The view of a run whose own model writes the summaries, too."""
+    return View(
+        utility.counter,
+        prompt,
+        inactivity_s,
+        native=lambda: not utility.provider.teach_fences,
+        summaries=summaries,
+        summariser=Summariser(utility),
+        summarise_at=settings.summarise_at,
+        folds=folds,
+    )
