@@ -221,7 +221,7 @@ async def test_what_the_server_begins_by_itself_is_not_refused_and_ends_with_the
 async def test_a_killed_server_gives_nothing_back(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     flags = ("--tokens-per-month", "100000")
-    async with asyncio.timeout(60), upstream(stream(says("Hm"), then=hang)) as model:
+    async with asyncio.timeout(60), upstream(stream(says("Hm"), then=hang), chats=True) as model:
         async with server(tmp_path, model.base_url, *flags) as (client, process):
             await killed_turn(client, process, 3)
         async with server(tmp_path, model.base_url, *flags) as (client, _):
