@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -93,14 +92,14 @@ async def listening(app: ASGIApp, protocol: type[BoundedProtocol] = BoundedProto
     Without Server.serve: that would take the test runner's signals, and it looks for its end ten times a second only,
     which would cost every test a fifth of one.
     """
-    config = uvicorn.Config(app, lifespan="off", log_level="warning", http=protocol)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="warning", http=protocol)
     config.load()
-    server, listener = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    await server.startup([listener])
+    await server.startup()
     await server.on_tick(0)  # makes the headers that all answers have
     try:
-        yield listener.getsockname()[1]
+        yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         await closed(server)
 
