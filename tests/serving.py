@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -87,30 +88,40 @@ async def serving(
 
 @asynccontextmanager
 async def listening(app: ASGIApp, protocol: type[BoundedProtocol] = BoundedProtocol) -> AsyncGenerator[int, None]:
-    """The port of a server with this application.
-
-    Without Server.serve: that would take the test runner's signals, and it looks for its end ten times a second only,
-    which would cost every test a fifth of one.
-    """
+    """The port of a server with this application."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="warning", http=protocol)
+    async with running(config) as server:
+        yield server.servers[0].sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def running(
+    config: uvicorn.Config, bound: list[socket.socket] | None = None
+) -> AsyncGenerator[uvicorn.Server, None]:
+    """A server without Server.serve: that would take the test runner's signals, and it looks for its end ten times a
+    second only, which would cost every test a fifth of one."""
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    await server.startup()
+    await server.startup(bound)
     await server.on_tick(0)  # makes the headers that all answers have
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield server
     finally:
-        await closed(server)
+        await finish(server)
+        await server.lifespan.shutdown()
 
 
-async def closed(server: uvicorn.Server) -> None:
-    """Take no more requests; let those that are under way end."""
+async def finish(server: uvicorn.Server) -> None:
+    """Take no more requests; let those that are under way end, in the time that the configuration gives them."""
     for listener in server.servers:
         listener.close()
     for connection in list(server.server_state.connections):
         connection.shutdown()
     if under_way := set(server.server_state.tasks):
+        _, late = await asyncio.wait(under_way, timeout=server.config.timeout_graceful_shutdown)
+        for task in late:
+            task.cancel()
         await asyncio.wait(under_way)
     for listener in server.servers:
         await listener.wait_closed()
