@@ -97,7 +97,7 @@ async def test_no_call_runs_twice_or_without_its_yes(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as side_by_side:
             tasks = [
                 side_by_side.create_task(
-                    killed_again_and_again(tmp_path / str(seed), model.base_url, random.Random(seed))
+                    killed_again_and_again(tmp_path / str(seed), model.base_url, random.Random(5 + seed))
                 )
                 for seed in range(SERVERS)
             ]
