@@ -72,7 +72,7 @@ async def test_a_head_within_the_limit_is_read_however_it_arrives(tmp_path: Path
 class Quick(BoundedProtocol):
     """Gives up on a head soon."""
 
-    head_time_s = 0.1
+    head_time_s = 0.3
 
 
 async def read(request: Request) -> Response:
