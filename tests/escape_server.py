@@ -25,7 +25,7 @@ from tests.escapes import attacks
 from tests.processes import ended
 from tools.landlock import SCOPED_ABI, Landlock, find_landlock
 from tools.limits import NO_LIMITS, Limits, find_limits
-from tools.sandbox import NoSandbox, Sandbox, Unboxed, find_sandbox
+from tools.sandbox import Bubblewrap, NoSandbox, Sandbox, Unboxed, find_sandbox
 from tools.shell import running
 from tools.shown import visible_python
 from tools.tool import Context, Result
@@ -34,7 +34,8 @@ SECRET = os.environ.get("SECRET_OF_THE_SERVER", "")
 LIMITS = Limits(pids=64, memory_bytes=128 << 20, scratch_bytes=16 << 20, file_bytes=8 << 20)
 OLD_ABI = 3  # without scopes for signals: older kernels, played on this one
 TIME_LIMIT_S = 20
-DYING_S = 2
+DYING_S = 10  # where all must die: a slow kernel is not an escape
+LEFT_S = 0.2  # where something may be left
 bash = running("bash", "command")
 
 
@@ -51,6 +52,7 @@ class Target:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
+        self.dying_s = LEFT_S
         self.workspace, self.data, self.home = folder / "workspace", folder / "data", folder / "home"
         for path in (self.workspace, self.data, self.home):
             path.mkdir()
@@ -120,10 +122,11 @@ class Target:
             found.append("files outside were changed")
             self._restore()
         # bubblewrap tells of its end before the kernel has ended all that is in the box.
-        if left := [pid for pid in pids() if self.marker in cmdline(pid) and not ended(pid, DYING_S)]:
+        if left := [pid for pid in pids() if self.marker in cmdline(pid) and not ended(pid, self.dying_s)]:
             found.append("a process was left behind")
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may end by itself by now
+                    os.kill(pid, signal.SIGKILL)
         return found
 
     def _watched(self) -> list[Path]:
@@ -211,6 +214,7 @@ async def main(name: str, folder: str, _on_the_command_line: str) -> None:
             return
         limits = NO_LIMITS if isinstance(sandbox, Unboxed) else sandbox.limits
         bounds = {what: limits.bounds(what) for what in ("pids", "memory")}
+        target.dying_s = DYING_S if isinstance(sandbox, Bubblewrap) or bounds["pids"] else LEFT_S
         deaf = isinstance(sandbox, Landlock) and sandbox.abi < SCOPED_ABI
         print(json.dumps({"boxed": sandbox.boxed, "old": deaf, **bounds}), flush=True)
         context = replace(Context(target.workspace), sandbox=sandbox, time_limit_s=TIME_LIMIT_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -20,6 +20,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.serving import running
 
 
 def _is_set() -> asyncio.Event:
@@ -169,27 +171,16 @@ class Resource:
         return Response(status_code=404)
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-
 @asynccontextmanager
 async def served(app: ASGIApp, bound: socket.socket) -> AsyncGenerator[None, None]:
     """A server on a socket that listens already: whoever connects too early waits."""
-    config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1)
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[bound]))
-    try:
+    async with running(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1), [bound]):
         yield
-    finally:
-        server.should_exit = True
-        await task
 
 
 def listening() -> tuple[socket.socket, str]:
     bound = socket.create_server(("127.0.0.1", 0))
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound, f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 

@@ -88,6 +88,7 @@ def test_several_results_in_text_are_told_once_that_they_may_be_enough() -> None
         (True, False, f"{framed('a.txt', call='c1', name='bash', untrusted=True)}\n\n{ENOUGH}"),
         (True, True, f"{framed('a.txt', call='c1', name='bash', untrusted=True)}\n\n{ENOUGH}"),
     ],
+    ids=["framed", "bare", "untrusted", "untrusted, where bare was wanted"],
 )
 def test_only_a_trusted_result_in_text_may_be_bare(untrusted: bool, bare: bool, content: str) -> None:
     result = Message("tool", "a.txt", call="c1", name="bash", untrusted=untrusted)

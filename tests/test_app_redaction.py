@@ -91,7 +91,10 @@ def test_only_the_beginning_of_a_secret_is_withheld(text: str) -> None:
         assert begins or told == hidden(text[:at], SECRETS)
 
 
-@pytest.mark.parametrize("secret", [KEY, new_token(), 'qu"ote\\and\nsecond-line-7', "schlüssel-ä-ö-1", "p%ss w/rd?99"])
+WRITTEN = [KEY, new_token(), 'qu"ote\\and\nsecond-line-7', "schlüssel-ä-ö-1", "p%ss w/rd?99"]
+
+
+@pytest.mark.parametrize("secret", WRITTEN, ids=["key", "token", "quoted", "not ASCII", "punctuated"])
 def test_every_way_to_write_a_secret_is_known(secret: str) -> None:
     redactor = Redactor([secret])
     for written in (secret, json.dumps(secret), json.dumps(secret, ensure_ascii=False), quote(secret, safe="")):

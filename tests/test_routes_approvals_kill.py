@@ -18,7 +18,7 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.serving import events_of
-from tests.test_routes_kill import TERMINAL, server
+from tests.test_routes_kill import SERVERS, TERMINAL, server
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -72,21 +72,34 @@ def lines(file: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
+async def killed_again_and_again(folder: Path, model_url: str, chance: random.Random) -> list[str]:
+    """How the runs ended."""
+    ends, run = list[str](), ""
+    ran = folder / "work" / "ran"
+    ran.parent.mkdir(parents=True)
+    kills = KILLS // SERVERS
+    for number in range(kills + 1):
+        async with asyncio.timeout(60), server(folder, model_url) as (client, process):
+            if run:
+                await followed(client, run, process, None)
+                ends.append(await check(client, run, lines(ran)))
+            if number < kills:
+                ran.unlink(missing_ok=True)
+                async with client.stream("POST", "/chat", json=BODY) as response:
+                    run = response.headers["x-run-id"]
+                await followed(client, run, process, chance)
+    return ends
+
+
 @pytest.mark.timeout(60 + KILLS * 15)
 async def test_no_call_runs_twice_or_without_its_yes(tmp_path: Path) -> None:
-    chance, ends = random.Random(5), list[str]()
-    ran = tmp_path / "work" / "ran"
-    (tmp_path / "work").mkdir()
     async with upstream(stream(says(CALLS), chunk(finish="stop"), DONE), repeat=True) as model:
-        run = ""
-        for number in range(KILLS + 1):
-            async with asyncio.timeout(60), server(tmp_path, model.base_url) as (client, process):
-                if run:
-                    await followed(client, run, process, None)
-                    ends.append(await check(client, run, lines(ran)))
-                if number < KILLS:
-                    ran.unlink(missing_ok=True)
-                    async with client.stream("POST", "/chat", json=BODY) as response:
-                        run = response.headers["x-run-id"]
-                    await followed(client, run, process, chance)
-    assert {"run.finished", "run.failed"} == set(ends)  # those that waited went on, those in the middle did not
+        async with asyncio.TaskGroup() as side_by_side:
+            tasks = [
+                side_by_side.create_task(
+                    killed_again_and_again(tmp_path / str(seed), model.base_url, random.Random(5 + seed))
+                )
+                for seed in range(SERVERS)
+            ]
+    ends = {end for task in tasks for end in task.result()}
+    assert ends == {"run.finished", "run.failed"}  # those that waited went on, those in the middle did not

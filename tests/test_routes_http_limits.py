@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from app.providers.scripted import Scripted
 from routes.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
 from routes.limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
 from routes.requests import MAX_DEPTH, MessageRequest, read_message
 from routes.server import create_server
-from tests.people import LIMIT_S, answer, connected, error_of, parsed, port_of
-from tests.serving import serving
+from tests.people import answer, connected, error_of, parsed, port_of
+from tests.serving import listening, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -77,21 +72,7 @@ async def test_a_head_within_the_limit_is_read_however_it_arrives(tmp_path: Path
 class Quick(BoundedProtocol):
     """Gives up on a head soon."""
 
-    head_time_s = 0.1
-
-
-@asynccontextmanager
-async def listening(app: ASGIApp, protocol: type[BoundedProtocol] = BoundedProtocol) -> AsyncGenerator[int, None]:
-    """The port of a server with an application of the test."""
-    config = uvicorn.Config(app, lifespan="off", log_level="critical", http=protocol)
-    server, listener = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
-    task = asyncio.create_task(server._serve([listener]))
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
+    head_time_s = 0.3
 
 
 async def read(request: Request) -> Response:

@@ -31,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
 TERMINAL = ("run.finished", "run.failed")
 MOST_EVENTS = 30
+SERVERS = 2  # are killed side by side: mostly, one waits
 
 
 @asynccontextmanager
@@ -84,22 +85,28 @@ async def check(client: httpx2.AsyncClient, run: str, seen: list[str]) -> None:
     assert again.text.count("event: run.finished") == 1
 
 
-@pytest.mark.timeout(30 + KILLS * 10)
-async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
-    sleeper, chance = endless(), random.Random(1)
+async def killed_again_and_again(folder: Path, chance: random.Random) -> None:
+    sleeper = endless()
     words = f"I run it.\n```bash\n{sleeper} &\nfor i in 1 2 3; do echo $i; sleep 0.05; done\nkill $!\n```\n"
     said = [says(word + " ") for word in words.split(" ")]
-    (tmp_path / "work").mkdir()
+    (folder / "work").mkdir(parents=True)
     async with upstream(stream(*said, chunk(finish="stop"), DONE), repeat=True, chats=True) as model:
         run, seen = "", list[str]()
-        for _ in range(KILLS):
-            async with asyncio.timeout(60), server(tmp_path, model.base_url) as (client, process):
+        for _ in range(KILLS // SERVERS):
+            async with asyncio.timeout(60), server(folder, model.base_url) as (client, process):
                 if run:
                     await check(client, run, seen)
                 run, seen = await killed_turn(client, process, chance.randrange(1, MOST_EVENTS))
-            assert all_gone(sleeper)
-        async with server(tmp_path, model.base_url) as (client, _):
+            assert await asyncio.to_thread(all_gone, sleeper)
+        async with server(folder, model.base_url) as (client, _):
             await check(client, run, seen)
+
+
+@pytest.mark.timeout(30 + KILLS * 10)
+async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as side_by_side:
+        for seed in range(SERVERS):
+            side_by_side.create_task(killed_again_and_again(tmp_path / str(seed), random.Random(seed)))
 
 
 async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:

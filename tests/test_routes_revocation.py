@@ -91,8 +91,8 @@ async def test_a_replay_that_stalls_is_cut(tmp_path: Path) -> None:
     async with signed_in(tmp_path, provider) as (served, root), connected(port_of(served)) as (reader, writer):
         run = (await served.chat())[0]["run"]
         authorization = served.client.headers["authorization"]
-        request = f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: {authorization}\r\n\r\n"
-        writer.write(request.encode())
+        head = f"host: localhost\r\nconnection: close\r\nauthorization: {authorization}\r\n\r\n"
+        writer.write(f"GET /runs/{run}/events HTTP/1.1\r\n{head}".encode())
         await reader.readuntil(b"run.started")
         assert (await served.client.delete("/tokens/ann", headers=root)).status_code == 204
         size = 0

@@ -60,7 +60,7 @@ async def test_the_answer_comes_while_the_command_runs_and_its_tail_is_live(tmp_
     sleeper, seen = endless(), []
     async with opened(tmp_path) as jobs:
         job = await started(
-            jobs, tmp_path, f"echo one; until [ -e go ]; do read -t 0.05 < <(:); done; {sleeper}", sandbox
+            jobs, tmp_path, f"echo one; until [ -e go ]; do read -t 0.05 < <(:); done; echo two; {sleeper}", sandbox
         )
         assert job.state is State.RUNNING and job.pid and job.session == SESSION
         async with aclosing(jobs.watch(job.id, ANN)) as glances:
@@ -70,7 +70,7 @@ async def test_the_answer_comes_while_the_command_runs_and_its_tail_is_live(tmp_
                     (tmp_path / "work" / "go").touch()
                 if alive(sleeper):
                     break
-        assert (seen[-1].lines, seen[-1].bytes) == (1, 4)
+        assert (seen[-1].lines, seen[-1].bytes) == (2, 8)
         assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED
     assert all_gone(sleeper)
 
@@ -98,13 +98,17 @@ async def test_a_job_that_obeys_ends_by_term_and_may_say_so(tmp_path: Path, sand
     assert glance.tail == ("up", "bye") and glance.job.state is State.CANCELLED
 
 
-@pytest.mark.parametrize("without_its_mark", ["", "exec env -i "])
-async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox, without_its_mark: str) -> None:
-    sleeper = endless()
+async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox) -> None:
+    """Also of what has lost its mark."""
+    sleepers = [endless(), endless()]
     async with opened(tmp_path, time_limit_s=0.3) as jobs:
-        job = await started(jobs, tmp_path, f"trap '' TERM; {without_its_mark}{sleeper}", sandbox)
-        assert (await end_of(jobs, job.id)).job.state is State.TIMED_OUT
-    assert all_gone(sleeper)
+        begun = [
+            await started(jobs, tmp_path, f"trap '' TERM; {unmarked}{sleeper}", sandbox)
+            for unmarked, sleeper in zip(("", "exec env -i "), sleepers, strict=True)
+        ]
+        ends = await asyncio.gather(*(end_of(jobs, job.id) for job in begun))
+        assert {end.job.state for end in ends} == {State.TIMED_OUT}
+    assert all(map(all_gone, sleepers))
 
 
 async def test_what_outlives_its_command_is_taken_down(tmp_path: Path, sandbox: Sandbox) -> None:

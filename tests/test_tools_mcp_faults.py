@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import mcp.client.session
 import pytest
 
-from tests.mcp_servers import faulty, is_there, managing, news_of, ready, told
+from tests.mcp_servers import QUICK, faulty, is_there, managing, news_of, ready, told
 from tests.processes import all_gone, endless
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, State, Timeouts
@@ -22,8 +23,9 @@ from tools.tool import Context, Progress, Result, Tool
 
 pytestmark = pytest.mark.anyio
 
-SLACK = 6  # a shared machine may be that much slower than a quiet one
-HASTY = Timeouts(start_s=1.5, idle_s=0.5, total_s=3)
+SOON = Timeouts(start_s=1.5)
+HASTY = Timeouts(start_s=10, idle_s=1, total_s=3)
+LATE_S = 2  # a shared machine may be that much later than it was told to be
 
 
 def any_tool(manager: Manager, name: str) -> Tool:
@@ -56,19 +58,19 @@ ANSWERS = (
 )
 
 
-@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row.tool} {row.says[:12]}")
-async def test_a_bad_answer_costs_only_its_call(row: Called, tmp_path: Path) -> None:
+async def test_a_bad_answer_costs_only_its_call(tmp_path: Path) -> None:
     async with managing(faulty("lists_all"), faulty(name="good")) as manager:
         await ready(manager)
         await ready(manager, "good")
         tools = {tool.name: tool for tool in manager.tools()}
-        result, beside = await asyncio.gather(
-            told(tools[f"mcp__s__{row.tool}"], tmp_path, **row.arguments),
-            told(tools["mcp__good__echo"], tmp_path, text="still here"),
-        )
-        assert (result.ok, beside.text) == (row.ok, "still here")
-        assert row.says in result.text
-        assert (await told(tools["mcp__s__echo"], tmp_path, text="again")).text == "again"
+        for row in ANSWERS:
+            result, beside = await asyncio.gather(
+                told(tools[f"mcp__s__{row.tool}"], tmp_path, **row.arguments),
+                told(tools["mcp__good__echo"], tmp_path, text="still here"),
+            )
+            assert (result.ok, beside.text) == (row.ok, "still here"), (row, result)
+            assert row.says in result.text, row
+            assert (await told(tools["mcp__s__echo"], tmp_path, text="again")).text == "again", row
 
 
 class Started(NamedTuple):
@@ -89,22 +91,22 @@ STARTS = (
 )
 
 
-@pytest.mark.parametrize("row", STARTS, ids=lambda row: row.fault)
-async def test_a_bad_start_is_told_and_holds_up_nobody(row: Started) -> None:
-    async with managing(faulty(row.fault, timeouts=HASTY), faulty(name="good")) as manager:
+async def test_bad_starts_are_told_and_hold_up_nobody() -> None:
+    bad = [faulty(row.fault, name=row.fault, timeouts=SOON if row.says else QUICK) for row in STARTS]
+    async with managing(*bad, faulty(name="good")) as manager:
         await ready(manager, "good")
         good = next(tool for tool in manager.tools() if tool.name == "mcp__good__echo")
         assert (await told(good, text="here")).text == "here"
-        status = await manager.settled("s", 15)
-        assert status.state is row.state, status
-        assert row.says in status.error
-        if row.fault == "crash":
-            assert "cannot read the settings" in status.stderr_tail[-1]
-            assert status.exit_code == 1
-            assert status.next_try is not None
-            assert status.next_try > time.time() - 1
-        if row.fault == "junk":
-            assert status.junk_lines == 50
+        statuses = {row.fault: await manager.settled(row.fault, 15) for row in STARTS}
+        for row in STARTS:
+            assert statuses[row.fault].state is row.state, statuses[row.fault]
+            assert row.says in statuses[row.fault].error
+        crashed = statuses["crash"]
+        assert "cannot read the settings" in crashed.stderr_tail[-1]
+        assert crashed.exit_code == 1
+        assert crashed.next_try is not None
+        assert crashed.next_try > time.time() - 15
+        assert statuses["junk"].junk_lines == 50
 
 
 async def test_a_command_that_does_not_exist_says_so() -> None:
@@ -116,15 +118,16 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
         assert "install it" in status.error
 
 
-async def test_a_server_that_ignores_the_probe_is_asked_in_the_older_way_from_then_on() -> None:
-    patient = Timeouts(start_s=20, idle_s=5, total_s=20)
-    async with managing(faulty("ignores_probe", timeouts=patient)) as manager:
-        first = await ready(manager)
+async def test_a_server_that_ignores_the_probe_is_asked_in_the_older_way_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp.client.session, "DISCOVER_TIMEOUT_SECONDS", 0.5)
+    async with managing(faulty("ignores_probe")) as manager:
+        await ready(manager)
+        assert (await told(any_tool(manager, "probed"))).text == "1"
         await manager.reconnect("s")
-        second = await ready(manager)
-        assert first.connect_ms is not None
-        assert second.connect_ms is not None
-        assert second.connect_ms < first.connect_ms / 2
+        await ready(manager)
+        assert (await told(any_tool(manager, "probed"))).text == "0"
 
 
 async def test_a_flood_is_cut_off() -> None:
@@ -140,7 +143,7 @@ async def test_a_flood_is_cut_off() -> None:
 async def test_a_tool_list_that_always_changes_is_read_ever_more_slowly() -> None:
     async with managing(faulty("restless")) as manager:
         await ready(manager)
-        news = await news_of(any_tool(manager, "steps"), count=15, pause_s=0.2)
+        news = await news_of(any_tool(manager, "steps"), count=8, pause_s=0.2)
         assert news[-1] == Result(ok=True, text="done")
         times = int((await told(any_tool(manager, "listed"))).text)
         assert 2 <= times <= 8, times
@@ -160,15 +163,16 @@ async def test_orders_in_what_a_server_says_stay_data() -> None:
 
 
 async def test_a_timed_out_call_comes_back_on_time_from_a_server_that_does_not_read() -> None:
-    async with managing(faulty("deaf_later", timeouts=HASTY)) as manager:
+    deaf = faulty("deaf_later", timeouts=Timeouts(start_s=10, idle_s=0.3, total_s=10))
+    async with managing(deaf) as manager:
         await ready(manager)
         echo = next(tool for tool in manager.tools() if tool.name == "mcp__s__echo")
         await told(echo, text="x")
         began = time.monotonic()
         results = await asyncio.gather(*(told(echo, text="x" * 300_000) for _ in range(4)))
-        late = time.monotonic() - began - HASTY.idle_s
+        late = time.monotonic() - began - deaf.timeouts.idle_s
         assert all("without a sign of life" in one.text for one in results)
-        assert late < 0.05 * SLACK, late
+        assert late < LATE_S, late
 
 
 async def test_progress_is_shown_and_counts_as_a_sign_of_life() -> None:
@@ -182,10 +186,10 @@ async def test_progress_is_shown_and_counts_as_a_sign_of_life() -> None:
 
 
 async def test_a_call_has_an_end_however_much_progress_it_makes() -> None:
-    async with managing(faulty("lists_all", timeouts=HASTY)) as manager:
+    async with managing(faulty("lists_all", timeouts=Timeouts(start_s=10, idle_s=1, total_s=1))) as manager:
         await ready(manager)
-        result = await told(any_tool(manager, "steps"), count=100, pause_s=0.1)
-        assert "did not answer within 3 s" in result.text
+        result = await told(any_tool(manager, "steps"), count=20, pause_s=0.1)
+        assert "did not answer within 1 s" in result.text
 
 
 async def test_a_cancelled_call_is_over_at_once() -> None:
@@ -196,7 +200,7 @@ async def test_a_cancelled_call_is_over_at_once() -> None:
         calling.cancel()
         began = time.monotonic()
         await asyncio.wait({calling})
-        assert time.monotonic() - began < 0.05 * SLACK
+        assert time.monotonic() - began < LATE_S
         assert calling.cancelled()
         assert next(iter(manager.status())).calls == 0
 
@@ -207,7 +211,7 @@ async def asked(answer: Answer, field: str = "colour") -> AsyncGenerator[tuple[R
 
     async def elicit(question: Question) -> Answer:
         questions.append(question)
-        await asyncio.wait({asyncio.create_task(asyncio.Event().wait())}, timeout=HASTY.idle_s * 2)
+        await asyncio.wait({asyncio.create_task(asyncio.Event().wait())}, timeout=HASTY.idle_s * 1.3)
         return answer
 
     async with managing(faulty("lists_all", timeouts=HASTY), hooks=Hooks(elicit=elicit)) as manager:

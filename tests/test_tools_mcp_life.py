@@ -16,12 +16,14 @@ import pytest
 
 from tests.mcp_servers import QUICK, faulty, is_there, managing, ready, told, tool
 from tests.processes import all_gone, endless
-from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State
+from tools.mcp.child import EOF_S
+from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State, Timeouts
 from tools.mcp.pinned import identity_of
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
+START_S = 10
 
 
 async def test_the_sdk_is_not_loaded_before_a_server_is_connected() -> None:
@@ -32,8 +34,9 @@ async def test_the_sdk_is_not_loaded_before_a_server_is_connected() -> None:
 
 async def test_twenty_servers_are_taken_in_at_once() -> None:
     began = time.monotonic()
-    async with managing(*(faulty("never", name=f"s{number}") for number in range(20))) as manager:
-        assert time.monotonic() - began < 0.5
+    slow = Timeouts(start_s=START_S)
+    async with managing(*(faulty("never", name=f"s{number}", timeouts=slow) for number in range(20))) as manager:
+        assert time.monotonic() - began < START_S, "nobody waited for one of them"
         assert len(manager.status()) == 20
 
 
@@ -103,9 +106,9 @@ async def test_a_lazy_server_that_cannot_start_is_given_up_and_says_when_to_try(
         assert "exit code 1" in first.text
         assert "cannot read the settings" in first.text
         assert "Next try in" in first.text
-        began = time.monotonic()
+        [failed] = manager.status()
         assert "Next try in" in (await told(tool(manager, "mcp__s__echo"))).text
-        assert time.monotonic() - began < 0.5
+        assert manager.status()[0].next_try == failed.next_try, "it was not tried now"
 
 
 async def test_disabled_servers_offer_nothing_and_come_back() -> None:
@@ -134,13 +137,13 @@ async def test_every_change_is_an_event() -> None:
     assert states[-1] is State.STOPPED
 
 
-async def test_eight_servers_are_closed_within_a_second() -> None:
+async def test_eight_servers_are_closed_side_by_side() -> None:
     async with managing(*(faulty(name=f"s{number}") for number in range(8))) as manager:
         for number in range(8):
             await ready(manager, f"s{number}")
         pids = [one.pid for one in manager.status()]
         began = time.monotonic()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 8 * EOF_S
     assert not is_there(*pids)
 
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.fetching import HTML
+from tests.processes import ended
 from tests.real_servers import NEW, PACKAGES, REAL, Call, Real, call, managed, needed, node_server, python_server
 from tests.upstream import answer, upstream
 from tools.mcp.manager import Manager
@@ -51,7 +52,7 @@ async def test_it_lists_answers_and_is_started_again_when_it_was_killed(real: Re
         [status] = manager.status()
         assert status.restarts == 1 and status.pid not in (None, first)
         family = [status.pid, *(child.pid for child in psutil.Process(status.pid).children(recursive=True))]
-    assert not [pid for pid in family if pid and psutil.pid_exists(pid)]
+    assert all(ended(pid) for pid in family if pid)
 
 
 async def test_fetch_reads_a_page(tmp_path: Path) -> None:

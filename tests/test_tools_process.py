@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.processes import alive, all_gone, endless
+from tests.processes import all_gone, endless
 from tools.command import Command
 from tools.output import TEXT_CHARACTERS
 from tools.process import Finished, stream
@@ -131,7 +131,7 @@ def test_progress_comes_without_change(run: Runner) -> None:
 def test_the_time_limit_ends_it(run: Runner) -> None:
     sleeper = endless()
     end = run(finished(bash(sleeper, time_limit_s=0.3)))
-    assert end.overdue and end.exit_code == 143 and not alive(sleeper)
+    assert end.overdue and end.exit_code == 143 and all_gone(sleeper)
 
 
 ESCAPES = {
@@ -150,7 +150,7 @@ def test_closing_leaves_no_process(run: Runner, script: str) -> None:
     async def leave() -> None:
         async with aclosing(bash(script.format(sleeper))) as news:
             await first_line(news)
-        assert not alive(sleeper)
+        assert all_gone(sleeper)
 
     run(leave())
 
@@ -175,7 +175,7 @@ def test_cancelling_leaves_no_process(run: Runner, script: str) -> None:
         asyncio.get_running_loop().call_soon(task.cancel)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not alive(sleeper)
+        assert all_gone(sleeper)
 
     run(leave())
 
@@ -200,7 +200,7 @@ def test_cancelling_at_any_moment_of_the_start_leaves_no_process(run: Runner) ->
 def test_a_fork_that_outlives_its_parent_neither_hangs_nor_survives(run: Runner, script: str) -> None:
     sleeper = endless()
     end = run(finished(bash(script.format(sleeper))))
-    assert (end.exit_code, end.text) == (0, "begun\n") and not alive(sleeper)
+    assert (end.exit_code, end.text) == (0, "begun\n") and all_gone(sleeper)
 
 
 def test_the_command_is_asked_before_it_is_killed(run: Runner, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import alive, all_gone, endless
+from tests.processes import all_gone, endless
 from tools.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
 from tools.shell import running
 from tools.tool import Context, Progress, Result, ToolFailed
@@ -218,7 +218,7 @@ def test_leaving_ends_every_process(boxed: Context, script: str, leave: str) -> 
                 task.cancel()
             await asyncio.wait({task})
         assert task.cancelled() == (leave == "cancel")
-        assert not alive(sleeper)
+        assert all_gone(sleeper)
 
     asyncio.run(main())
 
