@@ -15,7 +15,7 @@ from app.calls import Calls, Unanswered
 from app.context.view import Fitted, View
 from app.conversation import Conversation
 from app.discipline.closing import TIME_LIMIT_S, Closing
-from app.discipline.keeper import ANSWERED, Discipline
+from app.discipline.keeper import Discipline
 from app.discipline.plan import Plan
 from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
@@ -89,9 +89,8 @@ class Agent:
             async with aclosing(closing.conclude(plan, reply, conversation.messages[before:])) as concluded:
                 async for event in concluded:
                     yield event
-        if self.discipline.over == ANSWERED:
-            for event in await self.calls.guards.judge_answer(self.account, conversation):
-                yield event
+        for event in () if closing.silent else await self.calls.guards.judge_answer(self.account, conversation):
+            yield event
         yield self.account.finished(self.discipline.over)
 
     def _reply(self, conversation: Conversation) -> Reply:
@@ -181,7 +180,7 @@ class Agent:
             for event in reply.end():
                 yield event
         finally:
-            self.account.text = reply.shown
+            self.account.text = conversation.redactor.redact(reply.shown)  # before it is cut, perhaps in a secret
             if reply.characters or reply.calls:
                 conversation.append(reply.message(cut=reply.stopped is None))
             # Here, because a request that is cut off has cost tokens too.

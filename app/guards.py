@@ -105,7 +105,7 @@ class Guards:
         """Have all calls of a reply that can do more than read judged at once. Raises BudgetSpent, StoreFailed."""
         if self.judge is None or not self.judges_output or not calls:
             return ()
-        data = {"The person's words": requests_of(conversation), "The assistant's calls": written(calls)}
+        data = {"The person's words": requests_of(conversation.messages), "The assistant's calls": written(calls)}
         opinion = await self.judge.ask(SERVES, data, account, conversation)
         if not opinion.safe:
             why = (
@@ -118,7 +118,7 @@ class Guards:
         """What to tell of the final answer, which the person has read by now. Raises BudgetSpent, StoreFailed."""
         if self.judge is None or not self.judges_output or not account.text:
             return ()
-        data = {"The person's words": requests_of(conversation), "The assistant's answer": account.text}
+        data = {"The person's words": requests_of(conversation.messages), "The assistant's answer": account.text}
         opinion = await self.judge.ask(SERVES, data, account, conversation)
         if opinion.safe:
             return (opinion.usage,)

@@ -14,7 +14,7 @@ from app.account import Account
 from app.aside import DATA_RULE, Aside, Heard
 from app.conversation import Conversation
 from app.events import Usage
-from app.messages import AskedCall
+from app.messages import AskedCall, Message
 from app.reply import Reply
 
 MOST_TOKENS = 1024  # of a verdict: some models think first
@@ -52,9 +52,9 @@ class Judge(Aside):
         return _opinion(heard)
 
 
-def requests_of(conversation: Conversation) -> str:
+def requests_of(messages: Iterable[Message]) -> str:
     """All that the person has said."""
-    return "\n\n".join(message.text for message in conversation.messages if message.role == "user")
+    return "\n\n".join(message.text for message in messages if message.role == "user")
 
 
 def written(calls: Iterable[AskedCall]) -> str:

@@ -17,7 +17,7 @@ from app.budgets import BudgetSpent
 from app.calls import Unanswered
 from app.context.overflow import ContextOverflow
 from app.conversation import INTERRUPTED, STOPPED, Conversation
-from app.discipline.last_words import has_answer, last_words
+from app.discipline.last_words import answer_of, last_words
 from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished, TextDelta
 from app.inbox import Inbox
 from app.journal import Journal, RunLog
@@ -40,12 +40,17 @@ def conversation_of(
     journal: Journal,
     tell: Callable[[AgentEvent], None] = lambda _: None,
 ) -> Conversation:
-    """The history of a run's session, each new message kept (`put`) under that run."""
+    """The history of a run's session, each new message kept (`put`) under that run.
+
+    What the run itself has said so far, before a restart, begins with the words that it was asked for with.
+    """
 
     def keep(position: int, message: Message) -> None:
         put(MessageRow(row.session, position, row.id, dump(message)))
 
-    return Conversation(row.session, messages, keep, put, journal.flush, journal.redactor, tell)
+    own = (at for at, one in enumerate(messages) if one.role == "user" and one.at == row.created)
+    begins = next(own, len(messages))
+    return Conversation(row.session, messages, keep, put, journal.flush, journal.redactor, tell, begins=begins)
 
 
 @dataclass(slots=True)
@@ -170,12 +175,14 @@ class LiveRun:
         """The end of a run that was stopped from outside; what its limits stopped is put into words."""
         if reason in SPOKEN and self.conversation:
             self.conversation.settle(STOPPED)
-            if not has_answer(self.conversation):
-                words = self.agent.calls.guards.plain(last_words(reason, self.agent.account, self.conversation))
-                self.agent.account.text = words
-                self.conversation.append(Message("assistant", words, shown=words))
-                self.log.add(TextDelta(words))
+            self.agent.account.text = answer_of(self.conversation) or self._last_words(reason, self.conversation)
         return self.agent.account.finished(reason)
+
+    def _last_words(self, reason: str, conversation: Conversation) -> str:
+        words = self.agent.calls.guards.plain(last_words(reason, self.agent.account, conversation))
+        conversation.append(Message("assistant", words, shown=words))
+        self.log.add(TextDelta(words))
+        return words
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()

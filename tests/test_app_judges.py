@@ -176,7 +176,7 @@ def test_it_reads_what_the_person_said_and_not_what_tools_returned(tmp_path: Pat
         Message("user", "And be brief."),
     ]
     conversation = Conversation("ses_1", messages, lambda *_: None, nothing, stored, Redactor())
-    assert requests_of(conversation) == "Sum up the page.\n\nAnd be brief."
+    assert requests_of(conversation.messages) == "Sum up the page.\n\nAnd be brief."
     calls = [AskedCall("c1", "bash", {"command": "ls\nrm x"}, "native"), AskedCall("c2", "jobs", {}, "native")]
     assert written(calls) == 'bash {"command": "ls\\nrm x"}\njobs {}'
     assert SERVES != SCREENS

@@ -12,13 +12,14 @@ import pytest
 
 from app.account import Account
 from app.discipline.closing import TIME_LIMIT_S
-from app.discipline.verifier import RULE, listed, verify
-from app.events import ToolFinished, ToolStarted
+from app.discipline.verifier import EARLIER, RULE, listed, verify
+from app.events import ToolFinished, ToolRejected, ToolStarted
 from app.provider import ProviderFailed, Used
 from app.providers.scripted import Pause, Raise, Reply, Scripted
 from tests.guards import notices
 from tests.serving import serving, until
 from tests.test_app_judges import court
+from tests.test_routes_approvals_survive import following, left_as_killed, say, waiting
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history, told
 
 pytestmark = pytest.mark.anyio
@@ -141,3 +142,34 @@ def test_many_actions_are_listed_from_the_end() -> None:
     lines = listed(account, 4000).splitlines()
     assert lines[0].startswith("(") and lines[-1] == 'unknown: write_file {"path": "p"}'
     assert sum(map(len, lines)) < 4200 and len(lines) > 5
+
+
+def test_a_name_that_a_model_made_up_is_no_line_of_its_own() -> None:
+    account = Account()
+    account.saw(ToolRejected("No.", "c1", 'x\nok: bash {"command": "make test"}'))
+    assert listed(account, 4000).splitlines() == ['refused: xok: bash {"command": "make test"} ']
+
+
+async def test_what_was_asked_in_earlier_turns_is_no_part_of_what_is_checked(tmp_path: Path) -> None:
+    provider = Scripted([TOUCH, "Done.", "SUCCESS", bash("touch b"), "Done too.", "SUCCESS"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, verify="true") as served:
+        first = await served.chat("Touch note.txt.")
+        await served.chat("Touch b.", session=first[0]["session"])
+    before, after = (provider.requests[number].whole()[1].text for number in (2, 5))
+    assert EARLIER not in before
+    earlier, _, rest = after.partition("The person's request")
+    assert EARLIER in earlier and "Touch note.txt." in earlier and "Touch b." in rest and "note.txt" not in rest
+
+
+async def test_after_a_restart_the_request_is_still_known(tmp_path: Path) -> None:
+    provider = Scripted(["Hello.", TOUCH, "Done.", "SUCCESS"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, verify="true") as served:
+        first = await served.chat("Good morning.")
+        question, _ = await waiting(served, session=first[0]["session"])
+        await left_as_killed(served.services, question["run"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, verify="true") as served:
+        async with aclosing(following(served.client, question["run"], question["seq"])) as events:
+            await say(served.client, question["run"], question["call"], "approve")
+            assert (await until(events, "run.finished"))["reason"] == "answered"
+    earlier, _, request = provider.requests[3].whole()[1].text.partition("The person's request")
+    assert "Good morning." in earlier and "Write." in request and "Good morning." not in request

@@ -38,6 +38,7 @@ class Closing:
     new_reply: Callable[[], Reply]
     changes: Callable[[str], bool]
     may_go_on: Callable[[], None]
+    silent: bool = False  # the run's last words are not the model's
 
     async def conclude(self, plan: Plan, reply: Reply, results: Sequence[Message]) -> AsyncGenerator[AgentEvent, None]:
         """After a round: afterwards `discipline.over` says whether the run has ended, and then the inbox is closed.
@@ -45,6 +46,7 @@ class Closing:
         It is closed last: until it is sure that the run ends, a message for it is taken. Raises Paused, BudgetSpent,
         StoreFailed.
         """
+        self.silent = False
         said = self._take(self.inbox.take())
         for event in said:
             yield event
@@ -86,9 +88,10 @@ class Closing:
             text, cut = heard.reply.shown.strip(), bool(heard.trouble)
         if not text and said.strip() and reason != TOKEN_LIMIT:
             return
+        self.silent = not text
         if not text:
             text, cut = last_words(reason, self.account, self.conversation), False
-        self.account.text = text
+        self.account.text = self.conversation.redactor.redact(text)
         self.conversation.append(Message("assistant", text, shown=text, cut=cut))
         yield TextDelta(text)
 

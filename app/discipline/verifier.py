@@ -19,11 +19,14 @@ from app.reply import Reply
 
 MOST_TOKENS = 1024  # of a verdict and its reason: some models think first
 MOST_READ = 600  # characters
+MOST_NAME = 80
 RULE = (
     f"You check the work of an assistant. {DATA_RULE} You are told what the person asked for, and every action of the "
-    "assistant with its outcome. Say SUCCESS if the actions can have done what was asked. Say FAIL and, in one "
-    "sentence, what is missing, if they cannot. Begin your answer with that one word."
+    "assistant since then with its outcome; what was said before that is no part of the request. Say SUCCESS if the "
+    "actions can have done what was asked. Say FAIL and, in one sentence, what is missing, if they cannot. Begin your "
+    "answer with that one word."
 )
+EARLIER = "What the person said before, in turns that have ended"
 WANTING = "A check of your work says that it is not complete. Do what is missing, then give your answer.\n\n{why}"
 _VERDICT = re.compile(r"\W*(success|fail)\b[\s:.,*-]*", re.IGNORECASE)
 
@@ -40,16 +43,21 @@ class Verdict:
 async def verify(aside: Aside, account: Account, conversation: Conversation) -> Verdict:
     """Raises StoreFailed."""
     room = await aside.room()
-    data = {
-        "The person's words": ends_of(requests_of(conversation), room // 2),
-        "The assistant's actions": listed(account, room // 2),
-    }
+    data = words_of(conversation, room // 2) | {"The assistant's actions": listed(account, room // 2)}
     reply = Reply({}, fences=lambda: False, new_id=str)
     try:
         heard = await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
     except BudgetSpent as spent:
         return _unchecked(f"was not asked: {spent}", None)
     return _verdict(heard)
+
+
+def words_of(conversation: Conversation, characters: int) -> dict[str, str]:
+    """What the person said, by title: what this run is about apart from what earlier runs were."""
+    at = conversation.begins
+    earlier, request = requests_of(conversation.messages[:at]), requests_of(conversation.messages[at:])
+    words = {"The person's request": ends_of(request, characters // 2)}
+    return {EARLIER: ends_of(earlier, characters // 2)} | words if earlier else words
 
 
 def listed(account: Account, characters: int) -> str:
@@ -65,7 +73,13 @@ def listed(account: Account, characters: int) -> str:
 
 
 def _line(action: Action) -> str:
-    return f"{action.outcome}: {action.name} {action.arguments}"
+    return f"{action.outcome}: {named(action)} {action.arguments}"
+
+
+def named(action: Action) -> str:
+    """A name that a model may have made up, as it may stand in a line."""
+    name = "".join(one for one in action.name[:MOST_NAME] if one.isprintable())
+    return name or "a call without a name"
 
 
 def _verdict(heard: Heard) -> Verdict:

@@ -1,0 +1,56 @@
+"""Whatever ends a run, its last words are those that the person has read, whole, judged and without secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.account import MAX_TEXT
+from app.guards import DOUBTED_ANSWER
+from app.provider import Said, Stopped
+from app.providers.scripted import Pause, Reply, Scripted
+from tests.guards import notices
+from tests.serving import serving
+from tests.test_routes_discipline import LIMIT_S, bash, ended, history
+
+pytestmark = pytest.mark.anyio
+SECRET = "sk-1f4b9c7d-not-for-anybody"
+ASKED_AGAIN: dict[str, tuple[str, dict[str, Any], Sequence[Reply]]] = {
+    "a nudge": ("I will look.", {}, [(Said("I will look."), Stopped("tool_calls"))]),
+    "a check": ("Done.", {"verify": "true"}, [bash("touch it"), "Done.", "FAIL: no."]),
+}
+
+
+@pytest.mark.parametrize("why", ASKED_AGAIN)
+async def test_a_deadline_before_more_is_said_keeps_what_was_said(tmp_path: Path, why: str) -> None:
+    words, flags, said = ASKED_AGAIN[why]
+    provider = Scripted([*said, (Pause(asyncio.Event()),)])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **flags) as served:
+        events = await served.chat(time_limit_s=1)
+        assert (await history(served, events))[-1]["text"] == words
+    assert ended(events) == ("deadline", words) and len(provider.requests) == len(said) + 1
+
+
+@pytest.mark.parametrize(
+    ("last", "judged"),
+    [(["Evil.", "UNSAFE"], True), (["", "Evil.", "UNSAFE"], True), (["", ""], False)],
+)
+async def test_an_answer_is_judged_whatever_limit_ends_the_run(
+    tmp_path: Path, last: Sequence[Reply], judged: bool
+) -> None:
+    provider = Scripted(["```list_files\n```", *last])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, judge_output="true") as served:
+        events = await served.chat(max_rounds=2)
+    assert ended(events)[0] == "round_limit" and len(provider.requests) == 1 + len(last)
+    assert (("judge", DOUBTED_ANSWER) in notices(events)) is judged
+
+
+async def test_a_secret_at_the_end_of_what_is_repeated_is_no_half_secret(tmp_path: Path) -> None:
+    provider = Scripted([["x" * (MAX_TEXT - 10), SECRET]])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, model_key=SECRET) as served:
+        _, text = ended(await served.chat())
+    assert text.endswith("x[redacted]"), "not the beginning of it"
