@@ -39,7 +39,9 @@ class RunSettings(BaseModel):
     )
     documents: bool = setting(False, "send a code block of more than 30 lines as a document as well", "true or false")
     time_zone: str | None = setting(
-        None, "time zone of the dates that models are told (default: this machine's)", "a name such as Europe/Berlin"
+        None,
+        "time zone of the dates that models are told (default: this machine's)",
+        "a name such as Europe/Berlin, of which this machine's time zone database (tzdata) knows",
     )
 
     @field_validator("time_zone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -262,6 +263,21 @@ async def test_a_tokenizer_file_that_is_none_is_said_at_start(tmp_path: Path, co
             pass
     [problem] = wrong.value.problems
     assert f"tokenizer: {path} cannot be used" in problem and "DRAGOMAN_TOKENIZER" in problem
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless"])
+async def test_a_tokenizer_that_is_no_file_does_not_keep_the_server_from_starting(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(10**12)  # takes no room
+    async with asyncio.timeout(20):
+        with pytest.raises(SettingsError, match="cannot be used"):
+            await opened_counter(Letters(), None, path)
 
 
 def test_only_so_much_is_remembered() -> None:

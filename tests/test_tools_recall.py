@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from app.messages import AskedCall, Message, dump
 from app.providers.scripted import Scripted
 from app.recall import EXCERPT, Recaller, excerpt
-from app.store import MessageRow, RunRow, SessionRow
+from app.store import MessageRow, ResultRow, RunRow, SessionRow, SummaryRow
 from app.store.sqlite import SQLiteStore
 from app.store.statements import SCHEMA
 from tests.guards import of_kind
@@ -114,6 +114,23 @@ async def test_a_deleted_session_is_not_found_and_the_index_stays_whole() -> Non
             ((count,),) = await store._all(f"SELECT COUNT(*) FROM {table}")
             assert count == 3
         await store._writer.execute("INSERT INTO message_words (message_words) VALUES ('integrity-check')")
+
+
+async def test_of_a_deleted_session_a_vacuumed_file_holds_no_word(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        store = await SQLiteStore.open(tmp_path / "test.db")
+        for session, word in ((MINE, "zanzibar"), (THEIRS, "harmless")):
+            await store.write(
+                [SessionRow(session, "ann", 0.0, word), RunRow(session, session, "ann", "m", "answered", 0)]
+            )
+            await store.write([MessageRow(session, 0, session, dump(Message("user", f"Say {word}")))])
+            await store.write([SummaryRow(session, 1, session, word, 9, 1, 0.0)])
+            await store.write([ResultRow(session, session, "call_1", "bash", word)])
+        await store.delete_session(MINE)
+        await store.vacuum()
+        await store.close()
+    data = (tmp_path / "test.db").read_bytes()  # closed: there is no log beside it
+    assert b"harmless" in data and b"anzibar" not in data and MINE.encode() not in data
 
 
 async def test_messages_of_an_older_database_are_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from tokenizers import Tokenizer
 
 from app.providers.wire import encodable
 from app.settings_sources import SettingsError
+
+MOST_BYTES = 256 * 1024 * 1024  # the largest there are have a tenth of that
 
 
 class TokenizerFile:
@@ -22,7 +25,7 @@ class TokenizerFile:
     async def opened(cls, path: Path) -> TokenizerFile:
         """Raises SettingsError for a file that is none."""
         # Gathered, because the library raises nothing more special than Exception.
-        [read] = await asyncio.gather(asyncio.to_thread(Tokenizer.from_file, str(path)), return_exceptions=True)
+        [read] = await asyncio.gather(asyncio.to_thread(_read, path), return_exceptions=True)
         if isinstance(read, BaseException):
             advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
             raise SettingsError([f"tokenizer: {path} cannot be used ({read}). {advice}"])
@@ -35,3 +38,13 @@ class TokenizerFile:
 
     def _counts(self, texts: list[str]) -> list[int]:
         return [len(one.ids) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def _read(path: Path) -> Tokenizer:
+    """A pipe would keep the server from starting, and a file without end fill its memory. Raises Exception."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("it is not a file")
+    if found.st_size > MOST_BYTES:
+        raise OSError(f"it has {found.st_size:,} bytes, and {MOST_BYTES:,} are allowed")
+    return Tokenizer.from_file(str(path))

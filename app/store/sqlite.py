@@ -24,6 +24,7 @@ from app.store.sqlite_reads import Reads
 from app.store.statements import (
     ADD_TOKEN,
     FORGET,
+    FORGOTTEN_WORDS,
     IDLE_SESSIONS,
     ONE_SESSION,
     SCHEMA,
@@ -116,6 +117,8 @@ class SQLiteStore(Reads):
 
     async def vacuum(self) -> None:
         async with self._one_writer, self._named_failures():
+            await self._writer.execute(FORGOTTEN_WORDS)
+            await self._writer.commit()
             await self._writer.execute("VACUUM")
 
     async def check(self) -> None:

@@ -151,6 +151,8 @@ FORGET = (
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
     "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
 )
+# The index marks words as deleted and keeps them until it is put together anew; VACUUM copies it as it is.
+FORGOTTEN_WORDS = "INSERT INTO message_words (message_words) VALUES ('optimize')"
 ONE_SESSION = "?"
 IDLE_SESSIONS = """
     SELECT id FROM sessions WHERE created < ? AND NOT EXISTS
