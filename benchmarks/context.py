@@ -13,6 +13,7 @@ from app.context.counter import Counter
 from app.context.trim import trim
 from app.messages import AskedCall, Message
 from app.providers.scripted import Scripted
+from benchmarks import context_run
 from benchmarks.parser import CODE, PROSE, seconds
 
 SIZES = (10, 100, 1_000, 10_000)
@@ -77,6 +78,8 @@ def main() -> None:
         growth, times = spent[-1] / spent[AGAINST], spent[-1] / runs[-1]["len of each text"]
         print(f"{step:26}" + "".join(f"{each:9.2f}" for each in spent) + f"{growth:10.2f}{times:8.1f}")
     print(f"growth: {SIZES[-1]:,} messages against {SIZES[AGAINST]}, per message; 1 is linear")
+    print(f"\n{(context_run.__doc__ or '').splitlines()[0]}")
+    context_run.main()
 
 
 if __name__ == "__main__":
