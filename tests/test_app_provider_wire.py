@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from app.framing import framed
 from app.messages import AskedCall, Message
+from app.provider import ModelRequest
 from app.providers.wire import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
+from tests.chatting import BASH, WHOLE, chat_with, pieces_of
+from tests.upstream import upstream
+
+pytestmark = pytest.mark.anyio
 
 SYSTEM, USER = Message("system", "Be brief."), Message("user", "List the files.")
 NATIVE = AskedCall("c1", "bash", {"command": "ls"}, "native")
@@ -126,6 +131,28 @@ def test_roles_alternate_and_one_system_message_comes_first() -> None:
     ]
 
 
+RESULTS = [USER, Message("assistant", "", (NATIVE,)), Message("tool", "a.txt", call="c1", name="bash")]
+
+
+def test_words_before_a_native_call_belong_to_it() -> None:
+    """A model that only said what it was about to do was asked to do it, in a note that is not kept."""
+    history = [USER, Message("assistant", "I look."), *RESULTS[1:]]
+    sent = wire_messages(history, native=True)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert sent[1]["content"] == "I look." and [call["id"] for call in sent[1]["tool_calls"]] == ["c1"]
+
+
+@pytest.mark.parametrize(
+    ("model", "roles"),
+    [("gpt-5", ["tool", "user"]), ("mistral-medium-latest", ["tool", "assistant", "user"])],
+)
+async def test_mistral_s_models_speak_between_a_result_and_a_person(model: str, roles: list[str]) -> None:
+    request = ModelRequest([*RESULTS, Message("user", "Faster, please.")], [BASH])
+    async with upstream(WHOLE, chats=True) as server, chat_with(server, model=model) as provider:
+        assert await pieces_of(provider, request)
+    assert [message["role"] for message in server.asked[0].json["messages"]][2:] == roles
+
+
 MESSAGES = st.builds(
     Message,
     st.sampled_from(["system", "user", "assistant", "tool"]),
@@ -135,15 +162,18 @@ MESSAGES = st.builds(
 )
 
 
-@given(st.lists(MESSAGES, max_size=12), st.booleans())
-def test_any_history_becomes_one_that_strict_templates_take(history: list[Message], native: bool) -> None:
-    sent = wire_messages(history, native=native)
+@given(st.lists(MESSAGES, max_size=12), st.booleans(), st.booleans())
+def test_any_history_becomes_one_that_strict_templates_take(
+    history: list[Message], native: bool, bridged: bool
+) -> None:
+    sent = wire_messages(history, native=native, bridged=bridged)
     json.loads(encode({"messages": sent}))
     roles = [message["role"] for message in sent]
     assert "system" not in roles[1:]
     for earlier, later in pairwise(sent):
-        joinable = later["role"] != "tool" and "tool_calls" not in later and "tool_calls" not in earlier
+        joinable = later["role"] != "tool" and "tool_calls" not in earlier
         assert earlier["role"] != later["role"] or not joinable
+        assert not bridged or (earlier["role"], later["role"]) != ("tool", "user")
     if not native:
         assert not {"tool"} & set(roles)
     for at, message in enumerate(sent):

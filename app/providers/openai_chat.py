@@ -22,7 +22,7 @@ from app.providers.http import CLOSED, authorization
 from app.providers.models import first_model
 from app.providers.seals import origin_of
 from app.providers.too_long import is_too_long
-from app.providers.wire import encode, wire_messages, wire_tools
+from app.providers.wire import BRIDGED, encode, wire_messages, wire_tools
 
 ANY_MODEL = "auto"
 DRAIN_S = 0.05
@@ -197,7 +197,12 @@ class OpenAIChat:
         body = {
             "model": self.model,
             "messages": wire_messages(
-                request.whole(), native=native, bare=self._bare, clock=self._clock, back=self._back
+                request.whole(),
+                native=native,
+                bare=self._bare,
+                clock=self._clock,
+                back=self._back,
+                bridged=bool(BRIDGED.search(self.model)),
             ),
             "stream": True,
             "stream_options": {"include_usage": True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from tools.tool import Tool
 # After a text result: without it a small model makes the same call again, and larger ones take no harm.
 ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
+# Mistral's models, whose server and templates refuse a person's words right behind a result.
+BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
+BRIDGE = "I have read the results."
 WireMessage = dict[str, Any]
 
 
@@ -31,6 +35,7 @@ def wire_messages(
     bare: bool = False,
     clock: Clock | None = None,
     back: Back | None = None,
+    bridged: bool = False,
 ) -> list[WireMessage]:
     """The history for a server that is offered tools natively, or not.
 
@@ -39,7 +44,8 @@ def wire_messages(
     message comes first, roles alternate, and nothing is empty.
 
     Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
-    messages end with the time they were sent. `back` is what goes back to this model natively besides.
+    messages end with the time they were sent. `back` is what goes back to this model natively besides. Where
+    `bridged`, the model speaks between a result and the next words of the person.
     """
     back = back if back and native else Back()
     beside = back.beside(history) if native else [{}] * len(history)
@@ -48,7 +54,8 @@ def wire_messages(
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
         for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back):
-            add(sent, wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired)
+            whole = wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired
+            add(sent, whole, bridged=bridged)
         if ends_text_results(history[position : position + 2], in_pairs):
             add(sent, {"role": "user", "content": ENOUGH})
     return sent
@@ -111,17 +118,20 @@ def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:
     return {"role": "assistant", "content": "\n".join([text, *blocks] if text else blocks)}
 
 
-def add(sent: list[WireMessage], message: WireMessage) -> None:
+def add(sent: list[WireMessage], message: WireMessage, *, bridged: bool = False) -> None:
     """Append, as strict templates want it: no second system message, no empty one, no role twice in a row."""
     if message["role"] == "system" and any(earlier["role"] != "system" for earlier in sent):
         message = message | {"role": "user"}
     if not message["content"] and message["role"] in ("assistant", "system") and "tool_calls" not in message:
         return
+    if bridged and message["role"] == "user" and sent and sent[-1]["role"] == "tool":
+        sent.append({"role": "assistant", "content": BRIDGE})
     last = sent[-1] if sent else None
-    if last is None or last["role"] != message["role"] or message["role"] == "tool" or "tool_calls" in message:
+    if last is None or last["role"] != message["role"] or message["role"] == "tool" or "tool_calls" in last:
         sent.append(message)
         return
-    sent[-1] = last | {"content": f"{last['content']}\n\n{message['content']}"}
+    joined = "\n\n".join(filter(None, (last["content"], message["content"])))
+    sent[-1] = last | (message if "tool_calls" in message else {}) | {"content": joined}
 
 
 def native_calls(message: Message) -> list[AskedCall]:
