@@ -93,7 +93,13 @@ LADDER = [
     ("s u r u r u r", 3_300, "s~ u u r"),
     ("s U r", 5_000, "s~ U~ r"),
     ("s u a U r u r", 6_000, "s~ u U~ u r"),
-    ("s U r a U", 12_000, "s~ U U~"),
+    ("s U a u r u a u", 1, "s U~ a u r u a u"),
+    ("s U a u R", 1, "s U~ a u R"),
+    ("s U a u R", 5_100, "s U~ a u R~"),
+    ("s U r a U", 12_000, "s~ U~ U~"),
+    ("s u M u", 12_200, "s~ u R~ R~ R~ R~ u"),
+    ("s u M u", 14_800, "s~ u u"),
+    ("s u M u u", 14_800, "s~ u u"),
     ("s U r a U", 17_000, "s~ U~ U~"),
 ]
 

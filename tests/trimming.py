@@ -158,9 +158,10 @@ def requests(messages: Sequence[Message]) -> list[Message]:
 
 
 def essential(history: History) -> list[Message]:
-    """What no request may go without: opening, first goal, what the current turn began with, and was last told."""
+    """What no request may go without: opening, first goal, what the current turn began with, and was last told, and
+    the last round unless the person has spoken since."""
     said, now = requests(history.messages[history.opening :]), current(history)
-    last = (rounds(now) or [[]])[-1]
+    last = [] if now[-1].role == "user" else (rounds(now) or [[]])[-1]
     return [*history.messages[: history.opening], said[0], requests(now)[0], said[-1], *last]
 
 

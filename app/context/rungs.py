@@ -18,6 +18,7 @@ Measure = Callable[[Message], int]
 
 RESULT = 1_000  # characters of a tool's result that others have followed
 PROMPT = 2_000
+GOAL = 4_000  # of what a person asked for first, once the conversation has gone on
 LEAST = 200  # of any message: less of it would say nothing
 
 
@@ -90,17 +91,22 @@ def gently(draft: Draft, limit: int) -> None:
 def firmly(draft: Draft, limit: int) -> None:
     """Where the last messages alone are too much: all but the first goal, the request and the last round may go.
 
-    Then the system prompt is shortened, and in the end whatever is still there.
+    Then the system prompt is shortened, and in the end whatever is still there. A round that was too much for its own
+    turn goes once the person has spoken again: else the session would be lost.
     """
     shape = draft.shape
     last, results = shape.last_round[:1], shape.last_round[1:]
     spoken = [*shape.goal, *shape.requests[:1], *shape.requests[-1:]]
     followed = shape.recent.difference(results)
     draft.shorten_each((at for at in shape.results if at in followed), RESULT, limit)
+    draft.shorten_each((at for at in shape.goal if at not in shape.requests), GOAL, limit)
     draft.cap(results, RESULT, limit)
     draft.drop_each(([at] for at in shape.notices), limit)
     draft.drop_each(shape.parts({*shape.goal, *shape.requests, *shape.last_round}), limit)
     draft.shorten_each([] if shape.prompt is None else [shape.prompt], PROMPT, limit)
     draft.drop_each(shape.parts({*spoken, *shape.last_round}), limit)
+    if shape.spoken_since:
+        draft.cap(results, LEAST, limit)
+        draft.drop_each([shape.last_round], limit)
     for texts in (shape.requests[-1:], results, [*shape.goal, *shape.requests[:1]], last):
         draft.cap(texts, LEAST, limit)

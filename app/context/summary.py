@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from app.context.cutting import shortened
-from app.context.rungs import Measure
+from app.context.rungs import GOAL, Measure
 from app.framing import RULE, framed, new_code
 from app.messages import Message
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
-MOST_GOAL, LEAST_GOAL = 4_000, 400  # characters of what the person asked for, each time
+MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of what the person asked for, each time
 
 
 def place_to_cut(messages: Sequence[Message], start: int, tail: int, measure: Measure) -> int | None:

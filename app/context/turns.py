@@ -42,6 +42,11 @@ class Shape:
         return self.turns[-1].rounds[-1] if self.turns[-1].rounds else []
 
     @property
+    def spoken_since(self) -> bool:
+        """Whether the person has said something after the last round."""
+        return bool(self.last_round) and self.requests[-1:] > self.last_round[-1:]
+
+    @property
     def goal(self) -> list[int]:
         """The first thing that a user asked for."""
         return next((turn.requests[:1] for turn in self.turns if turn.requests), [])
