@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.discipline.stall import MOST, STREAK, Stall
+from app.discipline.stall import MOST, STALE, STREAK, Stall
 from app.messages import AskedCall
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=80)
@@ -41,6 +41,9 @@ A, B, C, D = ("ls", "a b"), ("cat a", "x"), ("cat b", "y"), ("make", "ok")
         ([[A, B], [B, A]] * 10, False, STREAK),
         ([[A]] * 20, True, 5),
         ([[A], [B]] * 10, False, 5),
+        ([[A], [B], [C]] * 10, True, 3 + STALE),
+        ([[A], [B], [C], [D], [("pwd", "/")]] * 10, True, 5 + STALE),
+        ([[A], [B], [C], [D]] * 2 + [[A], [B], [C], [("pwd", "/")]] * 2, True, None),
         ([[A], [B], [A], [C], [A], [D], [A], [("pwd", "/")], [A]], False, None),
         ([[A], [A], [B], [A], [A]], False, None),
         ([[B], [C], [A], [A], [A]], False, None),

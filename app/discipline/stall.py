@@ -16,6 +16,7 @@ from tools.permit import canonical
 
 STREAK = 4  # times in a row without a word
 WINDOW, OFTEN = 5, 3  # of so many rounds so many were the same
+STALE = 8  # rounds in a row without a single call that brought anything new: a circle of any size
 MOST = 15  # times that one call brings nothing new
 
 Signature = bytes
@@ -42,6 +43,7 @@ class Stall:
 
     _last: deque[Round] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _seen: set[Signature] = field(default_factory=set)
+    _stale: int = 0
     _again: Counter[Signature] = field(default_factory=Counter)  # call without result -> times it brought nothing new
 
     def saw(self, calls: Sequence[AskedCall], results: Mapping[str, str], *, prose: bool) -> bool:
@@ -54,9 +56,12 @@ class Stall:
                 self._again[exact] += 1
             asked.add(exact)
             whole.add(brought)
-        self._last.append(Round(frozenset(whole), frozenset(whole - self._seen), not prose))
+        fresh = whole - self._seen
+        self._last.append(Round(frozenset(whole), frozenset(fresh), not prose))
+        self._stale = 0 if fresh else self._stale + 1
         self._seen |= whole
-        return self._streak() or self._circle() or any(self._again[exact] >= MOST - 1 for exact in asked)
+        circles = self._streak() or self._circle() or self._stale >= STALE
+        return circles or any(self._again[exact] >= MOST - 1 for exact in asked)
 
     def _streak(self) -> bool:
         last = list(self._last)[-STREAK:]
