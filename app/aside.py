@@ -14,7 +14,7 @@ from app.account import Account
 from app.context.counter import Counter
 from app.conversation import Conversation
 from app.events import Notice, Usage
-from app.framing import new_code
+from app.framing import as_data
 from app.messages import Message
 from app.provider import ModelRequest, Provider, ProviderFailed
 from app.reply import Reply
@@ -63,7 +63,7 @@ class Aside:
 
         Raises BudgetSpent, StoreFailed.
         """
-        messages = [Message("system", rule), Message("user", "\n\n".join(framed(*one) for one in data.items()))]
+        messages = [Message("system", rule), Message("user", "\n\n".join(as_data(*one) for one in data.items()))]
         request = ModelRequest(
             messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
         )
@@ -89,11 +89,6 @@ class Aside:
             asking.settle(used)
             usage = account.add(used, measured=measured)
         return Heard(reply, trouble, usage, tuple(notices))
-
-
-def framed(title: str, text: str) -> str:
-    code = new_code(text)
-    return f"{title} [{code}]:\n{text}\n[end {code}]"
 
 
 def ends_of(text: str, characters: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from app.framing import as_data
 from app.pause import Paused
 from app.turns import NotFound, SessionBusy
 from tools.family import surely
@@ -76,7 +77,10 @@ class FollowUps:
 
 
 def follow_up_message(job: Job, head: Part, tail: Part) -> str:
-    """What the model is told of the end: state, exit code, and the output's head and tail."""
+    """What the model is told of the end: state, exit code, and the output's head and tail.
+
+    The output is marked as data in the message itself, which a summary takes over as it takes over what a person said.
+    """
     code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
     why = f" ({job.reason})" if job.reason else ""
     told = f"The background job {job.id} has ended after {job.elapsed_s:.1f} s: {job.state}{code}{why}."
@@ -88,11 +92,11 @@ def _output(head: Part, tail: Part) -> str:
     if not head.bytes:
         return "It wrote nothing."
     if len(head.data) == head.bytes:
-        return f"Its output:\n{_text(head.data)}"
+        return as_data("Its output", _text(head.data))
     first = head.data[:HEAD_BYTES]
     left_out = tail.start - len(first)
     note = f"[... {left_out:,} bytes left out; job_output shows them ...]"
-    return f"Its output:\n{_text(first)}\n{note}\n{_text(tail.data)}"
+    return as_data("Its output", f"{_text(first)}\n{note}\n{_text(tail.data)}")
 
 
 def _text(data: bytes) -> str:

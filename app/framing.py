@@ -32,6 +32,12 @@ def framed(text: str, *, call: str, name: str, untrusted: bool = False, code: st
     return f"{title} of {name} [{code}]:\n{text}\n[end {code}]"
 
 
+def as_data(title: str, text: str) -> str:
+    """The text with a title, between two lines with a code of its own: for what is no result of a call."""
+    code = new_code(text)
+    return f"{title} [{code}]:\n{text}\n[end {code}]"
+
+
 def new_code(text: str) -> str:
     """A code to keep with this text: nobody could know it when the text was written."""
     return _first_outside(text, (_letters(secrets.token_bytes(_LENGTH)) for _ in count()))

@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass
 
 from app.account import Account, Action
-from app.aside import DATA_RULE, Aside, Heard, ends_of, framed
+from app.aside import DATA_RULE, Aside, Heard, ends_of
 from app.budgets import BudgetSpent
 from app.conversation import Conversation
 from app.events import Notice, Usage
+from app.framing import as_data
 from app.judges import requests_of
 from app.reply import Reply
 
@@ -91,7 +92,7 @@ def _verdict(heard: Heard) -> Verdict:
         return Verdict("", Notice("verifier", "The check found that what was asked for was done."), heard.usage)
     why = said[verdict.end() :].strip()[:MOST_READ] or "It gave no reason."
     return Verdict(
-        WANTING.format(why=framed("What the check says", why)),
+        WANTING.format(why=as_data("What the check says", why)),
         Notice("verifier", f"The check found that something is missing: {why} The model goes on."),
         heard.usage,
     )
