@@ -203,7 +203,7 @@ def read_again(asked: Sequence[Asked], told: Told) -> Iterator[str]:
             continue
         why = told.happened.get(later.round, [])
         if later.messages[0] != earlier.messages[0]:
-            why = [*why, "another prompt"]
+            why = ["another prompt"]  # a last round offers no tools
         elif "nudge" in told.happened.get(earlier.round, []):
             why = [*why, "the note before is gone"]
         elif not why and len(later.messages) <= len(earlier.messages):
