@@ -215,6 +215,8 @@ def test_work_found_wanting_gets_two_rounds_more() -> None:
     used.rounds += 1
     assert discipline.plan(used) == Plan(False, ("Do it.", LAST), (), ANSWERED)
     assert not discipline.checks(ANSWERED, used), "no round is left"
+    assert discipline.saw(Plan(), calls("ls"), [], used, steered=True) is None
+    assert discipline.plan(used) == Plan(), "what the person wants now may take more"
     assert not Discipline(Limits(20)).checks(ANSWERED, used)
 
 

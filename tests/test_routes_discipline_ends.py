@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from app.guards import DOUBTED_ANSWER
 from app.provider import Said, Stopped
 from app.providers.scripted import Pause, Reply, Scripted
 from tests.guards import notices
-from tests.serving import serving
+from tests.serving import serving, until
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history
 
 pytestmark = pytest.mark.anyio
@@ -54,3 +55,18 @@ async def test_a_secret_at_the_end_of_what_is_repeated_is_no_half_secret(tmp_pat
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, model_key=SECRET) as served:
         _, text = ended(await served.chat())
     assert text.endswith("x[redacted]"), "not the beginning of it"
+
+
+async def test_a_message_is_refused_once_a_limit_leaves_no_round_for_it(tmp_path: Path) -> None:
+    go_on, judged = asyncio.Event(), asyncio.Event()
+    provider = Scripted(["", (Pause(go_on), "Hello."), (Pause(judged), "SAFE")])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, judge_output="true") as served:
+        async with aclosing(served.turn(message="This?", max_rounds=1)) as turn:
+            path = f"/runs/{(await until(turn, 'run.started'))['run']}/messages"
+            assert (await until(turn, "notice"))["code"] == "synthesis"
+            assert (await served.client.post(path, json={"message": "And that?"})).status_code == 202
+            go_on.set()
+            assert (await until(turn, "message.added"))["text"] == "And that?"
+            assert (await served.client.post(path, json={"message": "And this?"})).status_code == 409
+            judged.set()
+            assert (await until(turn, "run.finished"))["text"] == "Hello."

@@ -43,8 +43,8 @@ class Closing:
     async def conclude(self, plan: Plan, reply: Reply, results: Sequence[Message]) -> AsyncGenerator[AgentEvent, None]:
         """After a round: afterwards `discipline.over` says whether the run has ended, and then the inbox is closed.
 
-        It is closed last: until it is sure that the run ends, a message for it is taken. Raises Paused, BudgetSpent,
-        StoreFailed.
+        It is closed last: until it is sure that the run ends, a message for it is taken, and stays in the history even
+        if a limit leaves no round for it. Raises Paused, BudgetSpent, StoreFailed.
         """
         self.silent = False
         said = self._take(self.inbox.take())
@@ -66,6 +66,9 @@ class Closing:
         for event in said:
             yield event
         self.discipline.over = self.discipline.ends(ends, self.account, steered=bool(said))
+        if self.discipline.over:
+            for event in self._take(self.inbox.close()):
+                yield event
 
     def _take(self, texts: Sequence[str]) -> list[AgentEvent]:
         for text in texts:

@@ -19,7 +19,7 @@ from app.discipline.nudges import AGAIN, LAST, LOOPING, MOST_NUDGES, NUDGED, ann
 from app.discipline.plan import Plan
 from app.discipline.stall import Stall
 from app.events import Notice
-from app.messages import AskedCall, Message
+from app.messages import Message
 from app.reply import Reply
 
 ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
@@ -78,10 +78,12 @@ class Discipline:
             return ANSWERED if untouched else self.ends(plan.ends, account, steered=steered)
         if self.limits.spent(account) and (reply.calls or steered):
             return TOKEN_LIMIT
-        if reply.calls:
-            self._watch(reply.calls, results, prose=bool(reply.shown.strip()), steered=steered)
-            return None
         if steered:
+            self._begin_again()
+            return None
+        if reply.calls:
+            told = {message.call: message.text for message in results if message.call}
+            self._loops = self._stall.saw(reply.calls, told, prose=bool(reply.shown.strip()))
             return None
         return None if self._nudges(reply, account) else ANSWERED
 
@@ -89,7 +91,7 @@ class Discipline:
         """The same reason, unless the person said something more that can still be answered."""
         if not steered or reason not in (ANSWERED, LOOP_BROKEN):
             return reason
-        self._stall, self._loops, self.wanting, self._most_rounds = Stall(), False, "", self.limits.rounds
+        self._begin_again()
         if self.limits.spent(account):
             return TOKEN_LIMIT
         return ROUND_LIMIT if account.rounds >= self.limits.rounds else None
@@ -112,11 +114,10 @@ class Discipline:
             return over
         return ANSWERED if account.rounds + 1 >= self._most_rounds else None
 
-    def _watch(self, calls: Sequence[AskedCall], results: Sequence[Message], *, prose: bool, steered: bool) -> None:
-        told = {message.call: message.text for message in results if message.call}
-        self._loops = self._stall.saw(calls, told, prose=prose)
-        if steered:  # the person's words may change everything
-            self._stall, self._loops = Stall(), False
+    def _begin_again(self) -> None:
+        """The person's words may change everything."""
+        self._stall, self._loops, self._nudge = Stall(), False, ""
+        self.wanting, self._most_rounds = "", self.limits.rounds
 
     def _nudges(self, reply: Reply, account: Account) -> bool:
         may = self._offers and was_told(Notice("nudge", NUDGED), account) < MOST_NUDGES and self._last(account) is None
