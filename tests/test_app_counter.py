@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from app.clock import Clock
-from app.context.counter import ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter, opened_counter
+from app.context.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter, opened_counter
 from app.context.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
 from app.messages import AskedCall, Message
 from app.provider import Uncounted
@@ -146,6 +146,28 @@ async def test_when_counting_takes_too_long_what_was_counted_stays() -> None:
     assert counter.measure(history[0]) == LONG - 9 + ROLE
 
 
+class Silent(Letters):
+    """It is never done."""
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        self.asked += texts
+        if texts:
+            await asyncio.Event().wait()
+        return []
+
+
+async def test_a_server_that_never_counts_is_not_waited_for_in_each_round() -> None:
+    provider, now = Silent(), 0.0
+    counter = Counter(provider, limit_s=0.05, clock=lambda: now)
+    async with asyncio.timeout(20):
+        for number in range(5):
+            await counter.prepare([Message("user", f"Question {number}.")])
+        assert len(provider.asked) == 1
+        now = AGAIN_S
+        await counter.prepare([Message("user", "One more.")])
+    assert len(provider.asked) == 2
+
+
 async def test_without_anybody_who_counts_other_scripts_weigh_more() -> None:
     counter = Counter(Scripted([]))
     history = [Message("user", text) for text in ("hello there", "привет там", "你好你好你好你好", "\ud800 lone", "")]
@@ -211,7 +233,9 @@ async def test_the_window_is_set_or_learned_or_a_sensible_one() -> None:
         (None, [(8000, None)], 6000),
         (None, [(8000, None), (6000, None)], 4500),
         (None, [(8000, None), (7000, None), (9000, None)], 5250),
-        (None, [(600, None)] * 9, 512),
+        (None, [(3000, None)] * 9, 2250),
+        (None, [(2100, None)] * 9, 2048),
+        (None, [(2000, None)] * 9, DEFAULT_WINDOW),
         (None, [(100, None), (0, None)], DEFAULT_WINDOW),  # so short a prompt was refused for something else
         (None, [(9000, 4096), (3000, None)], 2250),
     ],
@@ -223,6 +247,15 @@ async def test_refusals_teach_the_window(
     for counted, named in refusals:
         counter.refused(counted, named)
     assert await counter.window() == counter.known_window == window
+
+
+async def test_what_leaves_no_room_for_a_conversation_is_believed_no_longer() -> None:
+    for setting, window in ((None, DEFAULT_WINDOW), (8192, 8192)):
+        counter = Counter(Scripted([]), setting)
+        counter.refused(9000, 300)
+        counter.refused(9000, None)
+        counter.doubt()
+        assert await counter.window() == window
 
 
 def test_a_prompt_refused_although_it_seemed_to_fit_is_counted_higher_from_then_on() -> None:

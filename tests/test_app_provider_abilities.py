@@ -27,6 +27,7 @@ from app.providers.abilities import (
     vllm_counts,
 )
 from app.providers.http import model_client
+from app.providers.too_long import LARGEST, SMALLEST
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, Paths, Upstream, answer, hang, upstream
 
@@ -35,7 +36,7 @@ MISSING = answer('{"error":"not found"}', 404)
 
 
 def models(**entry: object) -> Act:
-    return answer(json.dumps({"object": "list", "data": [{"id": "other", "max_model_len": 7}, {"id": "m"} | entry]}))
+    return answer(json.dumps({"object": "list", "data": [{"id": "other", "max_model_len": 700}, {"id": "m"} | entry]}))
 
 
 def said(value: object) -> Act:
@@ -62,6 +63,10 @@ SERVERS: dict[str, tuple[Mapping[str, Act], int | None]] = {
     "one that says nothing": ({"/v1/models": models()}, None),
     "one with odd numbers": (
         {"/v1/models": models(max_model_len="8192", context_length=True, context_window=-1)},
+        None,
+    ),
+    "one with numbers that no window has": (
+        {"/v1/models": models(max_model_len=1, context_length=10**40), "/props?model=m": said(0)},
         None,
     ),
     "one that lists other things": ({"/v1/models": said([1, {"data": None}])}, None),
@@ -91,7 +96,8 @@ async def test_it_is_asked_once_however_many_ask() -> None:
         abilities = Abilities()
         assert await asyncio.gather(*(abilities.window(one) for _ in range(20))) == [4096] * 20
         assert [asked.path for asked in server.asked] == ["/v1/models", "/props?model=m"]
-        assert await abilities.window(Endpoint(one.client, one.base_url, "other", "sk-1")) == 7  # each model of its own
+        other = Endpoint(one.client, one.base_url, "other", "sk-1")
+        assert await abilities.window(other) == 700  # each model of its own
 
 
 async def test_after_a_failure_it_is_asked_again_but_not_at_once() -> None:
@@ -192,6 +198,8 @@ async def test_vllm_counts_one_text_at_a_time() -> None:
         (said({"tokens": [1, 2, 3]}), 1),
         (said({"tokens": "many"}), 1),
         (answer("<html>"), 1),
+        (said({"tokens": [-1] * 2}), 1),  # nothing at all in so long a text
+        (said({"tokens": [*[5] * 9000, -1, 5, -1]}), 1),  # more than it has bytes
         (answer("{}", 503), 3),
         (answer("{}", 429), 3),
     ],
@@ -200,7 +208,7 @@ async def test_a_server_that_cannot_count_is_not_asked_again(act: Act, asked: in
     async with endpoint({"/props?model=m": SLOT, "/tokenize": act}) as (one, server):
         abilities = Abilities()
         for _ in range(3):
-            assert await abilities.count(one, ["a", "b"]) is None
+            assert await abilities.count(one, ["a" * 1000, "b"]) is None
         assert await abilities.window(one) == 4096
     assert len([one for one in server.asked if one.path == "/tokenize"]) == asked
 
@@ -220,7 +228,7 @@ def test_batches_hold_all_texts_in_order_and_not_too_many(texts: list[str], most
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.just(4096) | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
@@ -238,6 +246,6 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 @given(json_values)
 def test_any_json_is_read_without_a_fault(value: Any) -> None:
     for known in (listed(value, "m"), of_slot(value, "m")):
-        assert known == NOTHING or (known.window is not None and known.window > 0)
+        assert known == NOTHING or (known.window is not None and SMALLEST <= known.window <= LARGEST)
     for counts in (llama_counts(value), vllm_counts(value)):
         assert counts is None or all(count >= 0 for count in counts)

@@ -220,6 +220,14 @@ async def test_a_stored_summary_that_does_not_fit_the_session_is_not_used(tmp_pa
     assert list(fitted.request.messages) == turn(0, 1, 1)
 
 
+async def test_a_summary_that_was_kept_as_its_run_was_stopped_may_be_made_again(tmp_path: Path) -> None:
+    first, again = (SummaryRow("ses_1", 3, run, f"By {run}.", 9, 3, 0.0) for run in ("run_1", "run_2"))
+    async with asyncio.timeout(LIMIT_S), opened(tmp_path) as store:
+        for row in (first, again):
+            await store.write([row])
+        assert await store.summaries("ses_1") == [again]
+
+
 def test_a_stretch_has_what_stands_for_the_messages_before() -> None:
     earlier, history = Message("user", "Summary."), turn(0, 2, 1)
     assert Stretch(1, 3, earlier).of(history) == [earlier, *history[1:3]]

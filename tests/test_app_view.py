@@ -167,18 +167,22 @@ async def test_a_round_that_could_not_fit_does_not_end_the_session() -> None:
     history = [Message("user", "Go."), Message("assistant", "", calls), *wide, Message("assistant", "Done.")]
     with pytest.raises(ContextOverflow):
         await fitted_with(history[:-1])
-    fitted = await fitted_with([*history, Message("user", "And now?")])
-    assert fitted.request.messages[-1].text == "And now?"
+    for said in (history, history[:-1]):  # the run that failed has said nothing
+        fitted = await fitted_with([*said, Message("user", "And now?")])
+        assert fitted.request.messages[-1].text == "And now?"
 
 
 def test_folds_are_kept_for_the_sessions_at_work_last() -> None:
     folds, room = Folds(most=2), Room(HEAD, 4000, measured)
     one = folds.keep("ses_1", Fold())
-    one.walk(turn(0, 1, 1), room)
-    assert folds.of("ses_1", 4) is one and folds.of("ses_1", 3) is None
+    said = turn(0, 1, 1)
+    one.walk(said, room)
+    assert folds.of("ses_1", said) is folds.of("ses_1", [*said, *turn(1, 0, 1)]) is one
+    for others in (said[:3], [*said[:3], *turn(1, 0, 1)]):
+        assert folds.of("ses_1", others) is None, "what a store has lost was walked nevertheless"
     for session in ("ses_2", "ses_1", "ses_3"):
         folds.keep(session, one)
-    assert folds.of("ses_2", 4) is None and folds.of("ses_1", 4) is folds.of("ses_3", 4) is one
+    assert folds.of("ses_2", said) is None and folds.of("ses_1", said) is folds.of("ses_3", said) is one
 
 
 async def test_better_counts_do_not_change_what_the_model_has_read() -> None:

@@ -210,8 +210,10 @@ async def test_cancel_during_a_summary_leaves_nothing_behind(tmp_path: Path) -> 
     assert all(kind.get("reserved", 0) == 0 for kind in usage.values() if isinstance(kind, dict))
 
 
-@pytest.mark.parametrize("window", [1500, None], ids=["named", "unnamed"])
-async def test_a_prompt_that_the_server_refuses_is_sent_again_shorter(tmp_path: Path, window: int | None) -> None:
+@pytest.mark.parametrize(("most", "window"), [(1500, 1500), (2500, None)], ids=["named", "unnamed"])
+async def test_a_prompt_that_the_server_refuses_is_sent_again_shorter(
+    tmp_path: Path, most: int, window: int | None
+) -> None:
     refusal = ProviderFailed("model_context", "Too long.", retryable=False, window=window)
 
     class Refusing(Secretary):
@@ -221,7 +223,7 @@ async def test_a_prompt_that_the_server_refuses_is_sent_again_shorter(tmp_path: 
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
             self.sizes.append(sum(len(message.text) for message in request.whole()) // 4)
-            if self.sizes[-1] > 1500:
+            if self.sizes[-1] > most:
                 raise refusal
             async with aclosing(super().stream(request)) as pieces:
                 async for piece in pieces:
@@ -233,7 +235,7 @@ async def test_a_prompt_that_the_server_refuses_is_sent_again_shorter(tmp_path: 
         told = await turns(served, 10)
     refused = [message for events in told for code, message in notices(events) if code == "context"]
     assert refused, "nothing was refused"
-    assert sum(size > 1500 for size in model.sizes) == len(refused) < 5, "the window is learned"
+    assert sum(size > most for size in model.sizes) == len(refused) < 5, "the window is learned"
     assert told[-1][-1]["usage"]["measured"] is False
 
 
@@ -245,6 +247,17 @@ async def test_a_server_that_refuses_everything_fails_the_run_with_its_own_words
         shown = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
     assert (events[-1]["code"], events[-1]["message"]) == ("model_context", "Never.")
     assert len(model.requests) == 4 and [one["role"] for one in shown["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("window", [None, 300], ids=["unnamed", "tiny"])
+async def test_a_server_that_refused_everything_for_a_while_is_asked_again(tmp_path: Path, window: int | None) -> None:
+    refusal = Raise(ProviderFailed("model_context", "Too long.", retryable=False, window=window))
+    model = Scripted([*[[refusal]] * 4, "Here I am."] if window is None else [[refusal], "Here I am."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("Hello. " * 300)
+        assert events[-1]["type"] == "run.failed"
+        events = await served.chat("And now?", session=events[0]["session"])
+    assert events[-1].get("text") == "Here I am."
 
 
 async def test_a_refusal_in_the_middle_of_an_answer_is_not_asked_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +20,7 @@ from tools.tool import Tool
 __all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "Counter"]
 
 DEFAULT_WINDOW = 32_768
-LEAST_WINDOW = 512
+LEAST_WINDOW = 2048  # that refusals without a number leave: servers with smaller ones tell it
 ROLE = 5  # tokens that a chat template puts around a message
 ANSWER = 4  # and in front of the answer; they are counted with the system's message
 CALL = 12  # and around a native call: its id, its kind, brackets
@@ -30,6 +31,7 @@ SAMPLES = 8
 SAMPLE = 4000  # characters
 PART = 256 * 1024  # characters that are counted in one go; what was counted stays if the time is over
 LIMIT_S = 5.0  # for all counting of one round
+AGAIN_S = 60.0  # after a round in which nothing was counted in that time
 
 Key = tuple[int, int]
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int] | None]]
@@ -57,10 +59,13 @@ class Counter:
         window: int | None = None,
         count_tokens: CountTokens | None = None,
         limit_s: float = LIMIT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._provider = provider
         self._window = window
         self._limit_s = limit_s
+        self._clock = clock
+        self._not_before = -math.inf
         self._count_tokens = count_tokens or provider.count_tokens
         self._learned: int | None = None  # what the provider has said last
         self._named: int | None = None  # what a refusal has named
@@ -93,6 +98,9 @@ class Counter:
 
     async def prepare(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
         """Count what was not counted before, so that `measure` is exact where it can be. Never raises."""
+        if self._clock() < self._not_before:
+            return
+        counted = False
         try:
             async with asyncio.timeout(self._limit_s):
                 if await self._count_tokens(()) is None:
@@ -100,8 +108,10 @@ class Counter:
                 for part in parts(self._uncounted(messages, tools)):
                     if not await self._count(part):
                         return
-        except TimeoutError:
-            return  # the rest is estimated now, and counted in the next rounds
+                    counted = True
+        except TimeoutError:  # the rest is estimated
+            if not counted:  # a run must not wait so long in each of its rounds
+                self._not_before = self._clock() + AGAIN_S
 
     def measure(self, message: Message) -> int:
         """Tokens of the message as it goes over the wire."""
@@ -131,6 +141,10 @@ class Counter:
                 self._whole.learn(counted, window)
         elif counted > LEAST_WINDOW:
             self._most = max(LEAST_WINDOW, min(counted * 3 // 4, self._most or counted))
+
+    def doubt(self) -> None:
+        """What refusals have said leaves no room for a conversation: the next one asks the server again."""
+        self._named = self._most = None
 
     async def _count(self, texts: Sequence[str]) -> bool:
         """Have the texts counted; False if nobody can."""

@@ -34,6 +34,7 @@ class Fold:
         self.start = start
         self.summary = summary
         self.walked = start
+        self.last: Message | None = None  # that was walked
         self.kept = [summary] if summary else []
         self.lossy = False  # something was left out, or shortened
         self.grown = 0  # tokens of all that was walked
@@ -56,6 +57,7 @@ class Fold:
             self.grown += size
             total += size
         self.walked = len(messages)
+        self.last = messages[-1] if messages else None
 
     def fit(self, room: Room) -> Trimmed | None:
         """Make it fit now; None if it does. Raises ContextOverflow."""
@@ -99,10 +101,11 @@ class Folds:
         self._most = most
         self._folds: dict[str, Fold] = {}
 
-    def of(self, session: str, messages: int) -> Fold | None:
-        """The fold of a session that has so many messages by now."""
+    def of(self, session: str, messages: Sequence[Message]) -> Fold | None:
+        """The fold of a session with these messages; None where they are not what was walked: a store that failed has
+        lost some, or one holds what has become a secret since."""
         fold = self._folds.get(session)
-        return fold if fold and fold.walked <= messages else None
+        return fold if fold and fold.last in (None, *messages[fold.walked - 1 : fold.walked]) else None
 
     def keep(self, session: str, fold: Fold) -> Fold:
         self._folds.pop(session, None)

@@ -9,8 +9,10 @@ from app.account import Account
 from app.aside import Aside
 from app.context.counter import Counter
 from app.context.fold import Fold, Folds, Room
+from app.context.overflow import ContextOverflow
 from app.context.summarise import Stretch, Summariser
 from app.context.summary import place_to_cut
+from app.context.trim import Trimmed
 from app.conversation import Conversation
 from app.discipline.plan import Plan
 from app.events import AgentEvent, ContextTrimmed
@@ -70,16 +72,25 @@ class View:
         room = await self._room(conversation.messages[fold.walked :], tools)
         fold.walk(conversation.messages, room)
         events = await self._summarise(conversation, room, tools, account)
-        if trimmed := self._fold.fit(room):
+        if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         request = self._request(self._fold, tools, [*self._told(self._fold, tools), *notes], offers=plan.tools)
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
         return Fitted(request, counted, self.counter.scale, events)
 
+    def _fitting(self, room: Room) -> Trimmed | None:
+        """Raises ContextOverflow."""
+        assert self._fold
+        try:
+            return self._fold.fit(room)
+        except ContextOverflow:
+            self.counter.doubt()
+            raise
+
     async def _known(self, conversation: Conversation) -> Fold:
         """As the session's last run left it, else from its last summary on."""
         session, so_far = conversation.session, len(conversation.messages)
-        if fold := self.folds.of(session, so_far):
+        if fold := self.folds.of(session, conversation.messages):
             fold.kept = conversation.redactor.redact_value(fold.kept)  # what has become a secret since
             return fold
         rows = [row for row in await self.summaries(session) if row.upto <= so_far]

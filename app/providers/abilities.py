@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx2
 
 from app.providers.http import CLOSED, NoAnswer, is_local, json_answer
+from app.providers.too_long import LARGEST, SMALLEST
 from app.providers.wire import encodable, encode
 
 LIMIT_S = 5.0  # for a look-up, and for a count
@@ -23,6 +24,8 @@ ALONGSIDE = 4  # requests for counts at a time
 BATCH_CHARACTERS = 64 * 1024
 BATCH_TEXTS = 256
 BETWEEN = -1  # no token has this number
+LONGEST = 256  # characters of one token
+EACH = 8  # tokens that a server may put around a text
 
 Field = tuple[str, ...]
 # Where an entry of a list of models says how much the model can read: the first field that is there is taken. What a
@@ -151,7 +154,7 @@ def of_slot(answer: Any, model: str) -> Known:
 def number_at(value: Any, field: Field) -> int | None:
     for name in field:
         value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and SMALLEST <= value <= LARGEST else None
 
 
 # Asked in this order until one knows the window.
@@ -244,7 +247,7 @@ async def counted(endpoint: Endpoint, form: CountForm, texts: Sequence[str]) -> 
     async def count(batch: Sequence[str]) -> list[int]:
         async with turns:
             counts = form.counts(await endpoint.ask("POST", url, form.body(endpoint.model, batch)))
-        if counts is None or len(counts) != len(batch):
+        if counts is None or len(counts) != len(batch) or not believable(batch, counts):
             raise NoAnswer("counts that cannot be read", lasting=True)
         return counts
 
@@ -257,6 +260,13 @@ async def counted(endpoint: Endpoint, form: CountForm, texts: Sequence[str]) -> 
     if failure:
         raise failure
     return [count for task in tasks for count in task.result()]
+
+
+def believable(texts: Sequence[str], counts: Sequence[int]) -> bool:
+    """Whether so many tokens can be in these texts: by counts that are made up, no conversation could be fitted."""
+    least = sum(map(len, texts)) // LONGEST
+    most = sum(len(text.encode("utf-8", "surrogatepass")) + EACH for text in texts)
+    return least <= sum(counts) <= most
 
 
 def first_of(group: BaseExceptionGroup[Any]) -> BaseException:

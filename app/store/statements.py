@@ -100,7 +100,11 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         f"{_insert('state', 'name, value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         _fields("name", "value"),
     ),
-    SummaryRow: _inserting("summaries", SUMMARY_COLUMNS),
+    SummaryRow: (  # a run that was stopped while it kept one may have kept it: the next one makes it again
+        f"{_insert('summaries', SUMMARY_COLUMNS)} ON CONFLICT (session, upto) DO UPDATE SET run = excluded.run, "
+        "text = excluded.text, before = excluded.before, after = excluded.after, created = excluded.created",
+        _fields(*SUMMARY_COLUMNS.split(", ")),
+    ),
     ResultRow: _inserting("results", "session, run, call, name, text"),
     McpServerRow: (
         f"{_insert('mcp_servers', MCP_SERVER_COLUMNS)} ON CONFLICT (name) DO UPDATE SET "
