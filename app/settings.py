@@ -63,7 +63,9 @@ class Settings(RunSettings):
     tool_calls: Literal["auto", "fenced"] = setting(
         "auto", "auto: native calls where the model's server takes them; fenced: taught in the prompt", "auto or fenced"
     )
-    data_dir: Path = path(..., "folder of the database (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)")
+    data_dir: Path = path(
+        ..., "folder of the database and of personas (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)"
+    )
     workspace: Path = path(Path("workspace"), "folder that the tools work in")
     host: str = setting("127.0.0.1", "address to listen on; others than loopback need a token", "a host")
     port: int = whole(8724, 0, 65_535, "port to listen on; 0 takes a free one")
