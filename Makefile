@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
+# The tests mostly wait: two of them at a time. A file's tests stay together, for they share what is dear to start.
+SIDE   ?= -n 2 --dist loadfile
 CACHE  := .cache/mcp
 
 .PHONY: serve chat test lint bench hijack conformance nightly clean
@@ -15,7 +17,7 @@ chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
 test: lint real-servers
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # Real MCP servers for the tests, installed once, in versions that fixtures/mcp/real pins. Where that cannot be, the
 # tests that need them say so and are skipped; under CI they fail.
