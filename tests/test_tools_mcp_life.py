@@ -128,6 +128,25 @@ async def test_disabled_servers_offer_nothing_and_come_back() -> None:
             await manager.reconnect("s")
 
 
+async def test_a_removal_that_is_cancelled_ends_the_server_all_the_same() -> None:
+    async with managing(faulty()) as manager:
+        status = await ready(manager)
+        removing = asyncio.create_task(manager.remove("s"))
+        await manager.changed()
+        removing.cancel()
+        await asyncio.wait({removing})
+        assert removing.cancelled() and not is_there(status.pid)
+
+
+async def test_a_server_that_is_replaced_while_it_starts_is_not_started_again() -> None:
+    async with managing(faulty("never")) as manager:
+        first = manager._servers["s"]
+        await manager.changed()
+        await manager.add(faulty(enabled=False))
+        await asyncio.gather(*manager._aside)  # who waited for it has heard
+        assert first._keeper is None
+
+
 async def test_every_change_is_an_event() -> None:
     events: list[McpEvent] = []
     async with managing(faulty(), hooks=Hooks(on_event=events.append)) as manager:

@@ -99,7 +99,9 @@ class Child(asyncio.SubprocessProtocol):
             raise CannotStart(f"{config.command!r} cannot be started: {error}.") from error
 
     async def _spawn(self, argv: list[str], env: Mapping[str, str], cwd: object) -> None:
-        try:
+        """To its end even when cancelled meanwhile: a process that is let go of half-way is nobody's to reap."""
+
+        async def spawn() -> None:
             await self._loop.subprocess_exec(
                 lambda: self,
                 *argv,
@@ -110,8 +112,11 @@ class Child(asyncio.SubprocessProtocol):
                 cwd=cwd,
                 start_new_session=True,
             )
+
+        try:
+            await surely(spawn())
         except asyncio.CancelledError:
-            await surely(sweep(self.mark))
+            self._tell_group(signal.SIGKILL)
             raise
 
     def write(self, line: bytes) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 
 from parsing import Arguments
+from tools.family import surely
 from tools.mcp.calls import Call
 from tools.mcp.definitions import Definition
 from tools.mcp.model import (
@@ -94,7 +95,8 @@ class Manager:
         """Take in a server, or replace the one of this name. Returns at once."""
         pins = [pin for pin in await self._house.pins.pins() if pin.server == config.name]
         if config.name in self._servers:
-            await self._servers.pop(config.name).stop()
+            # For good: whoever waits for the one that is replaced must not start it again.
+            await surely(self._servers.pop(config.name).stop(State.DISABLED))
         self._take_in(config, pins)
 
     def _take_in(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
@@ -117,7 +119,7 @@ class Manager:
         """End a server and forget its pins. Raises KeyError, as do all that take a name."""
         server = self._servers.pop(name)
         self._heard(server, None)
-        await server.stop(State.DISABLED)
+        await surely(server.stop(State.DISABLED))  # `close` knows no more of it
         await self._house.pins.forget(name)
 
     async def reconnect(self, name: str) -> None:
