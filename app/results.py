@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.conversation import Conversation
 from app.messages import AskedCall
+from app.providers.wire import encodable
 from app.store import ResultPart, ResultRow
 from tools.results import NAME
 from tools.tool import Kept, ReadResult
@@ -42,7 +43,8 @@ class Results:
         """The whole, with the message that tells of it: both are stored, or none."""
         if len(text) > self.told:
             whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
-            conversation.record(ResultRow(conversation.session, run, call.id, call.name, whole))
+            whole = encodable(whole).replace("\0", "\ufffd")  # at which a database may end a text
+            conversation.record(ResultRow(conversation.session, run, call.id, encodable(call.name), whole))
 
     def of(self, conversation: Conversation) -> ReadResult:
         """Reads the results of this conversation, and of no other."""

@@ -18,6 +18,7 @@ from app.messages import AskedCall, Message
 from app.redaction import MARK, Redactor
 from app.results import MOST_KEPT, Results
 from app.store import Change, ResultPart, ResultRow
+from app.store.sqlite import SQLiteStore
 from tools.results import read_result
 from tools.tool import Context, Result, ToolFailed
 
@@ -145,3 +146,15 @@ async def test_another_conversation_s_results_are_not_there() -> None:
     assert "x" * 100 in (await told.page()).text, "its own message is all that is left to read"
     with pytest.raises(ToolFailed):
         await told.page(call="c77")
+
+
+async def test_a_result_that_no_database_would_take_is_kept_whole(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(tmp_path / "test.db")
+    try:
+        told = Told("a\0b \ud83d\ude00 \ud83d " * 1_000)
+        await store.write(told.rows)
+        kept = await store.result("s", CALL.id, 0, MOST_KEPT)
+    finally:
+        await store.close()
+    whole = "a\ufffdb \U0001f600 \ufffd " * 1_000
+    assert kept == ResultPart("bash", whole, len(whole))

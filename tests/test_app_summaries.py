@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +187,14 @@ def test_notes_cannot_end_their_own_frame() -> None:
     assert text.count(f"[end {code}]") == 1 and code != "abcdefgh"
 
 
+async def test_notes_with_half_a_character_can_be_kept(tmp_path: Path) -> None:
+    async with desk(tmp_path, f"{NOTES} \ud83d\ude00 \ud83d") as tried, opened(tmp_path / "kept") as store:
+        fitted = await lived(tried.view(), tried.conversation([]), long(40))
+        await store.write(tried.rows)
+        assert await store.summaries("ses_1") == tried.rows
+    assert "\U0001f600 \ufffd" in fitted.request.messages[0].text == tried.rows[0].text
+
+
 async def test_secrets_in_notes_are_hidden(tmp_path: Path) -> None:
     async with desk(tmp_path, f"{NOTES} Key: hunter2-secret") as tried:
         fitted = await lived(tried.view(), tried.conversation([]), long(40))
@@ -218,6 +226,21 @@ async def test_a_stored_summary_that_does_not_fit_the_session_is_not_used(tmp_pa
         tried.order.append(SummaryRow("ses_1", 99, "run_1", "Other.", 9, 3, 0.0))
         fitted = await tried.view().fit(tried.conversation(turn(0, 1, 1)), (), Plan(), Account())
     assert list(fitted.request.messages) == turn(0, 1, 1)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_what_has_become_a_secret_since_a_summary_is_not_told(tmp_path: Path, *, restarted: bool) -> None:
+    row = SummaryRow("ses_1", 3, "run_1", "The key is sesame-4711.", 9, 3, 0.0)
+    async with desk(tmp_path, NOTES) as tried:
+        tried.order.append(row)
+        view, said = tried.view(), tried.conversation(turn(0, 1, 1))
+        if not restarted:
+            assert "sesame" in (await view.fit(said, (), Plan(), Account())).request.messages[0].text
+        later = replace(tried.view(), folds=view.folds)
+        said.redactor.add("sesame-4711")
+        fitted = await later.fit(said, (), Plan(), Account())
+    assert fitted.request.messages[0].text == "The key is [redacted]."
+    assert later._fold and later._fold.summary == fitted.request.messages[0], "what the next summary is made of"
 
 
 async def test_a_summary_that_was_kept_as_its_run_was_stopped_may_be_made_again(tmp_path: Path) -> None:

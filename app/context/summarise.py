@@ -16,6 +16,7 @@ from app.context.trim import trim
 from app.conversation import Conversation
 from app.events import AgentEvent, ContextSummarised, Notice
 from app.messages import Message
+from app.providers.wire import encodable
 from app.reply import Reply
 from app.store import SummaryRow
 
@@ -59,7 +60,7 @@ class Summariser:
         notes, trouble = heard.reply.shown.strip(), _trouble(heard)
         before = sum(map(measure, stretch.of(messages)))
         goal = goals(messages, stretch.end, window // 2)
-        text = conversation.redactor.redact(told(goal, notes, stretch.end))
+        text = encodable(conversation.redactor.redact(told(goal, notes, stretch.end)))
         after = measure(Message("user", text))
         if not trouble and after >= before:
             trouble = "is longer than what it stands for"
