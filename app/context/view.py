@@ -88,13 +88,14 @@ class View:
             raise
 
     async def _known(self, conversation: Conversation) -> Fold:
-        """As the session's last run left it, else from its last summary on."""
+        """As the session's last run left it, else from its last summary on; without what has become a secret since."""
         session, so_far = conversation.session, len(conversation.messages)
+        redacted = conversation.redactor.redact_value
         if fold := self.folds.of(session, conversation.messages):
-            fold.kept = conversation.redactor.redact_value(fold.kept)  # what has become a secret since
+            fold.kept, fold.summary = redacted(fold.kept), redacted(fold.summary)
             return fold
         rows = [row for row in await self.summaries(session) if row.upto <= so_far]
-        return self.folds.keep(session, folded(rows[-1]) if rows else Fold())
+        return self.folds.keep(session, folded(redacted(rows[-1])) if rows else Fold())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
         head = list(self.opening(tools))
