@@ -202,3 +202,17 @@ async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
     assert any(trimmed for _, trimmed in requests)
     for (before, _), (after, trimmed) in pairwise(requests):
         assert trimmed or after[: len(before)] == before
+
+
+def test_nothing_goes_silently_because_counts_have_grown() -> None:
+    """What a request has carried stays until the next one is made, which tells what went."""
+    history = [message for number in range(8) for message in turn(number, 1, 200)]
+    room = Room(HEAD, sum(map(measured, [*HEAD, *history])), measured)
+    fold = Fold()
+    fold.walk(history[:-1], room)
+    assert fold.fit(room) is None
+    grown = Room(HEAD, room.budget, lambda message: 2 * measured(message))
+    fold.walk(history, grown)
+    assert fold.kept == history
+    trimmed = fold.fit(grown)
+    assert trimmed and trimmed.dropped

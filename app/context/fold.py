@@ -39,6 +39,7 @@ class Fold:
         self.lossy = False  # something was left out, or shortened
         self.grown = 0  # tokens of all that was walked
         self.failed_at: int | None = None  # what it had grown to when a summary failed
+        self._asked = False  # what is kept is what the last request carried
         self._slim = False  # the system prompt is shortened, and stays so
         self._hopeless = 0  # tokens that could not be made to fit: not tried again until there are twice as many
 
@@ -47,11 +48,11 @@ class Fold:
         head = sum(map(room.measure, self.opening(room.head)))
         total = head + sum(map(room.measure, self.kept))
         for message in messages[self.walked :]:
-            if message.role == "assistant" and total > max(room.budget, self._hopeless):
-                try:
-                    total = self._trim(room).after
-                except ContextOverflow:  # it was asked nevertheless, of a larger model perhaps
-                    self._hopeless = 2 * total
+            if message.role == "assistant":
+                # Counts may have grown since that request: what it carried, the model's server has in its cache.
+                if not self._asked and total > max(room.budget, self._hopeless):
+                    total = self._trimmed(room, total)
+                self._asked = False
             size = room.measure(message)
             self.kept.append(message)
             self.grown += size
@@ -59,8 +60,16 @@ class Fold:
         self.walked = len(messages)
         self.last = messages[-1] if messages else None
 
+    def _trimmed(self, room: Room, total: int) -> int:
+        try:
+            return self._trim(room).after
+        except ContextOverflow:  # it was asked nevertheless, of a larger model perhaps
+            self._hopeless = 2 * total
+            return total
+
     def fit(self, room: Room) -> Trimmed | None:
         """Make it fit now; None if it does. Raises ContextOverflow."""
+        self._asked = True
         trimmed = self._trim(room) if self.tokens(room) > room.budget else None
         return trimmed if trimmed and (trimmed.dropped or trimmed.shortened) else None
 
