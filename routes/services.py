@@ -149,7 +149,8 @@ class Services:
     def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:
         """What a run's requests begin with; persona and `system` stay as they are now in all of its rounds."""
         persona = self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
-        override, clock = wish.override, Clock(self.settings.time_zone)
+        override = self.redactor.redact_value(wish.override)  # what has become a secret since it was asked for
+        clock = Clock(self.settings.time_zone)
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
         return lambda tools: known(tools, teach_fences=self.provider.teach_fences, now=clock.now())
 

@@ -222,6 +222,22 @@ async def test_what_follows_of_a_job_has_the_system_text_of_its_run(tmp_path: Pa
     assert [prompt.partition("\n")[0] for prompt in model.prompts] == ["You are a pirate."] * 3
 
 
+async def test_what_has_become_a_secret_since_is_not_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = Told([NOTE]), Told(["Done."])
+    async with asyncio.timeout(LIMIT_S):
+        async with serving(tmp_path, before) as served:
+            question, _ = await waiting(served, system=f"The key is {SECRET}.")
+            await left_as_killed(served.services, question["run"])
+        monkeypatch.setenv("GARDEN_API_KEY", SECRET)
+        async with serving(tmp_path, after) as served:
+            [asked] = await served.services.store.approvals("local")
+            await say(served.client, question["run"], asked.call, "approve")
+            await served.services.runs.ended(question["run"])
+    assert SECRET in before.prompts[0] and after.prompts[0].startswith("The key is [redacted].")
+
+
 async def test_a_message_ends_with_the_time_it_was_sent_for_ever(tmp_path: Path) -> None:
     model, before = Told(["Hi.", "Hello."]), BERLIN.now()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, time_zone="Europe/Berlin") as served:
