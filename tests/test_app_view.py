@@ -216,3 +216,26 @@ def test_nothing_goes_silently_because_counts_have_grown() -> None:
     assert fold.kept == history
     trimmed = fold.fit(grown)
     assert trimmed and trimmed.dropped
+
+
+class Asked(Scripted):
+    """Notes what it is asked of itself."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.about: list[str] = []
+
+    async def window(self) -> int | None:
+        self.about.append("window")
+        return 4096
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        self.about.append("tokens")
+        return None
+
+
+async def test_a_server_that_hangs_is_waited_for_once_before_it_is_to_count() -> None:
+    """What is learned of the window says whether it can count at all; a count that is given up says nothing."""
+    provider = Asked()
+    await View(Counter(provider), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), Plan(), Account())
+    assert provider.about == ["window", "tokens"]

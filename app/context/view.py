@@ -99,8 +99,8 @@ class View:
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
         head = list(self.opening(tools))
+        window = await self.counter.window()  # first: a server that hangs is then known to hang when it is to count
         await self.counter.prepare([*head, *new], tools)
-        window = await self.counter.window()
         spare = answer_room(window) + self._described(tools) + self.counter.measure(Message("user", TO_FIND))
         return Room(head, window - spare, self.counter.measure)
 
