@@ -18,12 +18,12 @@ from app.aside import DATA_RULE, Aside
 from app.budgets import Ledger
 from app.context.counter import Counter
 from app.context.fold import Fold
-from app.context.summarise import FAILED, Stretch, Summariser
+from app.context.summarise import BEGUN, FAILED, Stretch, Summariser
 from app.context.summary import MOST_GOAL, goals, place_to_cut, told, transcript
 from app.context.view import Fitted, View
 from app.conversation import Conversation
 from app.discipline.plan import Plan
-from app.events import ContextSummarised, ContextTrimmed, Notice, Usage
+from app.events import AgentEvent, ContextSummarised, ContextTrimmed, Notice, Usage
 from app.messages import AskedCall, Message
 from app.provider import Used
 from app.providers.scripted import Reply, Scripted
@@ -48,6 +48,7 @@ class Desk:
     spending: Spending
     order: list[object] = field(default_factory=list)
     window: int = WINDOW
+    told: list[AgentEvent] = field(default_factory=list)
 
     async def stored(self) -> None:
         self.order.append("stored")
@@ -63,7 +64,9 @@ class Desk:
         def record(change: Change) -> None:
             self.order.append(change)
 
-        return Conversation("ses_1", list(history), lambda *_: None, record, self.stored, Redactor(["hunter2-secret"]))
+        return Conversation(
+            "ses_1", list(history), lambda *_: None, record, self.stored, Redactor(["hunter2-secret"]), self.told.append
+        )
 
     def view(self) -> View:
         counter = Counter(self.provider, self.window)
@@ -127,6 +130,7 @@ async def test_a_summary_is_durable_before_it_is_used_and_stands_for_the_older_h
         history = said.messages
     [row] = tried.rows
     assert tried.order[-2:] == [row, "stored"] and row.run == "run_1"
+    assert tried.told == [Notice("context", BEGUN)]
     usage, summarised = fitted.events
     assert isinstance(usage, Usage) and account.prompt_tokens == 1000
     assert summarised == ContextSummarised(row.upto, row.before, row.after) and row.after < row.before

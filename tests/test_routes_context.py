@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.context.summarise import FAILED
+from app.context.summarise import BEGUN, FAILED
 from app.context.view import TO_FIND
 from app.messages import Message
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped

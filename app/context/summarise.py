@@ -23,6 +23,7 @@ from app.store import SummaryRow
 MOST_TOKENS = 2048  # of notes
 READ = 0.85  # of the room: titles and frames take the rest
 NOTES, CONVERSATION = "Notes on what came before", "The conversation"
+BEGUN = "The older half of the conversation is being summarised."
 FAILED = "The older part of the conversation was not summarised: the summary {why}. It is left out where need be."
 
 
@@ -50,6 +51,7 @@ class Summariser:
         """The summary, durable; None if there is none that is worth it. Raises StoreFailed."""
         measure, messages = self.utility.counter.measure, conversation.messages
         window = await self.utility.counter.window()
+        conversation.tell(Notice("context", BEGUN))  # at once: the answer waits until it is there
         try:
             heard = await self._ask(stretch, conversation, account, window)
         except BudgetSpent:
