@@ -133,11 +133,13 @@ class Paths:
 
 
 async def request(reader: StreamReader) -> Asked | None:
+    """None if the client leaves before it has asked; one that is killed does so in the middle of a body, too."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
     except asyncio.IncompleteReadError:
         return None
-    first, *lines = head.strip().split("\r\n")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     method, path, _ = first.split(" ")
-    return Asked(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    return Asked(method, path, headers, body)
