@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
-# The tests mostly wait: two of them at a time. A file's tests stay together, for they share what is dear to start.
-SIDE   ?= -n 2 --dist loadfile
+# The tests mostly wait: two of them at a time, in groups that tests/conftest.py makes.
+SIDE   ?= -n 2 --dist loadgroup
 CACHE  := .cache/mcp
 
 .PHONY: serve chat test lint bench hijack conformance nightly clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -122,14 +123,17 @@ async def try_all(den: Den, client: httpx2.AsyncClient, attacks: Sequence[Attack
             assert MARKED in den.seen[f"/sessions/{session} ({attack.name})"] + response.content, attack.name
 
 
+CHILDREN = ("job_runner", "undertaker", "command.sh")
+
+
 async def look_at_children(den: Den, client: httpx2.AsyncClient) -> None:
     """While a job runs: its supervisor, its box, itself, and what watches over commands."""
     await client.post("/chat", json={"message": "Wait in the background."})
-    children = den.look_at_children()
+    async with asyncio.timeout(60):  # starting takes its time
+        while not all(any(expected in one for one in den.look_at_children()) for expected in CHILDREN):
+            await client.get("/livez")
     for job in (await client.get("/jobs")).json()["jobs"]:
         await client.post(f"/jobs/{job['id']}/cancel")
-    for expected in ("job_runner", "undertaker", "command.sh"):
-        assert [one for one in children if expected in one], (expected, children)
 
 
 async def look_around(den: Den, client: httpx2.AsyncClient) -> None:

@@ -25,7 +25,7 @@ from tests.test_routes_jobs import in_background, next_run
 from tools.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 30
+LIMIT_S = 90
 BERLIN = Clock("Europe/Berlin")
 CALL = "```bash\necho hello\n```\n"
 NOTE = "```write_file\nnote.txt\nhi\n```\n"

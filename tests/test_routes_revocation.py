@@ -119,7 +119,7 @@ async def test_a_job_ends_when_a_server_starts_whose_person_was_revoked_before(t
     async with signed_in(tmp_path, provider) as (served, _):
         _, job = await job_of(served)
     assert dragoman(tmp_path, "token", "revoke", "ann").returncode == 0
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+    async with asyncio.timeout(3 * LIMIT_S), serving(tmp_path, provider) as served:
         while served.services.jobs.get(job, "ann").under_way:
             await served.client.get("/livez")
         assert served.services.jobs.get(job, "ann").state == "cancelled"

@@ -106,12 +106,15 @@ def with_state(folder: Path, job: Job) -> Job:
     return replace(job, **fields | {"state": State(fields["state"])})
 
 
-def lost(job: Job) -> Job:
-    """A job whose supervisor has gone without a last word."""
+def lost(job: Job, *, cancelled: bool = False) -> Job:
+    """A job whose supervisor has gone without a last word: because it was `cancelled`, or nobody knows why."""
     now = time.time()
-    reason = "its supervisor was killed: how it ended is unknown, and nothing of it runs any more"
+    reason = (
+        None if cancelled else "its supervisor was killed: how it ended is unknown, and nothing of it runs any more"
+    )
     duration = max(0.0, now - (job.started or job.created))
-    return replace(job, state=State.LOST, ended=now, duration_s=duration, reason=reason)
+    state = State.CANCELLED if cancelled else State.LOST
+    return replace(job, state=state, ended=now, duration_s=duration, reason=reason)
 
 
 def failed(job: Job, reason: str) -> Job:

@@ -26,6 +26,7 @@ class Known:
     begun: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     released: bool = False  # the server lets go of it
+    cancelled: bool = False  # a supervisor that is only starting dies of that without a word
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: Glance | None = None

@@ -182,6 +182,7 @@ class Jobs:
         known = self._find(job, principal)
         await known.begun.wait()
         if not known.ended.is_set():
+            known.cancelled = True
             with suppress(JobsFailed):  # a disk that is full must not keep the job running
                 await self.set_follow_up(job, FollowUp.OFF)
             for what in (signal.SIGTERM, signal.SIGKILL):
@@ -263,7 +264,7 @@ class Jobs:
         if not job.under_way:
             return job
         await asyncio.to_thread(leave_nothing, known.folder)
-        job = lost(job)
+        job = lost(job, cancelled=known.cancelled)
         try:
             await asyncio.to_thread(write_state, known.folder, job)
         except OSError as error:
