@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -64,7 +65,7 @@ class Target:
         self.shared = Path(f"/dev/shm/dragoman-test-{uuid4().hex}")
         self.shared.write_text(SECRET)
         stack.callback(self.shared.unlink)
-        self.neighbour = subprocess.Popen(["sleep", "1000"])
+        self.neighbour = talker()
         stack.callback(self._end_neighbour)
         self.signals: list[int] = []
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGURG, signal.SIGIO):
@@ -91,8 +92,8 @@ class Target:
             yield made
 
     def _end_neighbour(self) -> None:
-        self.neighbour.kill()
-        self.neighbour.wait()
+        with self.neighbour:
+            self.neighbour.kill()
 
     def words(self) -> dict[str, object]:
         """What the scripts of attacks name in braces."""
@@ -114,9 +115,10 @@ class Target:
         if self.signals:
             found.append(f"the server got signals {self.signals}")
             self.signals.clear()
-        if self.neighbour.poll() is not None:
+        if not answers(self.neighbour):
             found.append("another process was ended")
-            self.neighbour = subprocess.Popen(["sleep", "1000"])
+            self._end_neighbour()
+            self.neighbour = talker()
         found += [f"a listener was reached: {one.family.name} {one.type.name}" for one in self.listeners if heard(one)]
         if self._state() != self.before:
             found.append("files outside were changed")
@@ -182,6 +184,20 @@ def heard(listener: socket.socket) -> bool:
         else:
             listener.recv(64)
         return True
+    return False
+
+
+def talker() -> subprocess.Popen[bytes]:
+    """A process that says what it is told."""
+    return subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+
+def answers(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it lives: one that was killed may take a moment to die, but says nothing more."""
+    assert process.stdin and process.stdout
+    with suppress(BrokenPipeError):
+        process.stdin.write(b"?")
+        return bool(select.select([process.stdout], [], [], DYING_S)[0]) and process.stdout.read(1) == b"?"
     return False
 
 
