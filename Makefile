@@ -4,8 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check
 ARGS   ?=
-# The tests mostly wait: two of them at a time, in groups that tests/conftest.py makes.
-SIDE   ?= -n 2 --dist loadgroup
+# The tests mostly wait: `make test SIDE="-n 2 --dist loadgroup"` runs two at a time, in groups of tests/conftest.py.
+SIDE   ?=
 CACHE  := .cache/mcp
 
 .PHONY: serve chat test lint bench hijack conformance nightly clean
