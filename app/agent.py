@@ -21,7 +21,6 @@ from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejecte
 from app.inbox import Inbox
 from app.provider import Provider, ProviderFailed, Used
 from app.reply import Reply
-from tools.rights import Risk
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
@@ -121,13 +120,8 @@ class Agent:
         aside = Aside(self.provider, self.calls.spending, self.view.counter, TIME_LIMIT_S)
         new_reply = partial(self._reply, conversation)
         return Closing(
-            self.discipline, aside, self.account, conversation, inbox, new_reply, self._changes, self.may_go_on
+            self.discipline, aside, self.account, conversation, inbox, new_reply, self.toolbox.changes, self.may_go_on
         )
-
-    def _changes(self, name: str) -> bool:
-        """Whether a tool of this name can do more than read."""
-        tool = self.toolbox.tool(name)
-        return tool is None or tool.risk is not Risk.READ
 
     def _started(self, run: str, session: str) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from app.account import Account
 from app.context.counter import Counter
+from app.context.cutting import head_and_tail
 from app.conversation import Conversation
 from app.events import Notice, Usage
 from app.framing import as_data
@@ -95,5 +96,4 @@ def ends_of(text: str, characters: int) -> str:
     """The text, or its head and tail."""
     if len(text) <= characters:
         return text
-    half = characters // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+    return head_and_tail(text, characters // 2)

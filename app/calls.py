@@ -27,7 +27,6 @@ from app.spending import Spending
 from app.store import ApprovalRow
 from tools.permit import Permit, fingerprint
 from tools.results import NAME as READ_RESULT
-from tools.rights import Risk
 from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
@@ -157,8 +156,7 @@ class Calls:
         return self.toolbox.decide(call.name, call.arguments), POLICY
 
     def _has_effect(self, call: AskedCall) -> bool:
-        tool = self.toolbox.tool(call.name)
-        return tool is None or tool.risk is not Risk.READ
+        return self.toolbox.changes(call.name)
 
     async def _ask(
         self, run: str, call: AskedCall, reason: str, conversation: Conversation

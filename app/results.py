@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from app.context.cutting import head_and_tail
 from app.conversation import Conversation
 from app.messages import AskedCall
 from app.providers.wire import encodable
@@ -59,8 +60,3 @@ class Results:
             return Kept(whole[offset : offset + size], len(whole), answer.untrusted)
 
         return read
-
-
-def head_and_tail(text: str, half: int) -> str:
-    """That much of the beginning and of the end, and between them how many characters are missing."""
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"

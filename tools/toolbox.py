@@ -11,6 +11,7 @@ from typing import Any
 
 from parsing import Arguments
 from tools.permit import Permit, fingerprint
+from tools.rights import Risk
 from tools.schemas import complaint_about
 from tools.tool import Context, Progress, Result, Tool, ToolFailed
 
@@ -64,6 +65,11 @@ class Toolbox:
 
     def tool(self, name: str) -> Tool | None:
         return self._tools.get(name)
+
+    def changes(self, name: str) -> bool:
+        """Whether a tool of this name can do more than read; of an unknown one nobody knows that it cannot."""
+        tool = self.tool(name)
+        return tool is None or tool.risk is not Risk.READ
 
     def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """What a call stands for: itself, unless it is one of `call_tool` (tools.mcp.bloat)."""

@@ -34,6 +34,11 @@ def shortened(text: str, size: int) -> str:
     return f"{text[:start]}{_MARKER.format(f' {missing:,}')}{text[end:]}"
 
 
+def head_and_tail(text: str, half: int) -> str:
+    """That much of the beginning and of the end, and between them how many characters are missing."""
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
 def _in_a_pair(text: str, at: int) -> bool:
     """Whether a cut here parts the two surrogates of one character; a model may have written them one by one."""
     return "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"
