@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +33,17 @@ async def audited(served: Served, by: str) -> list[tuple[str, str]]:
 def kept(folder: Path) -> bytes:
     """All that the server has written down."""
     return b"\n".join(path.read_bytes() for path in sorted((folder / "data").rglob("*")) if path.is_file())
+
+
+def rows_kept(folder: Path) -> str:
+    """All that is in its database, value by value.
+
+    Without the index of words: it sorts them, and so may put together what nobody wrote together.
+    """
+    with closing(sqlite3.connect(next((folder / "data").rglob("*.db")))) as database:
+        database.text_factory = lambda raw: raw.decode("latin1")
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [name for name in names if not name.startswith("message_words")]
+        return "\n".join(
+            str(value) for table in tables for row in database.execute(f"SELECT * FROM {table}") for value in row
+        )

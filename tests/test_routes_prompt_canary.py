@@ -17,7 +17,7 @@ from app.guards import GIVEN_AWAY, LEAKED
 from app.provider import ModelRequest, Piece
 from app.providers.scripted import Reply, Scripted
 from parsing import Call, CallDelta, CallOpened, Thought
-from tests.guards import audited, kept, notices, of_kind, streamed
+from tests.guards import audited, kept, notices, of_kind, rows_kept, streamed
 from tests.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -111,10 +111,11 @@ async def test_a_call_with_the_code_is_not_run(tmp_path: Path, says: Callable[[s
     assert not list((tmp_path / "work").iterdir())
     assert notices(events) == [("canary", LEAKED)]
     assert events[-1]["text"] == "Done."
+    assert model.code not in kept(tmp_path).decode("latin1")
     told = model.requests[-1].messages
     assert told[-1].text == GIVEN_AWAY
     watch = Canary(model.code)
-    whole = [json.dumps(events), streamed(events), kept(tmp_path).decode("latin1"), *(one.text for one in told)]
+    whole = [json.dumps(events), streamed(events), rows_kept(tmp_path), *(one.text for one in told)]
     assert not [watch.look(seen) for seen in whole if watch.look(seen)[0]]
 
 
