@@ -59,7 +59,7 @@ class Account:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def add(self, used: Used, *, measured: bool) -> Usage:
+    def add(self, used: Used, *, measured: bool, cost: float | None = None) -> Usage:
         self.prompt_tokens += used.prompt_tokens
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured

@@ -94,7 +94,11 @@ class Agent:
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(
-            conversation, self.toolbox.schemas, fences=lambda: self.provider.teach_fences, new_id=self.new_id
+            conversation,
+            self.toolbox.schemas,
+            fences=lambda: self.provider.teach_fences,
+            new_id=self.new_id,
+            prompt_suffix=self.provider.prompt_suffix,
         )
 
     def _unanswered(self, reply: Reply, plan: Plan) -> Unanswered:
@@ -117,7 +121,7 @@ class Agent:
                 yield event
 
     def _closing(self, conversation: Conversation, inbox: Inbox) -> Closing:
-        aside = Aside(self.provider, self.calls.spending, self.view.counter, TIME_LIMIT_S)
+        aside = Aside(self.provider, self.calls.spending, self.view.counters, TIME_LIMIT_S)
         new_reply = partial(self._reply, conversation)
         return Closing(
             self.discipline, aside, self.account, conversation, inbox, new_reply, self.toolbox.changes, self.may_go_on
@@ -149,7 +153,7 @@ class Agent:
             except ProviderFailed as failure:
                 if failure.code != TOO_LONG or reply.characters:
                     raise
-                self.view.counter.refused(fitted.counted, failure.window)
+                fitted.counter.refused(fitted.counted, failure.window)
                 refusal = failure
             yield Notice("context", REFUSED)
         raise refusal
@@ -180,10 +184,11 @@ class Agent:
             # Here, because a request that is cut off has cost tokens too.
             used = reply.used or asking.estimate(reply.characters)
             asking.settle(used)
-            if reply.used:
-                self.view.counter.learn(fitted.counted, used.prompt_tokens, fitted.scale)
+            if reply.used and fitted.counter is self.view.counter:  # else another model has answered
+                fitted.counter.learn(fitted.counted, used.prompt_tokens, fitted.scale)
             # No tokens at all are not estimated: nobody has read the prompt.
-            usage = self.account.add(used, measured=reply.used is not None or used == NOTHING)
+            measured = reply.used is not None or used == NOTHING
+            usage = self.account.add(used, measured=measured, cost=self.provider.cost(used))
         yield usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")

@@ -6,7 +6,7 @@ What the model is asked about is data: it stands between two lines with a code t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -41,8 +41,13 @@ class Aside:
 
     provider: Provider
     spending: Spending
-    counter: Counter
+    counters: Callable[[], Counter]
     time_limit_s: float
+
+    @property
+    def counter(self) -> Counter:
+        """Of the model that is asked."""
+        return self.counters()
 
     async def room(self) -> int:
         """Characters of data that the model can read, in any script, with room for its answer."""
@@ -88,7 +93,7 @@ class Aside:
             notices += (event for event in reply.end() if isinstance(event, Notice))
             used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
             asking.settle(used)
-            usage = account.add(used, measured=measured)
+            usage = account.add(used, measured=measured, cost=self.provider.cost(used))
         return Heard(reply, trouble, usage, tuple(notices))
 
 

@@ -125,11 +125,17 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should know; the run goes on. `code` is a word such as `retry` or `model_down`."""
+    """Something a person should know; the run goes on. `code` is a word such as `retry` or `model_down`.
+
+    With `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, for that `reason`.
+    """
 
     type: ClassVar[str] = "notice"
     code: str
     message: str
+    wanted: str | None = None
+    answered_by: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,8 @@ class DocumentUpdated:
 class Usage:
     """Tokens of one round and of the run so far; `measured` is False when they are estimated.
 
-    `cached_tokens` are those of the round's prompt that the server had read before, if it says so.
+    `cached_tokens` are those of the round's prompt that the server had read before, if it says so. `cost` is what the
+    round has cost, `total_cost` what the run has so far, for models with a price.
     """
 
     type: ClassVar[str] = "usage"
@@ -178,6 +185,8 @@ class Usage:
     total_completion_tokens: int
     measured: bool
     cached_tokens: int | None = None
+    cost: float | None = None
+    total_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

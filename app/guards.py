@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 from app.account import Account
 from app.canary import Canary
-from app.context.counter import Counter
 from app.conversation import Conversation
+from app.endpoints.route import Route
 from app.events import AgentEvent, Notice, ToolFinished, Usage
 from app.judges import SCREENS, SERVES, Judge, requests_of, written
 from app.messages import AskedCall, Message
-from app.provider import Piece, Provider
+from app.provider import Piece
 from app.redacted_events import RedactedEvents
 from app.reply import Reply
 from app.settings import Settings
@@ -71,12 +71,17 @@ class Guards:
         self._unscreened = any(message.role == "tool" and message.text.startswith(UNSCREENED) for message in read)
 
     def reply(
-        self, conversation: Conversation, tools: Tools, *, fences: Callable[[], bool], new_id: Callable[[], str]
+        self,
+        conversation: Conversation,
+        tools: Tools,
+        *,
+        fences: Callable[[], bool],
+        new_id: Callable[[], str],
+        prompt_suffix: Callable[[], str],
     ) -> Reply:
         """For the model's next reply: without the code of the prompt."""
-        if self.canary is None:
-            return Reply(tools, fences=fences, new_id=new_id)
-        return WatchedReply(self.canary, partial(self.news, conversation), tools, fences=fences, new_id=new_id)
+        new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
+        return new(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix)
 
     def plain(self, value: Value) -> Value:
         """The same without the code of the prompt."""
@@ -163,8 +168,9 @@ class WatchedReply(Reply):
         *,
         fences: Callable[[], bool],
         new_id: Callable[[], str],
+        prompt_suffix: Callable[[], str],
     ) -> None:
-        super().__init__(tools, fences=fences, new_id=new_id)
+        super().__init__(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix)
         self._canary = canary
         self._news = news
         self._told = RedactedEvents(canary)
@@ -188,13 +194,13 @@ class WatchedReply(Reply):
         return self._canary.redact_value(super().message(cut=cut))
 
 
-def guards_of(settings: Settings, principal: str, provider: Provider, spending: Spending, counter: Counter) -> Guards:
-    """Those that the settings ask for."""
+def guards_of(settings: Settings, principal: str, judge: Route, spending: Spending) -> Guards:
+    """Those that the settings ask for; `judge` is the way to the model that judges."""
     asks = settings.judge_output or settings.screen_results
     return Guards(
         principal,
         Canary() if settings.canary else None,
-        Judge(provider, spending, counter, settings.judge_time_limit_s) if asks else None,
+        Judge(judge, spending, lambda: judge.counter, settings.judge_time_limit_s) if asks else None,
         settings.judge_output,
         settings.screen_results,
     )

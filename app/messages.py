@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from app.attachments import Attachment
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -42,7 +43,8 @@ class Message:
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
     `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written. `at` is when the
-    person sent it (Unix time), `code` what a result's frame is made with, see `app.framing`.
+    person sent it (Unix time), `code` what a result's frame is made with, see `app.framing`. `switched` says that
+    another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`.
     """
 
     role: Role
@@ -57,6 +59,8 @@ class Message:
     at: float | None = None
     code: str = ""
     sealed: Sealed | None = None
+    attachments: tuple[Attachment, ...] = ()
+    switched: dict[str, str] | None = None
 
 
 def as_json(message: Message) -> dict[str, Any]:
@@ -84,6 +88,7 @@ def dump(message: Message) -> str:
 def load(stored: str) -> Message:
     fields = json.loads(stored)
     fields["calls"] = tuple(AskedCall(**_unsealed(call)) for call in fields.get("calls", ()))
+    fields["attachments"] = tuple(Attachment(**one) for one in fields.get("attachments", ()))
     return Message(**_unsealed(fields))
 
 

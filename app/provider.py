@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from app.messages import Message, Sealed
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -20,11 +20,16 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Tokens of this request, as the server counted them; `cached` are those of the prompt that it had read before."""
+    """Tokens of this request, as the server counted them.
+
+    Of the prompt's tokens, which are all that the model has read, `cached` were read before, and `cache_written` are
+    kept for later at a price of their own; None where the server does not say.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached: int | None = None
+    cache_written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +47,53 @@ class Enclosed:
     index: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a person should know while the model has not answered yet: it becomes a Notice."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """Another model answers than the one that was wanted; both as `endpoint/model`. It comes before any answer."""
+
+    wanted: str
+    answered_by: str
+    reason: str
+
+
 # Reasoning fields arrive as Thought; native tool calls as the parser's own CallOpened, CallDelta, Call, BadCall.
-Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Enclosed | Used | Stopped
+Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Enclosed | Used | Told | Switched | Stopped
 
 
 class ProviderFailed(Exception):
-    """The model's server could not answer. The message says what to do next."""
+    """The model's server could not answer. The message says what to do next.
 
-    def __init__(self, code: str, message: str, *, retryable: bool, window: int | None = None) -> None:
+    `status` is that of its HTTP answer, if there was one, `retry_after_s` the time that it asks to wait.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retryable: bool,
+        window: int | None = None,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.retryable = retryable
         self.window = window  # tokens that the model can read, where the server says so in refusing a prompt
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+ReadFile = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +110,39 @@ class ModelRequest:
     temperature: float | None = None
     opening: Callable[[], Sequence[Message]] = tuple
     inactivity_s: float | None = None  # how long the model may be silent, if not as long as the provider allows
+    key: str | None = field(default=None, repr=False)  # to use instead of the provider's own
+    read: ReadFile | None = None  # gives the bytes of an attachment by its SHA-256
+    describe_files: bool = False  # a model that cannot see an attachment is told of it in words
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
 
 
+Source = Literal["setting", "server", "answer", "name", "unknown"]
+"""How something is known of a model: it was set, its server says so, an answer showed it, its name suggests it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Something known of a model: `tools`, `images`, `pdf`, `window`, ...; `value` is None while `source` is unknown.
+
+    `detail` names the place where it was learned, such as `/props`.
+    """
+
+    name: str
+    value: bool | int | str | None
+    source: Source
+    detail: str = ""
+
+
 class Provider(Protocol):
     """A model to talk to. `teach_fences` says that it needs to be taught tool calls in the prompt."""
 
-    model: str
-    teach_fences: bool
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def teach_fences(self) -> bool: ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
@@ -98,11 +160,23 @@ class Provider(Protocol):
         """What the message carries over the wire besides its own text and native calls: frame, time, reminder."""
         ...
 
+    def prompt_suffix(self) -> str:
+        """What the model's template writes in front of its answer, as far as that is known: a hint for the parser."""
+        ...
+
+    def abilities(self) -> Sequence[Ability]:
+        """What is known of the model by now, for people."""
+        ...
+
+    def cost(self, used: Used) -> float | None:
+        """What so many tokens cost, in the money of the price table; None for a model without a price."""
+        ...
+
     async def close(self) -> None: ...
 
 
-class Uncounted:
-    """The part of a Provider that knows nothing of the model's window and tokens."""
+class Plain:
+    """The part of a Provider that knows nothing of its model."""
 
     async def window(self) -> int | None:
         return None
@@ -112,3 +186,12 @@ class Uncounted:
 
     def added(self, message: Message) -> str:
         return ""
+
+    def prompt_suffix(self) -> str:
+        return ""
+
+    def abilities(self) -> Sequence[Ability]:
+        return ()
+
+    def cost(self, used: Used) -> float | None:
+        return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from app.events import AgentEvent, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
+from app.events import AgentEvent, Notice, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
 from app.messages import AskedCall, Message, Sealed
-from app.provider import Enclosed, Piece, Said, Stopped, Used
+from app.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
 from app.providers.native import NATIVE
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
 
@@ -40,11 +41,17 @@ class Reply:
     """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
 
     Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. `fences`
-    is asked at the first text: only then is it known whether the server took the tools or they had to be taught.
+    and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
+    took the tools or they had to be taught.
     """
 
     def __init__(
-        self, tools: Mapping[str, dict[str, Any]], *, fences: Callable[[], bool], new_id: Callable[[], str]
+        self,
+        tools: Mapping[str, dict[str, Any]],
+        *,
+        fences: Callable[[], bool],
+        new_id: Callable[[], str],
+        prompt_suffix: Callable[[], str] = str,
     ) -> None:
         self.calls: list[AskedCall] = []
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
@@ -53,6 +60,7 @@ class Reply:
         self.characters = 0  # that the model wrote: text, thoughts and native calls
         self._tools = tools
         self._fences = fences
+        self._prompt_suffix = prompt_suffix
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
@@ -60,19 +68,26 @@ class Reply:
         self._shown: list[str] = []
         self._thought: list[str] = []
         self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
+        self._switched: Switched | None = None
 
     def add(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
             case Said(text):
                 self._wrote.append(text)
                 self.characters += len(text)
-                self._parser = self._parser or Parser(self._tools, fences=self._fences())
+                self._parser = self._parser or self._new_parser()
                 for seen in self._parser.feed(text):
                     yield from self._see(seen, "text")
             case Used():
                 self.used = piece
             case Stopped(reason):
                 self.stopped = reason
+            case Told(code, message):
+                yield Notice(code, message)
+            case Switched(wanted, answered_by, reason):
+                self._switched = piece
+                told = f"{wanted} could not answer ({reason}): {answered_by} answers."
+                yield Notice("fallback", told, wanted, answered_by, reason)
             case Enclosed(sealed, index):
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
@@ -99,7 +114,11 @@ class Reply:
             shown=self.shown,
             cut=cut,
             sealed=self._sealed.get(None),
+            switched=asdict(self._switched) if self._switched else None,
         )
+
+    def _new_parser(self) -> Parser:
+        return Parser(self._tools, fences=self._fences(), prompt_suffix=self._prompt_suffix())
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
         match seen:

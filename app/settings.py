@@ -18,6 +18,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
 from app.rules import Mode, ToolRule
 from app.settings_fields import DAY_S, mode, path, seconds, setting, whole, words
+from app.settings_models import ModelSettings
 from app.settings_runs import RunSettings
 from app.settings_shown import wrong_values
 from app.settings_sources import (
@@ -39,7 +40,7 @@ BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what 
 SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
 
 
-class Settings(RunSettings):
+class Settings(RunSettings, ModelSettings):
     """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
@@ -147,7 +148,7 @@ class Settings(RunSettings):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator("allowed_commands", "private_hosts", mode="before")
+    @field_validator("allowed_commands", "private_hosts", "fallback", mode="before")
     @classmethod
     def _separated(cls, value: Any) -> Any:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
@@ -166,7 +167,7 @@ class Settings(RunSettings):
             return value
         raise ValueError("has an entry that is none of these")
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "endpoints", "aliases", "prices", mode="before")
     @classmethod
     def _as_json(cls, value: Any) -> Any:
         return json.loads(value) if isinstance(value, str) else value  # raises ValueError

@@ -240,7 +240,7 @@ async def run() -> None:
             (services.settings.workspace / "log.txt").write_text(LOG)
             messages = await services.store.messages(await played(services, told))
             agent = services.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
-            head, measure = agent.view.opening(agent.toolbox.offered), services.counter.measure
+            head, measure = agent.view.opening(agent.toolbox.offered), services.models.default.counter.measure
     report(wire, told, *fitted(messages, head, measure))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from app.provider import ModelRequest, Piece, Said, Stopped, Uncounted
+from app.provider import ModelRequest, Piece, Plain, Said, Stopped
 from benchmarks.hijack_plots import Script
 from parsing import Call
 
 
 @dataclass(slots=True)
-class Hijackable(Uncounted):
+class Hijackable(Plain):
     """A Provider. It follows `errand`; once a tool's result holds `marker`, it follows `orders()` and nothing else."""
 
     errand: Script

@@ -82,7 +82,8 @@ class Stage:
         calls = Calls(
             toolbox, gate, Context(self.workspace), approvals, Spending(Ledger(self.store), principal), _nothing
         )
-        view, discipline = View(Counter(model), lambda _: ()), Discipline(Limits(MAX_ROUNDS))
+        counter = Counter(model)
+        view, discipline = View(lambda: counter, lambda _: ()), Discipline(Limits(MAX_ROUNDS))
         agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush

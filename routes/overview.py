@@ -28,7 +28,7 @@ def example(host: str, *, token: bool = False) -> str:
 
 
 async def home(request: Request) -> Response:
-    model = services_of(request).provider.model
+    model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
     lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)
     return PlainTextResponse(GREETING.format(model=model, example=shown, routes="\n".join(lines)))
@@ -47,7 +47,7 @@ async def readyz(request: Request) -> Response:
         await services.store.check()
     except (StoreFailed, Paused) as failure:
         return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
-    return ASCIIResponse({"ready": True, "model": services.provider.model, "sandbox": sandbox})
+    return ASCIIResponse({"ready": True, "model": services.models.default.provider.model, "sandbox": sandbox})
 
 
 async def list_tools(request: Request) -> Response:

@@ -19,11 +19,14 @@ from app.aside import Aside
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
-from app.context.counter import Counter, opened_counter
+from app.context.counter import opened_counter
 from app.context.fold import Folds
 from app.context.view import Opening, view_of
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
+from app.endpoints.models import Models, UnknownModel
+from app.endpoints.route import Route
+from app.endpoints.target import Target
 from app.follow_up import ROUNDS, FollowUps
 from app.gate import Circumstances, Gate
 from app.guards import guards_of
@@ -75,14 +78,13 @@ class Services:
     store: Store
     runs: Runs
     switch: Switch
-    provider: Provider
+    models: Models
     about_model: str
     sandbox: Sandbox | NoSandbox
     jobs: Jobs
     presence: Presence
     redactor: Redactor
     mcp: McpServers
-    counter: Counter
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
 
@@ -100,8 +102,11 @@ class Services:
         under = Circumstances(mode, self.sandbox.boxed, commands=self.settings.allowed_commands)
         return Gate(principal, under, self.settings.taint)
 
-    def toolbox(self, gate: Gate, names: Sequence[str] | None = None) -> Toolbox:
-        """The tools that `gate` lets be used; `names` can only narrow them. Raises Refused for a name not there."""
+    def toolbox(self, gate: Gate, names: Sequence[str] | None = None, window: int | None = None) -> Toolbox:
+        """The tools that `gate` lets be used, for a model with this window; `names` can only narrow them.
+
+        Raises Refused for a name not there.
+        """
         tools = [classified(tool, self.settings.tools) for tool in self.tools]
         if names is not None:
             offered = {tool.name: tool for tool in Toolbox(tools, gate.decide, gate.principal.name).offered}
@@ -109,16 +114,18 @@ class Services:
                 message = f"tools: there is no {', '.join(map(ascii, unknown[:5]))}; there are {', '.join(offered)}"
                 raise Refused(422, "unknown_tool", message)
             tools = [offered[name] for name in names]
-        room = self.settings.mcp_tools_share * self.counter.known_window
+        room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
 
     def agent(self, principal: Principal, wish: ChatRequest) -> Agent:
         """A new agent for one run. Raises Refused for a model, a tool or a mode that is not there."""
-        if wish.model not in (None, self.provider.model):
-            message = f"model: there is no {wish.model[:80]!a}; there is {self.provider.model}"
-            raise Refused(422, "unknown_model", message)
+        try:
+            route = self.models.route(wish.model, principal.name)
+        except UnknownModel as unknown:
+            raise Refused(422, "unknown_model", f"model: {unknown}") from unknown
+        utility = self.models.utility(route)
         gate = self.gate(principal, wish.approval)
-        toolbox = self.toolbox(gate, wish.tools)
+        toolbox = self.toolbox(gate, wish.tools, route.counter.known_window)
         context = Context(
             workspace_of(self.settings.workspace, principal),
             self.settings.tool_time_limit_s,
@@ -130,29 +137,29 @@ class Services:
         )
         discipline = Discipline(self.limits(wish), verify=self.settings.verify)
         spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
-        guards = guards_of(self.settings, principal.name, self.provider, spending, self.counter)
-        prompt = self._prompt(principal, context.workspace, wish, guards.line)
-        utility = Aside(self.provider, spending, self.counter, self.settings.summary_time_limit_s)
+        guards = guards_of(self.settings, principal.name, utility, spending)
+        prompt = self._prompt(principal, context.workspace, wish, guards.line, route)
+        notes = Aside(utility, spending, lambda: utility.counter, self.settings.summary_time_limit_s)
         return Agent(
-            self.provider,
+            route,
             Calls(
                 *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
                 guards=guards,
                 results=Results(self.settings.result_characters, self.store.result),
                 parallel_reads=self.settings.parallel_reads,
             ),
-            view_of(self.settings, prompt, utility, self.store.summaries, self.folds, wish.inactivity_s),
+            view_of(self.settings, route, prompt, notes, self.store.summaries, self.folds, wish.inactivity_s),
             discipline,
             self.switch.check,
         )
 
-    def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str) -> Opening:
+    def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str, route: Route) -> Opening:
         """What a run's requests begin with; persona and `system` stay as they are now in all of its rounds."""
         persona = self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
         override = self.redactor.redact_value(wish.override)  # what has become a secret since it was asked for
         clock = Clock(self.settings.time_zone)
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
-        return lambda tools: known(tools, teach_fences=self.provider.teach_fences, now=clock.now())
+        return lambda tools: known(tools, teach_fences=route.teach_fences, now=clock.now())
 
     def limits(self, wish: ChatRequest) -> Limits:
         return Limits(
@@ -226,7 +233,9 @@ async def open_services(
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         provider, about_model = await choose(settings)
-        stack.push_async_callback(provider.close)
+        counter = await opened_counter(provider, settings.window, settings.tokenizer)
+        models = Models(Target("default", provider, counter))
+        stack.push_async_callback(models.close)
         stack.push_async_callback(runs.close)
         made(settings.workspace, "workspace")
         people = settings.workspace / PEOPLE
@@ -245,10 +254,7 @@ async def open_services(
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
-        counter = await opened_counter(provider, settings.window, settings.tokenizer)
-        services = Services(
-            settings, store, runs, switch, provider, about_model, sandbox, jobs, presence, redactor, mcp, counter
-        )
+        services = Services(settings, store, runs, switch, models, about_model, sandbox, jobs, presence, redactor, mcp)
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))

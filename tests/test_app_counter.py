@@ -14,7 +14,7 @@ from app.clock import Clock
 from app.context.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter
 from app.context.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
 from app.messages import AskedCall, Message
-from app.provider import Uncounted
+from app.provider import Plain
 from app.providers.added import added
 from app.providers.native import NATIVE
 from app.providers.scripted import Scripted
@@ -269,4 +269,4 @@ def test_only_so_much_is_remembered() -> None:
 
 
 def test_a_model_that_nobody_counts_for_adds_nothing() -> None:
-    assert Uncounted().added(result("x")) == ""
+    assert Plain().added(result("x")) == ""

@@ -25,6 +25,7 @@ from app.redaction import Redactor
 from app.spending import Spending
 from parsing import Call, Thought
 from tests.test_app_budgets import ann, nothing, opened
+from tests.trimming import always
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -62,7 +63,10 @@ async def court(
     async with asyncio.timeout(LIMIT_S), opened(folder) as store:
         provider, ledger, principal = Scripted([reply]), Ledger(store), ann(tokens_per_month=tokens)
         yield Court(
-            provider, Judge(provider, Spending(ledger, principal), Counter(provider), limit_s), ledger, principal
+            provider,
+            Judge(provider, Spending(ledger, principal), always(Counter(provider)), limit_s),
+            ledger,
+            principal,
         )
 
 

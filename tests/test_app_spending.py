@@ -16,7 +16,7 @@ from app.agent import Agent
 from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.conversation import Conversation
 from app.people import Principal
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Uncounted, Used
+from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
 from app.redaction import Redactor
 from app.spending import ALLOWANCE, EARLY_S, SLICE_S, Running, Spending
 from app.store import RunRow, Store, StoreFailed
@@ -30,7 +30,7 @@ from tests.test_app_budgets import ann, nothing, opened
 pytestmark = pytest.mark.anyio
 
 
-class Moody(Uncounted):
+class Moody(Plain):
     """A Provider that takes its time, tells what it used or not, fails, or never ends; all by chance.
 
     It looks each time whether more was promised than the budget has.
@@ -179,7 +179,7 @@ async def test_a_start_that_the_store_refuses_holds_no_place(tmp_path: Path) -> 
                 assert await anext(pages)
 
 
-class Looking(Uncounted):
+class Looking(Plain):
     """A Provider that looks what the store knows when it is asked."""
 
     model, teach_fences = "looking", True

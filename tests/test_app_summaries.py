@@ -32,6 +32,7 @@ from app.spending import Spending
 from app.store import Change, SummaryRow
 from tests.test_app_budgets import ann, opened
 from tests.test_app_view import HEAD, HISTORIES, measured, turn
+from tests.trimming import always
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -70,9 +71,14 @@ class Desk:
 
     def view(self) -> View:
         counter = Counter(self.provider, self.window)
-        summariser = Summariser(Aside(self.provider, self.spending, counter, LIMIT_S))
+        summariser = Summariser(Aside(self.provider, self.spending, always(counter), LIMIT_S))
         return View(
-            counter, lambda _: HEAD, summaries=self.summaries, summariser=summariser, summarise_at=0.85, run="run_1"
+            always(counter),
+            lambda _: HEAD,
+            summaries=self.summaries,
+            summariser=summariser,
+            summarise_at=0.85,
+            run="run_1",
         )
 
 

@@ -25,6 +25,7 @@ from app.messages import AskedCall, Message
 from app.providers.native import NATIVE
 from app.providers.scripted import Scripted
 from app.redaction import Redactor
+from tests.trimming import always
 from tools.catalogue import TOOLS
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +95,7 @@ def test_walking_measures_each_message_a_few_times() -> None:
 @pytest.mark.parametrize("native", [True, False])
 async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) -> None:
     counter = Counter(Scripted([], teach_fences=not native), 4096)
-    view = View(counter, lambda _: HEAD, native=lambda: native)
+    view = View(always(counter), lambda _: HEAD, native=lambda: native)
     history = [message for number in range(100) for message in turn(number, 2, 200)]
     async with asyncio.timeout(LIMIT_S):
         fitted = await view.fit(conversation(history), TOOLS, Plan(), Account())
@@ -105,7 +106,7 @@ async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) 
 
 
 async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more: Any) -> Fitted:
-    view = View(Counter(Scripted([]), window), more.pop("opening", lambda _: HEAD))
+    view = View(always(Counter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
     async with asyncio.timeout(LIMIT_S):
         return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", Plan()), Account())
 
@@ -113,7 +114,7 @@ async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more:
 async def test_what_goes_now_is_told_once() -> None:
     """What went before went before: an event tells of this very request."""
     said = conversation()
-    view = View(Counter(Scripted([]), 2048), lambda _: HEAD)
+    view = View(always(Counter(Scripted([]), 2048)), lambda _: HEAD)
     told = []
     async with asyncio.timeout(LIMIT_S):
         for message in (message for number in range(30) for message in turn(number, 1, 200)):
@@ -156,7 +157,7 @@ async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None
 
 async def test_what_cannot_be_made_to_fit_is_named() -> None:
     with pytest.raises(ContextOverflow, match="Offer fewer tools"):
-        view = View(Counter(Scripted([]), 512), lambda _: HEAD, native=lambda: True)
+        view = View(always(Counter(Scripted([]), 512)), lambda _: HEAD, native=lambda: True)
         await view.fit(conversation(turn(0, 0, 1)), TOOLS, Plan(), Account())
 
 
@@ -192,7 +193,7 @@ async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
     requests = []
     async with asyncio.timeout(LIMIT_S):
         for number in range(12):
-            view = View(counter, lambda _: HEAD, folds=folds)
+            view = View(always(counter), lambda _: HEAD, folds=folds)
             for message in turn(number, 0, 400):
                 if message.role == "assistant":
                     fitted = await view.fit(said, (), Plan(), Account())
@@ -237,5 +238,5 @@ class Asked(Scripted):
 async def test_a_server_that_hangs_is_waited_for_once_before_it_is_to_count() -> None:
     """What is learned of the window says whether it can count at all; a count that is given up says nothing."""
     provider = Asked()
-    await View(Counter(provider), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), Plan(), Account())
+    await View(always(Counter(provider)), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), Plan(), Account())
     assert provider.about == ["window", "tokens"]

@@ -54,13 +54,13 @@ async def test_a_limit_that_a_refusal_names_holds_from_then_on(tmp_path: Path) -
         session = (await served.chat(TALK))[0]["session"]
         for _ in range(4):
             await served.chat(TALK, session=session)
-        assert served.services.counter.known_window == DEFAULT_WINDOW
+        assert served.services.models.default.counter.known_window == DEFAULT_WINDOW
         acts["/v1/chat/completions"] = refusing_once(acts)
         events = await served.chat("Go on.", session=session)
         assert [event["code"] for event in events if event["type"] == "notice"] == ["context"]
         assert [event["type"] for event in events if event["type"].startswith("context.")] == ["context.trimmed"]
         assert events[-1]["reason"] == "answered"
-        assert served.services.counter.known_window == 4096  # for all sessions
+        assert served.services.models.default.counter.known_window == 4096  # for all sessions
         asked = asked_for(server, "/v1/models")
         events = await served.chat("And on.", session=session)
         assert "notice" not in {event["type"] for event in events}
@@ -83,7 +83,7 @@ async def test_a_server_that_counts_is_asked_for_each_text_once(tmp_path: Path) 
     }
     async with behind(acts, tmp_path) as (served, server):
         session = (await served.chat("One."))[0]["session"]
-        assert served.services.counter.known_window == 8192
+        assert served.services.models.default.counter.known_window == 8192
         first = asked_for(server, "/tokenize")
         for turn in range(5):
             await served.chat(f"Two {turn}.", session=session)
@@ -95,7 +95,7 @@ async def test_a_server_that_counts_is_asked_for_each_text_once(tmp_path: Path) 
 async def test_a_service_that_says_nothing_is_believed_by_its_reports(tmp_path: Path) -> None:
     async with behind({"/v1/models": models(), "/v1/chat/completions": chat(100_000)}, tmp_path) as (served, server):
         session = (await served.chat("One."))[0]["session"]
-        assert served.services.counter.scale == 1  # nobody takes one short question for so much
+        assert served.services.models.default.counter.scale == 1  # nobody takes one short question for so much
         server.asked.clear()
         await served.chat("Two.", session=session)
         assert [asked.path for asked in server.asked] == ["/v1/chat/completions"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Uncounted, Used
+from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
 from parsing import Call, Thought
 from tests.guards import of_kind
 from tests.serving import serving
@@ -29,7 +29,7 @@ FENCES = (
 WORDS = ("", " \n", "Hm.", "I look.\n", "x" * 700, "SUCCESS", "FAIL: more.", "SAFE")
 
 
-class Fickle(Uncounted):
+class Fickle(Plain):
     """A Provider that says anything, by chance; while it is `stubborn`, the same for ever."""
 
     model, teach_fences = "fickle", True

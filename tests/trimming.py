@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from app.context.counter import Counter
 from app.context.cutting import shortened
 from app.context.overflow import ContextOverflow
 from app.context.rungs import LEAST, PROMPT
@@ -23,6 +24,11 @@ UNITS = ("a", "word ", "line\n", "é", "漢字", "😀", HALVES)
 texts = st.builds(str.__mul__, st.sampled_from(UNITS), st.sampled_from([0, 1, 40, 300, 900]))
 step = st.sampled_from(["user", "answer", "round", "round", "system", "crash", "orphan"])
 steps = st.one_of(st.lists(step, max_size=8), st.lists(step, min_size=12, max_size=40))
+
+
+def always(counter: Counter) -> Callable[[], Counter]:
+    """The counter of a model that never changes."""
+    return lambda: counter
 
 
 @dataclass(slots=True)

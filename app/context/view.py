@@ -15,6 +15,7 @@ from app.context.summary import place_to_cut
 from app.context.trim import Trimmed
 from app.conversation import Conversation
 from app.discipline.plan import Plan
+from app.endpoints.route import Route
 from app.events import AgentEvent, ContextTrimmed
 from app.messages import Message
 from app.provider import ModelRequest
@@ -39,19 +40,26 @@ async def no_summaries(session: str) -> Sequence[SummaryRow]:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A request that fits the window; `counted` tokens by this `scale`; `events` tell what was done for that."""
+    """A request that fits the window: `counted` tokens by this `counter` with this `scale`.
+
+    `events` tell what was done for that.
+    """
 
     request: ModelRequest
     counted: int
+    counter: Counter
     scale: float
     events: Sequence[AgentEvent] = ()
 
 
 @dataclass(slots=True)
 class View:
-    """One per run. `native` says whether tools are offered beside the messages, or taught in them."""
+    """One per run. `counters` gives the counter of the model that the next request is for.
 
-    counter: Counter
+    `native` says whether tools are offered beside the messages, or taught in them.
+    """
+
+    counters: Callable[[], Counter]
     opening: Opening
     inactivity_s: float | None = None
     native: Callable[[], bool] = lambda: False
@@ -61,6 +69,10 @@ class View:
     folds: Folds = field(default_factory=Folds)
     run: str = ""
     _fold: Fold | None = None
+
+    @property
+    def counter(self) -> Counter:
+        return self.counters()
 
     async def fit(self, conversation: Conversation, tools: Sequence[Tool], plan: Plan, account: Account) -> Fitted:
         """The next request. Raises ContextOverflow, StoreFailed.
@@ -76,7 +88,7 @@ class View:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         request = self._request(self._fold, tools, [*self._told(self._fold, tools), *notes], offers=plan.tools)
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
-        return Fitted(request, counted, self.counter.scale, events)
+        return Fitted(request, counted, self.counter, self.counter.scale, events)
 
     def _fitting(self, room: Room) -> Trimmed | None:
         """Raises ContextOverflow."""
@@ -165,14 +177,20 @@ def answer_room(window: int) -> int:
 
 
 def view_of(
-    settings: Settings, prompt: Opening, utility: Aside, summaries: Summaries, folds: Folds, inactivity_s: float | None
+    settings: Settings,
+    route: Route,
+    prompt: Opening,
+    utility: Aside,
+    summaries: Summaries,
+    folds: Folds,
+    inactivity_s: float | None,
 ) -> View:
-    """The view of a run whose own model writes the summaries, too."""
+    """The view of a run that asks the models of `route`; `utility` writes the summaries."""
     return View(
-        utility.counter,
+        lambda: route.counter,
         prompt,
         inactivity_s,
-        native=lambda: not utility.provider.teach_fences,
+        native=lambda: not route.teach_fences,
         summaries=summaries,
         summariser=Summariser(utility),
         summarise_at=settings.summarise_at,

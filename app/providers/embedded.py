@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx2
 
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed
+from app.provider import ModelRequest, Piece, Plain, ProviderFailed
 from app.providers.abilities import LIMIT_S, Abilities
 from app.providers.added import added
 from app.providers.openai_chat import Defaults, OpenAIChat
@@ -219,7 +219,7 @@ def package_folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-class EmbeddedProvider:
+class EmbeddedProvider(Plain):
     """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
 
     teach_fences = True

@@ -12,7 +12,7 @@ import httpx2
 
 from app.clock import Clock
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed
+from app.provider import ModelRequest, Piece, Plain, ProviderFailed
 from app.providers import failures
 from app.providers.abilities import LIMIT_S, Abilities, Endpoint
 from app.providers.added import added
@@ -40,7 +40,7 @@ class Defaults:
     temperature: float | None = None
 
 
-class OpenAIChat:
+class OpenAIChat(Plain):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
     A server that refuses tools is asked again without them, once, and from then on `native_tools` is False and

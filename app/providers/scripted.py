@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Uncounted
+from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped
 from parsing import Call, Thought
 
 
@@ -33,7 +33,7 @@ DEMO: tuple[Reply, ...] = (
 )
 
 
-class Scripted(Uncounted):
+class Scripted(Plain):
     """A Provider. Each request takes the next reply; plain strings are Said, and a Stopped that is missing is added.
 
     `requests` are those it was given, `unfinished` counts the streams that were closed before their end. With `repeat`
