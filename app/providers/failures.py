@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -68,13 +69,13 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def answered(url: str, status: int, said: str, retry_after: str | None = None) -> ProviderFailed:
+def answered(url: str, status: int, said: str, retry_after_s: float | None = None) -> ProviderFailed:
     """The server answered with a status other than 200."""
     row = remedy_for(status, said)
     body = f": {excerpt(said)}" if said.strip() else " and an empty body"
-    wait = f" It asks to wait {retry_after} s." if retry_after and retry_after.isdecimal() else ""
+    wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{shown_url(url)} answered {status}{body}{ending(body)} {row.advice}{wait}"
-    return failed(row, message, said)
+    return failed(row, message, said, status, retry_after_s)
 
 
 def told(url: str, error: Any) -> ProviderFailed:
@@ -88,10 +89,14 @@ def told(url: str, error: Any) -> ProviderFailed:
     return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}')
 
 
-def failed(row: Remedy, message: str, said: str) -> ProviderFailed:
+def failed(
+    row: Remedy, message: str, said: str, status: int | None = None, retry_after_s: float | None = None
+) -> ProviderFailed:
     """As the row says; for a prompt that is too long with the limit, if the server has named it."""
     window = limit_in(said) if row.code == CONTEXT.code else None
-    return ProviderFailed(row.code, message, retryable=row.retryable, window=window)
+    return ProviderFailed(
+        row.code, message, retryable=row.retryable, window=window, status=status, retry_after_s=retry_after_s
+    )
 
 
 def refused(url: str, why: str = "") -> ProviderFailed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -13,20 +13,18 @@ import httpx2
 from app.clock import Clock
 from app.messages import Message
 from app.provider import ModelRequest, Piece, Plain, ProviderFailed
-from app.providers import failures
 from app.providers.abilities import LIMIT_S, Abilities, Endpoint
 from app.providers.added import added
 from app.providers.answer import Answer
 from app.providers.echo import Back, echo_of
-from app.providers.http import CLOSED, authorization
+from app.providers.http import authorization
+from app.providers.http_stream import Question, Refused, ask, pieces_of
 from app.providers.models import first_model
 from app.providers.seals import origin_of
 from app.providers.too_long import is_too_long
 from app.providers.wire import BRIDGED, encode, wire_messages, wire_tools
 
 ANY_MODEL = "auto"
-DRAIN_S = 0.05
-MAX_COMPLAINT_BYTES = 64 * 1024
 # Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
@@ -90,12 +88,9 @@ class OpenAIChat(Plain):
             response = await self._open(request, native=native)
         except ToolsRefused:
             response = await self._open_taught(request)
-        try:
-            async with aclosing(self._pieces(response)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        finally:
-            await response.aclose()
+        async with aclosing(pieces_of(response, Answer(self.url, self._back.origin), self.url)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
@@ -128,28 +123,14 @@ class OpenAIChat(Plain):
 
     async def _open(self, request: ModelRequest, *, native: bool) -> httpx2.Response:
         """The response with its body still to be read, its status 200. Raises ToolsRefused and ProviderFailed."""
-        content = encode(self._body(request, native=native))
-        headers = {"content-type": "application/json", "accept": "text/event-stream"} | authorization(self.key)
-        asked = self._client.build_request("POST", self.url, content=content, headers=headers)
-        if request.inactivity_s is not None:
-            asked.extensions["timeout"]["read"] = request.inactivity_s
+        key, content = request.key or self.key, encode(self._body(request, native=native))
+        question = Question(self.url, content, authorization(key), key, request.inactivity_s)
         try:
-            response = await self._send(asked)
-            if response.status_code == 200:
-                return response
-            said = await self._complaint(response)
-        except httpx2.HTTPError as error:
-            raise self._failure(error) from error
-        if native and refuses_tools(response.status_code, said):
-            raise ToolsRefused
-        raise failures.answered(self.url, response.status_code, said, response.headers.get("retry-after"))
-
-    async def _send(self, asked: httpx2.Request) -> httpx2.Response:
-        """Send it, and once more if the connection had been closed: servers end those that were idle without a word."""
-        try:
-            return await self._client.send(asked, stream=True)
-        except CLOSED:
-            return await self._client.send(asked, stream=True)
+            return await ask(self._client, question)
+        except Refused as refusal:
+            if native and refuses_tools(refusal.status, refusal.said):
+                raise ToolsRefused from refusal
+            raise refusal.failure() from refusal
 
     async def _open_taught(self, request: ModelRequest) -> httpx2.Response:
         """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
@@ -160,36 +141,6 @@ class OpenAIChat(Plain):
         except ProviderFailed:
             self.native_tools, self.teach_fences = before
             raise
-
-    async def _complaint(self, response: httpx2.Response) -> str:
-        """What a refusal says, its first 64 KiB at most, without the key if the server repeats it."""
-        said = b""
-        try:
-            async with aclosing(response.aiter_bytes()) as blocks:
-                async for block in blocks:
-                    said += block
-                    if len(said) >= MAX_COMPLAINT_BYTES:
-                        break
-        finally:
-            await response.aclose()
-        text = said.decode("utf-8", "replace")
-        return text.replace(self.key, "***") if self.key else text
-
-    async def _pieces(self, response: httpx2.Response) -> AsyncGenerator[Piece, None]:
-        answer = Answer(self.url, self._back.origin)
-        async with aclosing(response.aiter_bytes()) as blocks:
-            try:
-                async for block in blocks:
-                    for piece in answer.feed(block):
-                        yield piece
-                    if answer.done:
-                        await drain(blocks)
-                        break
-            except httpx2.HTTPError as error:
-                if not answer.whole:
-                    raise self._failure(error, begun=True) from error
-        for piece in answer.close():
-            yield piece
 
     def _body(self, request: ModelRequest, *, native: bool) -> dict[str, Any]:
         max_tokens = request.max_tokens if request.max_tokens is not None else self._defaults.max_tokens
@@ -212,16 +163,6 @@ class OpenAIChat(Plain):
         }
         return {name: value for name, value in body.items() if value is not None}
 
-    def _failure(self, error: httpx2.HTTPError, *, begun: bool = False) -> ProviderFailed:
-        match error:
-            case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
-                return failures.refused(self.url, str(error))
-            case httpx2.TimeoutException():
-                return failures.silent(self.url, error.request.extensions["timeout"]["read"])
-            case _:
-                when = "in the middle" if begun else "before it began"
-                return failures.cut(self.url, f"the connection was lost {when} ({error or type(error).__name__})")
-
 
 class ToolsRefused(Exception):
     """The server does not take `tools`."""
@@ -231,13 +172,3 @@ def refuses_tools(status: int, said: str) -> bool:
     if is_too_long(said):
         return False
     return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())
-
-
-async def drain(blocks: AsyncIterator[bytes]) -> None:
-    """Read to the end, which follows [DONE] at once, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(DRAIN_S):
-            async for _ in blocks:
-                pass
-    except (TimeoutError, httpx2.HTTPError):
-        return  # the answer is whole; only the connection is not worth keeping
