@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from app.context.counter import Counter
+from app.endpoints.spec import Price
 from app.provider import Provider
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Target:
-    """`endpoint` is the endpoint's name."""
+    """`endpoint` is the endpoint's name; `prices` the whole table: a model may get its name with its first answer."""
 
     endpoint: str
     provider: Provider
     counter: Counter
+    prices: Mapping[str, Price] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
