@@ -169,7 +169,15 @@ class Provider(Protocol):
         ...
 
     def cost(self, used: Used) -> float | None:
-        """What so many tokens cost, in the money of the price table; None for a model without a price."""
+        """What so many tokens cost, in the money of the price table; None for a model without a price.
+
+        Of the model that answers now or has answered last; before the first request, of the one that will be asked.
+        """
+        ...
+
+    @property
+    def answers(self) -> str:
+        """That model, as `endpoint/model`; empty if it is just `model`."""
         ...
 
     async def close(self) -> None: ...
@@ -195,3 +203,7 @@ class Plain:
 
     def cost(self, used: Used) -> float | None:
         return None
+
+    @property
+    def answers(self) -> str:
+        return ""

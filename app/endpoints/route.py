@@ -58,7 +58,11 @@ class Route:
         return self.current.provider.abilities()
 
     def cost(self, used: Used) -> float | None:
-        return self.current.provider.cost(used)
+        return self.current.cost(used)
+
+    @property
+    def answers(self) -> str:
+        return self.current.name
 
     async def close(self) -> None:
         """The models belong to all runs: nothing to do."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.context.counter import Counter
+from app.endpoints.prices import cost_of, price_of
 from app.endpoints.spec import Price
-from app.provider import Provider
+from app.provider import Provider, Used
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -22,3 +23,8 @@ class Target:
     @property
     def name(self) -> str:
         return f"{self.endpoint}/{self.provider.model}"
+
+    def cost(self, used: Used) -> float | None:
+        """None for a model without a price."""
+        price = price_of(self.prices, self.name)
+        return None if price is None else cost_of(price, used)
