@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
 from app.rules import Mode, ToolRule
-from app.settings_fields import DAY_S, mode, path, seconds, setting, whole, words
-from app.settings_models import ModelSettings
+from app.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
+from app.settings_models import ModelSettings, model_problems, rooted
 from app.settings_runs import RunSettings
 from app.settings_shown import wrong_values
 from app.settings_sources import (
@@ -36,7 +35,6 @@ from tools.commands import DEFAULT_COMMANDS, refusal
 from tools.rights import Role
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
-BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
 SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
 
 
@@ -211,13 +209,7 @@ class Settings(RunSettings, ModelSettings):
     @field_validator("model_url")
     @classmethod
     def _web_address(cls, value: str | None) -> str | None:
-        if value is None or value in BUILT_IN_MODELS:
-            return value
-        parts = urlsplit(value)  # raises ValueError on a broken IPv6 host
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise ValueError("is not a plain http(s) URL")
-        _ = parts.port  # raises ValueError when it is not one
-        return value.rstrip("/")
+        return None if value is None else web_address(value)
 
     @field_validator("model_key")
     @classmethod
@@ -261,6 +253,8 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         settings = Settings.model_validate(values)
     except ValidationError as wrong:
         raise SettingsError([*problems, *wrong_values(wrong, given, Settings.model_fields)]) from None
+    settings = settings.model_copy(update={"endpoints": rooted(settings.endpoints, given.get("endpoints"), home)})
+    problems += model_problems(settings, settings.workspace, settings.model_url)
     if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
         problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
     if file and "model_key" in from_file and file.resolve().is_relative_to(settings.workspace.resolve()):

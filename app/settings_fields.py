@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from app.rules import Mode
 
 DAY_S = 86_400
+BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
 
 
 def setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
@@ -34,3 +36,14 @@ def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
 
 def path(default: Any, help_text: str) -> Any:
     return setting(default, help_text, "a path")
+
+
+def web_address(value: str) -> str:
+    """The URL of a model server, or of what dragoman carries itself. Raises ValueError."""
+    if value in BUILT_IN_MODELS:
+        return value
+    parts = urlsplit(value)  # raises ValueError on a broken IPv6 host
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("is not a plain http(s) URL")
+    _ = parts.port  # raises ValueError when it is not one
+    return value.rstrip("/")

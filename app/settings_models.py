@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from app.endpoints.spec import EndpointSpec, Price
+from app.endpoints.spec import EndpointSpec, Price, checked_endpoint_name
 from app.settings_fields import setting, whole, words
+from app.settings_sources import Given, absolute
+
+DEFAULT = "default"  # the endpoint of model_url
 
 
 class ModelSettings(BaseModel):
@@ -36,3 +40,47 @@ class ModelSettings(BaseModel):
     )
     max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "longest picture or PDF in a message, in bytes")
     max_attachments: int = whole(20, 0, 1000, "pictures and PDFs that one message may have")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _named(cls, value: Mapping[str, EndpointSpec]) -> Mapping[str, EndpointSpec]:
+        for name in value:
+            checked_endpoint_name(name)
+        return value
+
+
+def rooted(endpoints: Mapping[str, EndpointSpec], given: Given | None, home: Path | None) -> dict[str, EndpointSpec]:
+    """The same with absolute paths: relative ones count from where the setting stands."""
+    folder, origin = (given.folder, given.origin) if given else (Path(), "")
+    return {
+        name: spec.model_copy(
+            update={"key_file": tuple(str(absolute(Given(one, origin, folder), home)) for one in spec.key_file)}
+        )
+        for name, spec in endpoints.items()
+    }
+
+
+def model_problems(settings: ModelSettings, workspace: Path, model_url: str | None) -> Iterator[str]:
+    """What is wrong between these settings, a sentence each."""
+    if model_url and DEFAULT in settings.endpoints:
+        yield f"model_url is the endpoint {DEFAULT}: give the one of that name in endpoints another, or drop model_url."
+    for name, spec in settings.endpoints.items():
+        if inside := [file for file in spec.key_file if in_workspace(file, workspace)]:
+            yield f"The key_file of {name} ({inside[0]}) is inside the workspace, where tools could read it. Move it."
+    for alias in settings.aliases:
+        if (circle := circle_from(alias, settings.aliases)) and alias == min(circle):  # told once
+            yield f"aliases lead in a circle: {' -> '.join(circle)}. Let one of them name a model."
+
+
+def in_workspace(file: str, workspace: Path) -> bool:
+    return Path(file).resolve().is_relative_to(workspace.resolve())
+
+
+def circle_from(alias: str, aliases: Mapping[str, str]) -> list[str]:
+    """The names that lead from an alias back to itself; empty if it leads to anything else."""
+    seen = [alias]
+    while (following := aliases.get(seen[-1])) is not None:
+        if following in seen:
+            return [*seen, following] if following == alias else []
+        seen.append(following)
+    return []

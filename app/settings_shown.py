@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # pydantic's, whose models app.settings makes anyway
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
 
-SECRET = frozenset({"model_key"})  # what an error may not repeat
+SECRET = frozenset({"model_key", "endpoints"})  # what an error may not repeat: someone may write a key into it
 MAX_SHOWN = 80
 
 
@@ -52,11 +52,12 @@ def wrong_values(wrong: ValidationError, given: Mapping[str, Given], fields: Map
 
 
 def _where(inside: list[int | str]) -> str:
-    """Which entry of a list is wrong, and what in it: people count from 1."""
-    if not inside or not isinstance(inside[0], int):
+    """Which entry of a list or a table is wrong, and what in it: people count from 1."""
+    if not inside:
         return ""
+    entry = f"entry {inside[0] + 1}" if isinstance(inside[0], int) else ascii(inside[0][:MAX_SHOWN])
     of = f", its {inside[1]!a}" if len(inside) > 1 else ""
-    return f"; wrong is entry {inside[0] + 1}{of}"
+    return f"; wrong is {entry}{of}"
 
 
 def _shown(name: str, value: object) -> str:
