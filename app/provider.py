@@ -136,10 +136,17 @@ class Ability:
 
 
 class Provider(Protocol):
-    """A model to talk to. `teach_fences` says that it needs to be taught tool calls in the prompt."""
+    """A model to talk to.
+
+    `native_tools` says that tools are offered to it beside the messages, `teach_fences` that the prompt teaches them.
+    Both, as long as nobody knows what it can.
+    """
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def native_tools(self) -> bool: ...
 
     @property
     def teach_fences(self) -> bool: ...
@@ -185,6 +192,10 @@ class Provider(Protocol):
 
 class Plain:
     """The part of a Provider that knows nothing of its model."""
+
+    @property
+    def native_tools(self) -> bool:
+        return False
 
     async def window(self) -> int | None:
         return None

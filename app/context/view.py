@@ -56,7 +56,7 @@ class Fitted:
 class View:
     """One per run. `counters` gives the counter of the model that the next request is for.
 
-    `native` says whether tools are offered beside the messages, or taught in them.
+    `native` says whether tools are offered beside the messages: then they are counted, too.
     """
 
     counters: Callable[[], Counter]
@@ -190,7 +190,7 @@ def view_of(
         lambda: route.counter,
         prompt,
         inactivity_s,
-        native=lambda: not route.teach_fences,
+        native=lambda: route.native_tools,
         summaries=summaries,
         summariser=Summariser(utility),
         summarise_at=settings.summarise_at,

@@ -29,6 +29,10 @@ class Route:
         return self.current.provider.model
 
     @property
+    def native_tools(self) -> bool:
+        return self.current.provider.native_tools
+
+    @property
     def teach_fences(self) -> bool:
         return self.current.provider.teach_fences
 

@@ -64,13 +64,17 @@ class OpenAIChat(Plain):
         self.base_url = base_url
         self.model = model
         self.key = key
-        self.native_tools = native_tools
+        self._native_tools = native_tools
         self.teach_fences = not native_tools if teach_fences is None else teach_fences
         self._client = client
         self._defaults = defaults or Defaults()
         self._bare = bare_results
         self._clock = clock
         self._abilities = abilities or Abilities()
+
+    @property
+    def native_tools(self) -> bool:
+        return self._native_tools
 
     @property
     def url(self) -> str:
@@ -135,11 +139,11 @@ class OpenAIChat(Plain):
     async def _open_taught(self, request: ModelRequest) -> httpx2.Response:
         """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
         before = self.native_tools, self.teach_fences
-        self.native_tools, self.teach_fences = False, True
+        self._native_tools, self.teach_fences = False, True
         try:
             return await self._open(request, native=False)
         except ProviderFailed:
-            self.native_tools, self.teach_fences = before
+            self._native_tools, self.teach_fences = before
             raise
 
     def _body(self, request: ModelRequest, *, native: bool) -> dict[str, Any]:

@@ -51,6 +51,10 @@ class Scripted(Plain):
         self._replies = list(replies)
         self._repeat = repeat
 
+    @property
+    def native_tools(self) -> bool:
+        return not self.teach_fences
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The next reply, line by line. Raises ProviderFailed where the script says so, or has ended."""
         lines = self._next(request)
