@@ -42,10 +42,11 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
-    """A message that was sent to the run while it was under way is in its history now."""
+    """A message that was sent to the run while it was under way is in its history now; with what is attached to it."""
 
     type: ClassVar[str] = "message.added"
     text: str
+    attachments: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,39 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from app.agent import Agent
 from app.approvals import Approvals, resolution
+from app.attachments import File, dumped
 from app.budgets import BudgetSpent
 from app.calls import Unanswered
 from app.context.overflow import ContextOverflow
 from app.conversation import INTERRUPTED, STOPPED, Conversation
 from app.discipline.last_words import answer_of, last_words
-from app.events import TERMINAL, AgentEvent, MessageAdded, Notice, RunFailed, RunFinished, TextDelta
-from app.inbox import Inbox
+from app.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
+from app.inbox import Inbox, added, message_of
 from app.journal import Journal, RunLog
 from app.line import Line
 from app.messages import Message, dump
 from app.pause import Paused
 from app.provider import ProviderFailed
-from app.store import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow, Store, StoreFailed
+from app.store import (
+    Change,
+    FileRow,
+    InboxRow,
+    InboxTaken,
+    MessageRow,
+    RunBegan,
+    RunEnded,
+    RunRow,
+    SessionFile,
+    Store,
+    StoreFailed,
+)
 
 logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
@@ -82,9 +95,18 @@ class LiveRun:
     def __post_init__(self) -> None:
         self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
         self.inbox = Inbox(
-            keep=lambda position, text: self.log.put(InboxRow(self.row.id, position, text)),
+            keep=lambda position, message: self.log.put(
+                InboxRow(self.row.id, position, message.text, dumped(message.attachments))
+            ),
             forget=lambda: self.log.put(InboxTaken(self.row.id)),
         )
+
+    def post(self, text: str, files: Sequence[File] = ()) -> None:
+        """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""
+        self.inbox.post(text, [file.attachment for file in files])
+        for file in files:
+            self.log.put(FileRow(file.attachment.sha256, file.data))
+            self.log.put(SessionFile(self.row.session, file.attachment.sha256))
 
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
@@ -153,13 +175,13 @@ class LiveRun:
         conversation = conversation_of(self.row, messages, self.log.put, self.journal, self.log.add)
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
         for stranded in await self.store.stranded(self.row.session):
-            conversation.append(Message("user", stranded.text))
+            conversation.append(message_of(stranded))
             self.log.put(InboxTaken(stranded.run))
-        first, *added = self.inbox.take()
-        conversation.append(Message("user", first, at=self.row.created))  # its turn may have come much later
-        for text in added:
-            conversation.append(Message("user", text))
-            self.log.add(MessageAdded(text))
+        first, *others = self.inbox.take()
+        conversation.append(replace(first, at=self.row.created))  # its turn may have come much later
+        for message in others:
+            conversation.append(message)
+            self.log.add(added(message))
         return conversation
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
@@ -212,9 +234,9 @@ class LiveRun:
             return
         left = self.inbox.close()
         self.conversation.settle(STOPPED)
-        for text in left:
-            self.conversation.append(Message("user", text))
-            self.log.add(MessageAdded(text))
+        for message in left:
+            self.conversation.append(message)
+            self.log.add(added(message))
 
 
 def state_of(terminal: AgentEvent) -> str:

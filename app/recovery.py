@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from app.account import account_of
 from app.agent import Agent
@@ -12,9 +13,10 @@ from app.approvals import NOBODY, RUN_ENDED
 from app.calls import Unanswered
 from app.conversation import INTERRUPTED
 from app.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
+from app.inbox import message_of
 from app.journal import Journal
 from app.live import conversation_of
-from app.messages import AskedCall, Message, unanswered
+from app.messages import AskedCall, unanswered
 from app.runs import Runs
 from app.store import ALL, ApprovalDecided, ApprovalRow, EventRow, InboxTaken, RunEnded, RunRow, Store
 from app.turns import NotFound
@@ -86,7 +88,7 @@ async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) ->
         conversation = conversation_of(row, await store.messages(row.session), journal.put, journal)
         conversation.settle(INTERRUPTED, await store.started_calls(row.id))
         for message in await store.inbox(row.id):
-            conversation.append(Message("user", message.text, at=row.created))
+            conversation.append(replace(message_of(message), at=row.created))
         journal.put(InboxTaken(row.id))
     told: list[AgentEvent] = []
     for asked in await store.pending_of(row.id):

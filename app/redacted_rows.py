@@ -9,7 +9,9 @@ from app.redaction import Redactor
 from app.store import Change
 
 # Fields that are JSON, in whatever row they stand.
-JSON_FIELDS = frozenset({"arguments", "budget", "data", "disabled", "edited", "message", "pattern", "policy", "tools"})
+JSON_FIELDS = frozenset(
+    {"arguments", "attachments", "budget", "data", "disabled", "edited", "message", "pattern", "policy", "tools"}
+)
 
 
 def redacted_row(row: Change, redactor: Redactor) -> Change:

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from app.agent import Agent
 from app.approvals import Approvals, Wish
+from app.attachments import File
 from app.budgets import TOKENS, TOOL_SECONDS, Ledger
 from app.calls import Unanswered
 from app.events import TERMINAL
@@ -30,7 +31,6 @@ logger = logging.getLogger(__name__)
 PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
 FIRST_PAGE = 16
 PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
-TITLE_LENGTH = 80
 KEY_LIFE_S = 24 * 3600
 
 
@@ -83,12 +83,12 @@ class Runs:
             now, run, state = time.time(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.policy)
             if turn.session is None:
-                self._journal.put(SessionRow(session, principal.name, now, turn.message[:TITLE_LENGTH]))
+                self._journal.put(SessionRow(session, principal.name, now, turn.title))
             self._journal.put(row)
             if turn.key:
                 self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
             live = self._made(row, agent, turn.time_limit_s)
-            live.inbox.post(turn.message)
+            live.post(turn.message, turn.files)
             try:
                 await self._journal.flush()
             except BaseException:
@@ -192,7 +192,7 @@ class Runs:
             if not rows or rows[-1].type in TERMINAL:
                 return
 
-    async def steer(self, run: str, message: str) -> None:
+    async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
         """Put a message in after the current round; it is stored when this returns.
 
         Raises RunOver, InboxFull, StoreFailed.
@@ -201,7 +201,7 @@ class Runs:
         try:
             if live is None:
                 raise InboxClosed
-            live.inbox.post(message)
+            live.post(message, files)
             await self._journal.flush()
             if live.log.failure:  # it takes nothing more, though the store may be well again
                 raise InboxClosed

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app.attachments import File
+
 MAX_LINE = 16  # runs of one session that wait or are under way
 TIME_LIMIT_S = 7200.0
+TITLE_LENGTH = 80
 
 
 class NotFound(Exception):
@@ -57,3 +61,9 @@ class Turn:
     time_limit_s: float = TIME_LIMIT_S
     policy: str = "{}"
     asked: bool = True
+    files: Sequence[File] = ()
+
+    @property
+    def title(self) -> str:
+        """For a new session: what was said, or what was sent without a word."""
+        return (self.message or ", ".join(file.attachment.file_name for file in self.files))[:TITLE_LENGTH]

@@ -15,8 +15,8 @@ from app.discipline.limits import TOKEN_LIMIT
 from app.discipline.nudges import SHORT
 from app.discipline.plan import Plan
 from app.discipline.verifier import verify
-from app.events import AgentEvent, MessageAdded, Notice, TextDelta
-from app.inbox import Inbox
+from app.events import AgentEvent, Notice, TextDelta
+from app.inbox import Inbox, added
 from app.messages import Message
 from app.reply import Reply
 
@@ -70,10 +70,10 @@ class Closing:
             for event in self._take(self.inbox.close()):
                 yield event
 
-    def _take(self, texts: Sequence[str]) -> list[AgentEvent]:
-        for text in texts:
-            self.conversation.append(Message("user", text))
-        return [MessageAdded(text) for text in texts]
+    def _take(self, messages: Sequence[Message]) -> list[AgentEvent]:
+        for message in messages:
+            self.conversation.append(message)
+        return list(map(added, messages))
 
     async def _speak(self, reason: str, said: str) -> AsyncGenerator[AgentEvent, None]:
         """An answer for a run that has none. It is shown whole: it is no part of what the model was saying.

@@ -34,6 +34,7 @@ from app.store.rows import (
     TokenRow,
     UsageAdded,
 )
+from app.store.rows_files import FileRow, SessionFile
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "AuditRow",
     "Change",
     "EventRow",
+    "FileRow",
     "GrantRow",
     "InboxRow",
     "InboxTaken",
@@ -57,6 +59,7 @@ __all__ = [
     "RunBegan",
     "RunEnded",
     "RunRow",
+    "SessionFile",
     "SessionRow",
     "SessionTools",
     "StateRow",
@@ -192,6 +195,10 @@ class Store(Protocol):
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """At most `size` characters of a kept result, from the character `offset`; None if it was not kept."""
+        ...
+
+    async def file(self, sha256: str, session: str | None = None) -> bytes | None:
+        """The bytes of a file; with a `session` only if that one has it."""
         ...
 
     async def usage(self, principal: str, kind: str, period: str) -> float: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.store.rows_files import FileChange
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
 
 
@@ -195,11 +196,12 @@ class UsageAdded:
 
 @dataclass(frozen=True, slots=True)
 class InboxRow:
-    """A message for a run that is not yet in the history; `position` counts from 0."""
+    """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON."""
 
     run: str
     position: int
     text: str
+    attachments: str = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,4 +291,5 @@ Change = (
     | McpPinGone
     | SummaryRow
     | ResultRow
+    | FileChange
 )

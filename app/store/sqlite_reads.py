@@ -82,12 +82,13 @@ class Reads:
         return {json.loads(row[0])["call"] for row in rows}
 
     async def inbox(self, run: str) -> list[InboxRow]:
-        rows = await self._all("SELECT run, position, text FROM inbox WHERE run = ? ORDER BY position", run)
+        query = "SELECT run, position, text, attachments FROM inbox WHERE run = ? ORDER BY position"
+        rows = await self._all(query, run)
         return [InboxRow(*row) for row in rows]
 
     async def stranded(self, session: str) -> list[InboxRow]:
         query = """
-            SELECT inbox.run, inbox.position, inbox.text FROM inbox JOIN runs ON runs.id = inbox.run
+            SELECT inbox.run, inbox.position, inbox.text, inbox.attachments FROM inbox JOIN runs ON runs.id = inbox.run
             WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
         """
         return [InboxRow(*row) for row in await self._all(query, session)]
@@ -162,6 +163,12 @@ class Reads:
         query = "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?"
         rows = await self._all(query, offset + 1, size, session, call)
         return ResultPart(*rows[0]) if rows else None
+
+    async def file(self, sha256: str, session: str | None = None) -> bytes | None:
+        of_session = " AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
+        query = f"SELECT bytes FROM files WHERE sha256 = ?{'' if session is None else of_session}"
+        rows = await self._all(query, sha256, *([] if session is None else [session]))
+        return bytes(rows[0][0]) if rows else None
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         words = words_of(query)

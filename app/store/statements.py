@@ -11,6 +11,7 @@ from app.store import (
     ApprovalRow,
     AuditRow,
     EventRow,
+    FileRow,
     GrantRow,
     InboxRow,
     InboxTaken,
@@ -24,6 +25,7 @@ from app.store import (
     RunBegan,
     RunEnded,
     RunRow,
+    SessionFile,
     SessionRow,
     SessionTools,
     StateRow,
@@ -90,7 +92,7 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         "ON CONFLICT (principal, kind, period) DO UPDATE SET amount = used.amount + excluded.amount",
         _fields("principal", "kind", "period", "amount"),
     ),
-    InboxRow: _inserting("inbox", "run, position, text"),
+    InboxRow: _inserting("inbox", "run, position, text, attachments"),
     InboxTaken: ("DELETE FROM inbox WHERE run = ?", _fields("run")),
     KeyRow: (
         f"{_insert('idempotency', 'principal, key, body, run, created')} {REPLACE_KEY}",
@@ -104,6 +106,11 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         f"{_insert('summaries', SUMMARY_COLUMNS)} ON CONFLICT (session, upto) DO UPDATE SET run = excluded.run, "
         "text = excluded.text, before = excluded.before, after = excluded.after, created = excluded.created",
         _fields(*SUMMARY_COLUMNS.split(", ")),
+    ),
+    FileRow: (f"{_insert('files', 'sha256, bytes')} ON CONFLICT (sha256) DO NOTHING", _fields("sha256", "data")),
+    SessionFile: (
+        f"{_insert('session_files', 'session, sha256')} ON CONFLICT (session, sha256) DO NOTHING",
+        _fields("session", "sha256"),
     ),
     ResultRow: _inserting("results", "session, run, call, name, text"),
     McpServerRow: (
@@ -152,6 +159,8 @@ FORGET = (
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     "DELETE FROM results WHERE session IN (SESSIONS)",
+    "DELETE FROM session_files WHERE session IN (SESSIONS)",
+    "DELETE FROM files WHERE sha256 NOT IN (SELECT sha256 FROM session_files)",
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
     "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
 )
@@ -165,5 +174,5 @@ IDLE_SESSIONS = """
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins"),
-    *("summaries", "results"),
+    *("summaries", "results", "files", "session_files"),
 )
