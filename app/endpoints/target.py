@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.context.counter import Counter
+from app.endpoints.host import Host
 from app.endpoints.prices import cost_of, price_of
 from app.endpoints.spec import Price
 from app.provider import Provider, Used
@@ -19,6 +20,7 @@ class Target:
     provider: Provider
     counter: Counter
     prices: Mapping[str, Price] = field(default_factory=dict)
+    host: Host = field(default_factory=Host)
 
     @property
     def name(self) -> str:
