@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.endpoints.prices import DIGITS
 from app.people import Budget, Principal
 from app.settings import Settings
 from app.store import Change, Store, UsageAdded
@@ -38,6 +39,7 @@ class Kind:
     """Something that is used up. `budget` is the field of Budget that limits it; with less than `least` nothing begins.
 
     `period` is how strftime writes the period that the limit is for, `days` more than the longest of them has.
+    Amounts are kept in `parts` of what people call one.
     """
 
     name: str
@@ -46,10 +48,19 @@ class Kind:
     least: float
     period: str
     days: int
+    parts: int = 1
 
     def limit(self, budget: Budget) -> int | None:
-        limit: int | None = getattr(budget, self.budget)
-        return limit
+        limit: float | None = getattr(budget, self.budget)
+        return None if limit is None else round(limit * self.parts)
+
+    def told(self, amount: float) -> float:
+        """As people count it."""
+        return round(amount / self.parts, 3 if self.parts == 1 else DIGITS)
+
+    def written(self, amount: float) -> str:
+        """The same in a sentence."""
+        return f"{amount:,.0f}" if self.parts == 1 else f"{amount / self.parts:,.6f}".rstrip("0").rstrip(".")
 
     def now(self, at: float) -> tuple[str, float]:
         """The period of this moment, and the Unix time at which the next one begins."""
@@ -62,7 +73,8 @@ class Kind:
 
 TOKENS = Kind("tokens", "tokens_per_month", "tokens a month", 64, "%Y-%m", 32)
 TOOL_SECONDS = Kind("tool_seconds", "tool_seconds_per_day", "seconds of tools a day", 0.05, "%Y-%m-%d", 1)
-KINDS = (TOKENS, TOOL_SECONDS)
+COST = Kind("cost", "cost_per_month", "units of money a month", 1, "%Y-%m", 32, parts=10**DIGITS)
+KINDS = (TOKENS, COST, TOOL_SECONDS)
 
 
 @dataclass(slots=True)
@@ -82,11 +94,12 @@ class Tally:
     def spent(self, limit: int | None, least: float) -> BudgetSpent:
         """Why `least` cannot be had. What the principal's own uses hold may be free again soon."""
         held = self.reserved > 0 and limit is not None and limit - self.used >= least
-        said = f"{self.principal} may use {limit:,} {self.kind.words} and has used {self.used:,.0f}."
+        written = self.kind.written
+        said = f"{self.principal} may use {written(limit or 0)} {self.kind.words} and has used {written(self.used)}."
         if self.reserved > 0:
-            said += f" What is under way may take {self.reserved:,.0f} more."
+            said += f" What is under way may take {written(self.reserved)} more."
         if self.left(limit) > 0:
-            said += f" This needs at least {math.ceil(least):,}."
+            said += f" This needs at least {written(math.ceil(least))}."
         begins = f"{datetime.fromtimestamp(self.reset, UTC):%Y-%m-%d %H:%M} UTC"
         said += f" {'Try again when that is done, or' if held else 'The budget begins again'} at {begins}."
         return BudgetSpent(self.kind.budget, said, time.time() + SOON_S if held else self.reset)
@@ -102,6 +115,11 @@ class Reservation:
         self._limit = limit
         self._record = record
         self._settled = False
+
+    @property
+    def period(self) -> str:
+        """The one that it counts in."""
+        return self._tally.period
 
     @property
     def most(self) -> float:
@@ -158,7 +176,8 @@ class Ledger:
         """At most `most` of a budget; `record` keeps the changes. Raises BudgetSpent, StoreFailed."""
         tally = await self._tally(principal.name, kind)
         held = Reservation(tally, kind.limit(self.limits(principal)), record)
-        held.take(kind.least if least is None else least, most)
+        if most:  # what costs nothing can be had by whoever has nothing left
+            held.take(kind.least if least is None else least, most)
         return held
 
     async def check(self, principal: Principal, kinds: Iterable[Kind]) -> None:
@@ -202,9 +221,9 @@ class Ledger:
             tally = await self._tally(principal.name, kind)
             told[kind.budget] = {
                 "period": tally.period,
-                "used": round(tally.used, 3),
-                "reserved": round(tally.reserved, 3),
-                "limit": kind.limit(limits),
+                "used": kind.told(tally.used),
+                "reserved": kind.told(tally.reserved),
+                "limit": getattr(limits, kind.budget),
                 "reset": tally.reset,
             }
         return told
@@ -229,4 +248,5 @@ def usual_budget(settings: Settings) -> Budget:
         settings.requests_per_minute or None,
         settings.tokens_per_month or None,
         settings.tool_seconds_per_day or None,
+        settings.cost_per_month or None,
     )

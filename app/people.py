@@ -22,6 +22,7 @@ class Budget:
     requests_per_minute: int | None = None
     tokens_per_month: int | None = None
     tool_seconds_per_day: int | None = None
+    cost_per_month: float | None = None  # in the money of the price table
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,14 @@ class ModelSettings(BaseModel):
         "what a million tokens of a model cost, in any money",
         'tables such as {"hosted/*" = {input = 2.5, output = 10}}, with cached and cache_written where they differ',
     )
+    cost_per_month: float = setting(
+        0.0,
+        "what one user may spend on models in a month (UTC), in the money of the price table; 0 for no limit",
+        "a number from 0 to 1000000",
+        ge=0,
+        le=10**6,
+        allow_inf_nan=False,
+    )
     transport: Literal["lean", "httpx2"] = setting(
         "lean", "how model servers are talked to: lean is ours, httpx2 the library's own", "lean or httpx2"
     )

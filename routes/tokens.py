@@ -14,6 +14,7 @@ from app.store import AuditRow, Store, TokenRevoked, TokenRow
 from routes.access import fingerprint, new_token
 from routes.errors import Refused
 
+MOST_MONEY = 10**6  # of any currency, in the price table's units
 MOST = 2**53  # of anything that is counted: JSON has no larger whole numbers
 Patterns = Annotated[list[Annotated[str, AfterValidator(checked_pattern)]], Field(max_length=64)]
 
@@ -32,6 +33,7 @@ class BudgetRequest(BaseModel):
     requests_per_minute: int | None = Field(default=None, ge=1, le=MOST)
     tokens_per_month: int | None = Field(default=None, ge=1, le=MOST)
     tool_seconds_per_day: int | None = Field(default=None, ge=1, le=MOST)
+    cost_per_month: float | None = Field(default=None, gt=0, le=MOST_MONEY, allow_inf_nan=False)
 
 
 class TokenRequest(BaseModel):

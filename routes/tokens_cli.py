@@ -16,7 +16,7 @@ from app.store import Store, StoreFailed, TokenRow
 from app.store.sqlite import SQLiteStore
 from routes.errors import Refused
 from routes.services import DATABASE
-from routes.tokens import MOST, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
+from routes.tokens import MOST, MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
 
 BY = "the command line"
 MADE = """{token}
@@ -43,7 +43,8 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
     told = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
     create.add_argument("--expires", type=_saying(_expiry), metavar="WHEN", help=told)
     for flag, field, told in BUDGET_FLAGS:
-        create.add_argument(flag, dest=f"budget_{field}", type=_saying(_count), metavar="N", help=told)
+        kind = _saying(_amount if field == "cost_per_month" else _count)
+        create.add_argument(flag, dest=f"budget_{field}", type=kind, metavar="N", help=told)
     listing = actions.add_parser("list", help="the tokens there are, a line each", allow_abbrev=False)
     revoke = actions.add_parser("revoke", help="end a token, and what runs for it, at once", allow_abbrev=False)
     revoke.add_argument("name", help="whose token")
@@ -60,6 +61,7 @@ BUDGET_FLAGS = (
     ("--requests-per-minute", "requests_per_minute", "requests in a minute"),
     ("--tokens-per-month", "tokens_per_month", "tokens of models in a month"),
     ("--tool-seconds-per-day", "tool_seconds_per_day", "seconds that tools may run in a day"),
+    ("--cost-per-month", "cost_per_month", "what models may cost in a month, in the money of the price table"),
 )
 
 
@@ -84,6 +86,14 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= MOST:
         raise ValueError("send a whole number above 0")
     return int(text)
+
+
+def _amount(text: str) -> float:
+    """Raises ValueError."""
+    amount = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else 0.0
+    if not 0 < amount <= MOST_MONEY:
+        raise ValueError(f"send a number above 0, at most {MOST_MONEY:,}, such as 2.50")
+    return amount
 
 
 def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
