@@ -32,10 +32,10 @@ from app.store.rows import (
     TokenCounts,
     TokenRevoked,
     TokenRow,
-    UsageAdded,
 )
 from app.store.rows_files import FileRow, SessionFile
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
+from app.store.rows_usage import Spent, UsageAdded
 
 __all__ = [
     "ALL",
@@ -62,6 +62,7 @@ __all__ = [
     "SessionFile",
     "SessionRow",
     "SessionTools",
+    "Spent",
     "StateRow",
     "Store",
     "StoreFailed",
@@ -202,5 +203,13 @@ class Store(Protocol):
         ...
 
     async def usage(self, principal: str, kind: str, period: str) -> float: ...
+
+    async def spent(self, *, principal: str | None = None, month: str | None = None) -> list[Spent]:
+        """Sums of what was used, one for each principal, month and model, newest first; only those asked for."""
+        ...
+
+    async def spent_by_runs(self, session: str) -> list[Spent]:
+        """Of a session, one for each run and model."""
+        ...
 
     async def close(self) -> None: ...

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.store.rows_files import FileChange
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
+from app.store.rows_usage import UsageChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +186,6 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
-class UsageAdded:
-    """What a principal has used of `kind` (`tokens`, `tool_seconds`) in `period` (`2026-11`, `2026-11-22`), more."""
-
-    principal: str
-    kind: str
-    period: str
-    amount: float
-
-
-@dataclass(frozen=True, slots=True)
 class InboxRow:
     """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON."""
 
@@ -280,7 +271,6 @@ Change = (
     | ApprovalDecided
     | GrantRow
     | AuditRow
-    | UsageAdded
     | InboxRow
     | InboxTaken
     | KeyRow
@@ -292,4 +282,5 @@ Change = (
     | SummaryRow
     | ResultRow
     | FileChange
+    | UsageChange
 )

@@ -32,3 +32,21 @@ CREATE VIEW message_texts AS
             SELECT group_concat(' ' || json_extract(value, '$.name'), '') FROM json_each(message, '$.attachments')
         ), '')
     ELSE message END AS text FROM messages;
+
+-- What models were asked, and what that took; cost in billionths. Rows of sessions that are gone have no run.
+CREATE TABLE spent (
+    principal         TEXT NOT NULL,
+    month             TEXT NOT NULL,
+    model             TEXT NOT NULL,
+    run               TEXT NOT NULL,
+    session           TEXT NOT NULL,
+    requests          INTEGER NOT NULL,
+    prompt_tokens     INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    cached_tokens     INTEGER NOT NULL,
+    estimated_tokens  INTEGER NOT NULL,
+    cost              DOUBLE PRECISION,
+    estimated_cost    DOUBLE PRECISION,
+    PRIMARY KEY (principal, month, model, run)
+);
+CREATE INDEX spent_by_session ON spent (session);

@@ -18,6 +18,7 @@ from app.store import (
     ResultPart,
     RunRow,
     SessionRow,
+    Spent,
     SummaryRow,
     TokenCounts,
     TokenRow,
@@ -31,6 +32,8 @@ from app.store.statements import (
     MCP_SERVER_COLUMNS,
     RUN_COLUMNS,
     SESSION_COLUMNS,
+    SPENT_COLUMNS,
+    SPENT_SUMS,
     SUMMARY_COLUMNS,
     TABLES,
     TOKEN_COLUMNS,
@@ -147,6 +150,18 @@ class Reads:
         query = "SELECT amount FROM used WHERE principal = ? AND kind = ? AND period = ?"
         rows = await self._all(query, principal, kind, period)
         return float(rows[0][0]) if rows else 0.0
+
+    async def spent(self, *, principal: str | None = None, month: str | None = None) -> list[Spent]:
+        asked = {"principal = ?": principal, "month = ?": month}
+        given = {one: value for one, value in asked.items() if value is not None}
+        query = f"""
+            SELECT principal, month, model, '', '', {SPENT_SUMS} FROM spent WHERE {" AND ".join(given) or "1 = 1"}
+            GROUP BY principal, month, model ORDER BY month DESC, principal, model
+        """
+        return [Spent(*row) for row in await self._all(query, *given.values())]
+
+    async def spent_by_runs(self, session: str) -> list[Spent]:
+        return [Spent(*row) for row in await self._all(f"SELECT {SPENT_COLUMNS} FROM spent WHERE session = ?", session)]
 
     async def mcp_servers(self) -> list[McpServerRow]:
         rows = await self._all(f"SELECT {MCP_SERVER_COLUMNS} FROM mcp_servers ORDER BY at, name")

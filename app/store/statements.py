@@ -28,6 +28,7 @@ from app.store import (
     SessionFile,
     SessionRow,
     SessionTools,
+    Spent,
     StateRow,
     SummaryRow,
     TokenRevoked,
@@ -69,6 +70,15 @@ def _inserting(table: str, columns: str) -> tuple[str, Callable[[Any], tuple[Any
 REPLACE_KEY = (
     "ON CONFLICT (principal, key) DO UPDATE SET body = excluded.body, run = excluded.run, created = excluded.created"
 )
+SPENT_KEY = "principal, month, model, run"
+COUNTED = ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated_tokens")
+COSTS = ("cost", "estimated_cost")
+SPENT_COLUMNS = f"{SPENT_KEY}, session, {', '.join((*COUNTED, *COSTS))}"
+SPENT_SUMS = ", ".join(f"SUM({name})" for name in (*COUNTED, *COSTS))
+ADD_SPENT = f"ON CONFLICT ({SPENT_KEY}) DO UPDATE SET " + ", ".join(
+    [f"{name} = spent.{name} + excluded.{name}" for name in COUNTED]
+    + [f"{name} = COALESCE(spent.{name} + excluded.{name}, spent.{name}, excluded.{name})" for name in COSTS]
+)
 STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     EventRow: (_insert("events", EVENT_COLUMNS), lambda row: (row.run, row.seq, row.type, row.data, row.parts)),
     MessageRow: _inserting("messages", "session, position, run, message"),
@@ -92,6 +102,7 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         "ON CONFLICT (principal, kind, period) DO UPDATE SET amount = used.amount + excluded.amount",
         _fields("principal", "kind", "period", "amount"),
     ),
+    Spent: (f"{_insert('spent', SPENT_COLUMNS)} {ADD_SPENT}", _fields(*SPENT_COLUMNS.split(", "))),
     InboxRow: _inserting("inbox", "run, position, text, attachments"),
     InboxTaken: ("DELETE FROM inbox WHERE run = ?", _fields("run")),
     KeyRow: (
@@ -149,6 +160,13 @@ def token_values(row: TokenRow) -> tuple[Any, ...]:
     return (*fields_of(row), row.name, row.name, row.created)
 
 
+# A month's sums stay when its runs go: they become those of no run.
+KEEP_SPENT = f"""
+    INSERT INTO spent ({SPENT_COLUMNS})
+    SELECT principal, month, model, '', '', {SPENT_SUMS} FROM spent WHERE session IN (SESSIONS)
+    GROUP BY principal, month, model {ADD_SPENT}
+"""
+
 # What goes with a session; the sessions to forget are the rows of a query that stands in for SESSIONS.
 FORGET = (
     "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
@@ -159,6 +177,8 @@ FORGET = (
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     "DELETE FROM results WHERE session IN (SESSIONS)",
+    KEEP_SPENT,
+    "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",
     "DELETE FROM files WHERE sha256 NOT IN (SELECT sha256 FROM session_files)",
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
@@ -174,5 +194,5 @@ IDLE_SESSIONS = """
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins"),
-    *("summaries", "results", "files", "session_files"),
+    *("summaries", "results", "files", "session_files", "spent"),
 )
