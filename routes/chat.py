@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.turns import Turn
+from routes.parts import file_limits
 from routes.requests import ChatRequest, idempotency_key, read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
@@ -14,9 +15,10 @@ from routes.sse import event_stream
 async def chat(request: Request) -> Response:
     """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
     services, principal = services_of(request), asker(request)
-    wish = await read_message(request, ChatRequest, services.settings.max_message_bytes)
+    wish = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.limits(wish).seconds
-    turn = Turn(wish.text, wish.session, wish.when_busy, idempotency_key(request, wish), limit_s, wish.policy())
+    key = idempotency_key(request, wish)
+    turn = Turn(wish.text, wish.session, wish.when_busy, key, limit_s, wish.policy(), files=wish.files)
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.agent(principal, wish), principal, turn)
 

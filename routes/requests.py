@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,7 +13,6 @@ from pydantic import (
     Field,
     Strict,
     ValidationError,
-    field_validator,
     model_validator,
 )
 from starlette.requests import ClientDisconnect, Request
@@ -26,7 +24,8 @@ from app.rules import Mode
 from app.settings_fields import DAY_S
 from app.turns import Key
 from routes.errors import Refused
-from routes.system_text import SystemText, as_fields, storable
+from routes.parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
+from routes.system_text import SystemText, as_fields
 from tools.rights import Role
 
 MAX_KEY_LENGTH = 255
@@ -40,38 +39,12 @@ POLICY = {
     "inactivity_s",
     "approval",
     "system",
+    "without_vision",
 }
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
 MAX_DEPTH = 64  # of lists and objects within each other
-
-
-class TextPart(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    type: Literal["text"]
-    text: str
-
-
-class MessageRequest(BaseModel):
-    """The body of POST /runs/{id}/messages. `message` is a string or content parts; `text` is what they say."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    message: str | list[TextPart]
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.message, str):
-            return self.message
-        return "\n".join(part.text for part in self.message)
-
-    @field_validator("message")
-    @classmethod
-    def _storable(cls, message: str | list[TextPart]) -> str | list[TextPart]:
-        for text in [message] if isinstance(message, str) else [part.text for part in message]:
-            storable(text)
-        return message
 
 
 class ChatRequest(MessageRequest):
@@ -88,6 +61,7 @@ class ChatRequest(MessageRequest):
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     approval: Annotated[Mode, Strict(strict=False)] | None = None
+    without_vision: Literal["refuse", "describe"] = "refuse"
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
 
     @property
@@ -150,14 +124,20 @@ Words = TypeVar("Words", bound=MessageRequest)
 
 
 async def read_message(
-    request: Request, kind: type[Words], max_message_bytes: int, time_limit_s: float = BODY_TIME_S
+    request: Request,
+    kind: type[Words],
+    max_message_bytes: int,
+    limits: FileLimits = NO_FILES,
+    time_limit_s: float = BODY_TIME_S,
 ) -> Words:
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
-    wish = checked(kind, _said(request, kind, await _body(request, max_message_bytes, time_limit_s)))
-    if not wish.text.strip():
-        raise Refused(422, "invalid_request", "message is empty; send what you want to say")
+    body = await _body(request, max_message_bytes, time_limit_s, limits.room)
+    wish = checked(kind, _said(request, kind, body))
     if len(wish.text.encode()) > max_message_bytes:
         raise _too_long(max_message_bytes)
+    await wish.read_files(limits)
+    if not wish.files and not wish.text.strip():
+        raise Refused(422, "invalid_request", "message is empty; send what you want to say")
     return wish
 
 
@@ -190,7 +170,7 @@ def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
         return None
     if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
         raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return Key(value, hashlib.sha256(wish.model_dump_json(exclude_defaults=True).encode()).hexdigest())
+    return Key(value, wish.fingerprint())
 
 
 def cursor(request: Request) -> int:
@@ -210,19 +190,23 @@ def admins_only(principal: Principal) -> None:
 
 def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. What a person gives away without need goes no further, either."""
-    fields: dict[str, Any] = request.app.state.services.redactor.redact_value(_object(kind, body))
-    return fields
+    fields = _object(kind, body)
+    set_bytes_apart(fields)
+    redacted: dict[str, Any] = request.app.state.services.redactor.redact_value(fields)
+    return redacted
 
 
-async def _body(request: Request, max_message_bytes: int, time_limit_s: float = BODY_TIME_S) -> bytes:
+async def _body(
+    request: Request, max_message_bytes: int, time_limit_s: float = BODY_TIME_S, room_for_files: int = 0
+) -> bytes:
     body = bytearray()
-    limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
+    limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE + room_for_files
     try:
         async with asyncio.timeout(time_limit_s):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    raise _too_long(max_message_bytes)
+                    raise _too_long(max_message_bytes, with_files=room_for_files > 0)
     except TimeoutError:
         slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
         slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
@@ -233,8 +217,9 @@ async def _body(request: Request, max_message_bytes: int, time_limit_s: float = 
     return bytes(body)
 
 
-def _too_long(limit: int) -> Refused:
-    message = f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES"
+def _too_long(limit: int, *, with_files: bool = False) -> Refused:
+    files = " (for pictures and PDFs: fewer or smaller ones, or DRAGOMAN_MAX_ATTACHMENT_BYTES)" if with_files else ""
+    message = f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES{files}"
     return Refused(413, "too_long", message)
 
 
@@ -263,7 +248,7 @@ def _deep(fields: dict[str, Any]) -> bool:
 
 
 def _told(error: Any, kind: type[BaseModel]) -> str:
-    place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in UNION_STEPS)
+    place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in FORMS)
     if error["type"] == "extra_forbidden":
         allowed = f"; allowed are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
         return f"unknown field {place}{allowed}"
@@ -276,4 +261,3 @@ def _told(error: Any, kind: type[BaseModel]) -> str:
 
 
 NAMELESS = "the name of a field"  # one that is not Unicode text
-UNION_STEPS = frozenset({"str", "list[TextPart]"})  # pydantic's names for the two forms of `message`

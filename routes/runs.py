@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from app.store import RunRow
 from routes.errors import ASCIIResponse
-from routes.requests import MessageRequest, cursor, read_message
+from routes.parts import MessageRequest, file_limits
+from routes.requests import cursor, read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
 
@@ -49,6 +50,7 @@ async def steer_run(request: Request) -> Response:
     """A message for a run under way: 202 once it is stored, 409 if the run has ended."""
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], asker(request))
-    wish = await read_message(request, MessageRequest, services.settings.max_message_bytes)
-    await services.runs.steer(row.id, wish.text)
+    settings = services.settings
+    wish = await read_message(request, MessageRequest, settings.max_message_bytes, file_limits(settings))
+    await services.runs.steer(row.id, wish.text, wish.files)
     return ASCIIResponse({"run": row.id, "accepted": True}, 202)

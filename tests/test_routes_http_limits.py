@@ -14,7 +14,8 @@ from starlette.routing import Route
 from app.providers.scripted import Scripted
 from routes.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
 from routes.limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
-from routes.requests import MAX_DEPTH, MessageRequest, read_message
+from routes.parts import MessageRequest
+from routes.requests import MAX_DEPTH, read_message
 from routes.server import create_server
 from tests.people import answer, connected, error_of, parsed, port_of
 from tests.serving import listening, serving
