@@ -96,6 +96,6 @@ ANSWERS: tuple[Reasoning, ...] = (
 ANY_CLOSER = "|".join(each.shuts for each in REASONING if "(?=" not in each.shuts)
 # A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
 THINKING_PROMPT = r"<(?:seed:|mm:|longcat_|ifm\|)?think[\w:-]*>$|\[THINK\]$|◁think▷$"
-PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)$"
+PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)\Z"  # not its line: the text behind that is the answer
 # Words at the beginning of a message that may begin something: the others are said at once.
 FIRST_WORDS = ("Here", "Plan", "Reflection", "Thought", "analysis", "Call")

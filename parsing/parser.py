@@ -50,10 +50,9 @@ class Parser(Prose):
         self._pass: Callable[[str], list[ParseEvent]] = self._say_piece
         self._take: Callable[[str], None] = self._hold
         self._index = 0
-        suffix = prompt_suffix.rstrip()
-        if starts_in_thought or re.search(THINKING_PROMPT, suffix):
+        if starts_in_thought or re.search(THINKING_PROMPT, prompt_suffix.rstrip()):
             self._think(ANY_CLOSER, "<[◁")
-        elif match := re.search(PROMPT_ENDS, suffix):
+        elif match := re.search(PROMPT_ENDS, prompt_suffix):
             self._held = match.group()
             self._phantom = len(self._held)
 
@@ -172,10 +171,12 @@ class Parser(Prose):
 
     def _scan_from(self, buf: str, pos: int, last: bool) -> list[ParseEvent]:
         while pos < len(buf):
-            draft = self._draft
+            draft, phantom = self._draft, self._phantom
             step = self._step(buf, pos, last)
             if step == WAIT:
                 break
+            if phantom:  # what is hidden is gone as well
+                self._phantom = max(0, phantom - (step - pos))
             if draft is not None and draft is self._draft:
                 self._hold(buf[pos:step])
             pos = step

@@ -91,6 +91,18 @@ def test_prose_is_shown_verbatim(text: str) -> None:
 
 
 @QUICK
+@given(
+    st.text(st.characters(exclude_characters="<[]{}(`~✿◁|"), max_size=300),
+    st.sampled_from(["<|im_start|>assistant\n", "<|im_start|>assistant", "<think>\n\n</think>\n\n", "[/INST]", " "]),
+    st.integers(0, 1000),
+)
+def test_what_a_prompt_ends_with_hides_nothing_of_the_answer(text: str, suffix: str, seed: int) -> None:
+    if ":" in text or text.startswith(("analysis", "/think")):
+        return
+    assert gather(read(sliced(text, seed), prompt_suffix=suffix)).content == text
+
+
+@QUICK
 @given(WILD)
 def test_shown_text_is_the_models_own(text: str) -> None:
     """What is shown and thought stands in the input, in that order: nothing is invented, doubled or moved."""
