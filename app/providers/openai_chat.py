@@ -16,6 +16,7 @@ from app.provider import ModelRequest, Piece, Plain, ProviderFailed
 from app.providers.abilities import LIMIT_S, Abilities, Endpoint
 from app.providers.added import added
 from app.providers.answer import Answer
+from app.providers.attached import Encoded, encoded_files
 from app.providers.echo import Back, echo_of
 from app.providers.http import authorization
 from app.providers.http_stream import Question, Refused, ask, pieces_of
@@ -127,7 +128,8 @@ class OpenAIChat(Plain):
 
     async def _open(self, request: ModelRequest, *, native: bool) -> httpx2.Response:
         """The response with its body still to be read, its status 200. Raises ToolsRefused and ProviderFailed."""
-        key, content = request.key or self.key, encode(self._body(request, native=native))
+        files = await encoded_files(request)
+        key, content = request.key or self.key, encode(self._body(request, files, native=native))
         question = Question(self.url, content, authorization(key), key, request.inactivity_s)
         try:
             return await ask(self._client, question)
@@ -146,7 +148,7 @@ class OpenAIChat(Plain):
             self._native_tools, self.teach_fences = before
             raise
 
-    def _body(self, request: ModelRequest, *, native: bool) -> dict[str, Any]:
+    def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
         max_tokens = request.max_tokens if request.max_tokens is not None else self._defaults.max_tokens
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         body = {
@@ -158,6 +160,7 @@ class OpenAIChat(Plain):
                 clock=self._clock,
                 back=self._back,
                 bridged=bool(BRIDGED.search(self.model)),
+                files=files,
             ),
             "stream": True,
             "stream_options": {"include_usage": True},

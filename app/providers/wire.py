@@ -10,6 +10,7 @@ from typing import Any
 from app.clock import Clock
 from app.framing import framed
 from app.messages import AskedCall, Message
+from app.providers.attached import Encoded, joined, with_files
 from app.providers.echo import Back
 from app.providers.native import NATIVE
 from tools.tool import Tool
@@ -36,6 +37,7 @@ def wire_messages(
     clock: Clock | None = None,
     back: Back | None = None,
     bridged: bool = False,
+    files: Encoded | None = None,
 ) -> list[WireMessage]:
     """The history for a server that is offered tools natively, or not.
 
@@ -45,7 +47,7 @@ def wire_messages(
 
     Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
     messages end with the time they were sent. `back` is what goes back to this model natively besides. Where
-    `bridged`, the model speaks between a result and the next words of the person.
+    `bridged`, the model speaks between a result and the next words of the person. `files` has what is attached.
     """
     back = back if back and native else Back()
     beside = back.beside(history) if native else [{}] * len(history)
@@ -53,7 +55,7 @@ def wire_messages(
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back):
+        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back, files=files or {}):
             whole = wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired
             add(sent, whole, bridged=bridged)
         if ends_text_results(history[position : position + 2], in_pairs):
@@ -74,6 +76,7 @@ def wire(
     bare: bool,
     clock: Clock | None,
     back: Back,
+    files: Encoded,
 ) -> Iterator[WireMessage]:
     text = encodable(message.text)
     match message.role:
@@ -83,8 +86,9 @@ def wire(
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
             yield from pairs(text, calls, results, back) if calls[0].id in in_pairs else [as_text(text, calls)]
-        case "user" if clock:
-            yield {"role": "user", "content": clock.stamped(text, message.at)}
+        case "user":
+            said = clock.stamped(text, message.at) if clock else text
+            yield {"role": "user", "content": with_files(said, message.attachments, files)}
         case role:
             yield {"role": role, "content": text}
 
@@ -130,8 +134,8 @@ def add(sent: list[WireMessage], message: WireMessage, *, bridged: bool = False)
     if last is None or last["role"] != message["role"] or message["role"] == "tool" or "tool_calls" in last:
         sent.append(message)
         return
-    joined = "\n\n".join(filter(None, (last["content"], message["content"])))
-    sent[-1] = last | (message if "tool_calls" in message else {}) | {"content": joined}
+    whole = joined(last["content"], message["content"])
+    sent[-1] = last | (message if "tool_calls" in message else {}) | {"content": whole}
 
 
 def native_calls(message: Message) -> list[AskedCall]:

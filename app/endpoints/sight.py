@@ -1,0 +1,160 @@
+"""Pictures and PDFs for models that may not see them: sent, told of in words, or refused, as the request says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from app.attachments import Attachment, described
+from app.messages import Message
+from app.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, Told
+
+NO_VISION = "no_vision"  # code of failures and notices
+CANNOT = "this model cannot see it"
+AGAIN_S = 900.0  # after which what an answer showed counts no more: another model may have been loaded
+# What a server refuses that cannot read a part says so with these; others need words that are about files, too.
+REFUSALS = frozenset({400, 415, 422})
+OTHER_REFUSALS = frozenset({404, 500, 501})
+ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmproj", "pdf", "file", "content type")
+SHOWN = {"images": "pictures", "pdf": "PDFs"}
+
+
+@dataclass(slots=True)
+class Sight:
+    """What answers have shown of one model: `images` and `pdf`, seen or not."""
+
+    clock: Callable[[], float] = time.monotonic
+    _shown: dict[str, tuple[bool, float]] = field(default_factory=dict)
+
+    def learn(self, abilities: Collection[str], *, sees: bool) -> None:
+        self._shown.update((one, (sees, self.clock())) for one in abilities)
+
+    def sees(self, ability: str, known: Sequence[Ability]) -> bool | None:
+        """Settings and servers know best, then answers. A name alone never says no: it is tried."""
+        said = next((one for one in known if one.name == ability and isinstance(one.value, bool)), None)
+        if said and said.source not in ("name", "unknown"):
+            return bool(said.value)
+        sees, at = self._shown.get(ability, (None, 0.0))
+        if sees is not None and self.clock() < at + AGAIN_S:
+            return sees
+        return True if said and said.value else None
+
+    def abilities(self, known: Sequence[Ability]) -> list[Ability]:
+        """What is known, with what answers have shown where that counts more."""
+        told = {one.name: one for one in known}
+        for name in self._shown:
+            was = told.get(name, Ability(name, None, "unknown"))
+            if (sees := self.sees(name, known)) is not None and was.value is not sees:
+                told[name] = Ability(name, sees, "answer", "a message with files")
+        return list(told.values())
+
+
+Able = Callable[[str], Sequence[str]]
+"""Names of the models that are known to have an ability."""
+
+
+@dataclass(slots=True)
+class Looking:
+    """Asks one model, as `sight` knows it. `told` are the files that this run has been told of."""
+
+    name: str
+    provider: Provider
+    sight: Sight
+    able: Able = lambda ability: ()
+    told: set[str] = field(default_factory=set)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer. Raises ProviderFailed, with the code NO_VISION where the model would have to see."""
+        attached = {one.ability for message in request.messages for one in message.attachments}
+        known = self.provider.abilities() if attached else ()
+        blind = {one for one in attached if self.sight.sees(one, known) is False}
+        if blind and not request.describe_files:
+            raise self._refusal(request, blind)
+        tried = {one for one in attached - blind if self.sight.sees(one, known) is None}
+        answered = False
+        try:
+            async with aclosing(self._asked(request, blind)) as pieces:
+                async for piece in pieces:
+                    if not answered and not isinstance(piece, Told):
+                        answered = True
+                        self.sight.learn(tried, sees=True)
+                    yield piece
+            return
+        except ProviderFailed as failure:
+            if answered or not tried or not refuses_files(failure):
+                raise
+            refusal = failure
+        if not request.describe_files:
+            self.sight.learn(tried, sees=False)
+            raise self._refusal(request, tried, refusal.message) from refusal
+        async with aclosing(self._again(request, blind | tried, tried, refusal)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _asked(self, request: ModelRequest, blind: Collection[str]) -> AsyncGenerator[Piece, None]:
+        """With the files in words that the model is `blind` to; the person is told of each once in a run."""
+        for one in files_in(request, blind):
+            if one.sha256 not in self.told:
+                self.told.add(one.sha256)
+                yield Told(NO_VISION, f"{self.name} cannot see {one.file_name}: it is told of it in words.")
+        async with aclosing(self.provider.stream(in_words(request, blind))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _again(
+        self, request: ModelRequest, blind: Collection[str], tried: Collection[str], refusal: ProviderFailed
+    ) -> AsyncGenerator[Piece, None]:
+        """Once more in words. If that is refused, too, the files were not the reason."""
+        answered = False
+        try:
+            async with aclosing(self._asked(request, blind)) as pieces:
+                async for piece in pieces:
+                    if not answered and not isinstance(piece, Told):
+                        answered = True
+                        self.sight.learn(tried, sees=False)
+                    yield piece
+        except ProviderFailed:
+            if answered:
+                raise
+            raise refusal from None
+
+    def _refusal(self, request: ModelRequest, blind: Collection[str], why: str = "") -> ProviderFailed:
+        shown = " and ".join(SHOWN[one] for one in sorted(blind))
+        names = ", ".join(dict.fromkeys(one.file_name for one in files_in(request, blind)))
+        can = sorted(set.intersection(*(set(self.able(one)) for one in blind)))
+        ask = f"ask {' or '.join(can)}" if can else "ask a model that can"
+        said = f" Its server said: {why}" if why else ""
+        message = f"{self.name} cannot see {shown} ({names}): {ask}, or send without_vision: describe.{said}"
+        return ProviderFailed(NO_VISION, message, retryable=False)
+
+
+def refuses_files(failure: ProviderFailed) -> bool:
+    """Whether a server has refused a request for the files in it, as far as that can be told."""
+    if failure.code == "model_context":
+        return False
+    said = failure.message.lower()
+    return failure.status in REFUSALS or (
+        failure.status in OTHER_REFUSALS and any(word in said for word in ABOUT_FILES)
+    )
+
+
+def files_in(request: ModelRequest, abilities: Collection[str]) -> list[Attachment]:
+    return [one for message in request.messages for one in message.attachments if one.ability in abilities]
+
+
+def in_words(request: ModelRequest, abilities: Collection[str]) -> ModelRequest:
+    """The request with the files that need these abilities described: the same words in every round."""
+    if not abilities:
+        return request
+    return replace(request, messages=[_in_words(message, abilities) for message in request.messages])
+
+
+def _in_words(message: Message, abilities: Collection[str]) -> Message:
+    unseen = [one for one in message.attachments if one.ability in abilities]
+    if not unseen:
+        return message
+    text = "\n".join(filter(None, [*(described(one, CANNOT) for one in unseen), message.text]))
+    seen = tuple(one for one in message.attachments if one.ability not in abilities)
+    return replace(message, text=text, attachments=seen)
