@@ -110,6 +110,7 @@ class ModelRequest:
     temperature: float | None = None
     opening: Callable[[], Sequence[Message]] = tuple
     inactivity_s: float | None = None  # how long the model may be silent, if not as long as the provider allows
+    left_s: float | None = None  # of the run's time: nobody waits longer than that to ask again
     key: str | None = field(default=None, repr=False)  # to use instead of the provider's own
     read: ReadFile | None = None  # gives the bytes of an attachment by its SHA-256
     describe_files: bool = False  # a model that cannot see an attachment is told of it in words

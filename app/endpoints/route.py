@@ -2,27 +2,97 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from app.context.counter import Counter
+from app.endpoints.host import Host
+from app.endpoints.retries import Patience, Trip
 from app.endpoints.target import Target
 from app.messages import Message
-from app.provider import Ability, ModelRequest, Piece, Used
+from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Told, Used
+
+LEAST_ANSWER = 1024  # tokens that a stand-in must have left for its answer, or a part of a smaller window
+PATIENCE = Patience()
 
 
 @dataclass(slots=True)
 class Route:
-    """A Provider for one run of `asker`: it answers as the first of `targets` that can."""
+    """A Provider for one run of `asker`: it answers as the first of `targets` that can.
+
+    Until the first word of an answer others may be asked instead; after it nothing is ever asked again.
+    """
 
     targets: Sequence[Target]
     asker: str = ""
+    patience: Patience = field(default=PATIENCE, repr=False)
+    _asking: Target | None = None
+    _asked: Target | None = None
 
     @property
     def current(self) -> Target:
-        """The model that the next request is for."""
-        return self.targets[0]
+        """The model that is being asked, or that the next request is for."""
+        awake = (target for target in self.targets if not target.host.rest_of(target.provider.model))
+        return self._asking or next(awake, self.targets[0])
+
+    @property
+    def last(self) -> Target:
+        """The model that was asked last."""
+        return self._asked or self.current
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer of the first that gives one. Raises ProviderFailed if nobody does, or if it breaks off."""
+        trip, begun = self._trip(request), False
+        try:
+            while True:
+                self._asking = self._asked = trip.target
+                host = trip.target.host
+                await self._check_room(trip.target, request)
+                place = host.queue.join(self.asker)
+                try:
+                    number = place.number
+                    while number:
+                        yield waiting(host, number)
+                        number = await place.moved(number)
+                    asked = replace(request, key=trip.ask().value)
+                    async with aclosing(trip.target.provider.stream(asked)) as pieces:
+                        async for piece in pieces:
+                            if not begun and begins(piece):
+                                begun = True
+                                if switched := trip.answers():
+                                    yield switched
+                            yield piece
+                    return
+                except ProviderFailed as failure:
+                    if begun:
+                        host.failed(failure)
+                        raise
+                    following = trip.failed(failure)
+                finally:
+                    place.leave()
+                for told in following.told:
+                    yield told
+                await self.patience.sleep(following.wait_s)
+        finally:
+            self._asking = None
+
+    def _trip(self, request: ModelRequest) -> Trip:
+        until = math.inf if request.left_s is None else self.patience.now() + request.left_s
+        most_s = math.inf if request.inactivity_s is None else request.inactivity_s
+        return Trip(self.targets, self.patience, most_s, until)
+
+    async def _check_room(self, target: Target, request: ModelRequest) -> None:
+        """Whether a stand-in has the room for what was made to fit another model. Raises ProviderFailed."""
+        if target is self.targets[0]:
+            return
+        window = await target.counter.window()
+        counted = sum(map(target.counter.measure, request.whole()))
+        counted += target.counter.described(request.tools) if target.provider.native_tools else 0
+        if counted > window - min(LEAST_ANSWER, window // 16):
+            message = f"The prompt has {counted} tokens, and {target.name} can read {window}."
+            raise ProviderFailed("model_context", message, retryable=False, window=window)
 
     @property
     def model(self) -> str:
@@ -41,11 +111,6 @@ class Route:
         """Of the model that the next request is for."""
         return self.current.counter
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        async with aclosing(self.current.provider.stream(request)) as pieces:
-            async for piece in pieces:
-                yield piece
-
     async def window(self) -> int | None:
         return await self.current.provider.window()
 
@@ -62,11 +127,21 @@ class Route:
         return self.current.provider.abilities()
 
     def cost(self, used: Used) -> float | None:
-        return self.current.cost(used)
+        return self.last.cost(used)
 
     @property
     def answers(self) -> str:
-        return self.current.name
+        return self.last.name
 
     async def close(self) -> None:
         """The models belong to all runs: nothing to do."""
+
+
+def begins(piece: Piece) -> bool:
+    """Whether the model has said something, which nobody may say once more."""
+    return not isinstance(piece, Told | Used)
+
+
+def waiting(host: Host, number: int) -> Told:
+    busy = f"{host.name or 'The model'} answers {host.queue.limit} requests at a time"
+    return Told("waiting", f"{busy}: this one is number {number} in the line.")

@@ -1,0 +1,189 @@
+"""Whom to ask next, and when, after a failure before the first word. Decides only: whoever asks waits and tells."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from app.endpoints.faults import LIMITED, Fault, fault_of, refuses_key, rest_s
+from app.endpoints.health import Now
+from app.endpoints.keys import Key
+from app.endpoints.target import Target
+from app.provider import ProviderFailed, Switched, Told
+
+FIRST_S, MOST_S = 0.5, 10.0  # of waiting between two tries, doubled each time
+HONOURED_S = 30.0  # the longest wait that a server may ask for
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How waiting is done; `chance` is evenly between 0 and 1."""
+
+    now: Now = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+    def backoff_s(self, tried: int) -> float:
+        """Anything up to the full time, so that those who failed together do not come back together."""
+        return self.chance() * min(MOST_S, FIRST_S * 2.0 ** (tried - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What to tell before the next question, and how long to wait for it."""
+
+    told: tuple[Told, ...] = ()
+    wait_s: float = 0.0
+
+
+class Trip:
+    """One request's way along the targets: those that rest are passed over as long as there are others.
+
+    No wait is longer than `most_wait_s`, nor does it reach beyond `until`.
+    """
+
+    def __init__(
+        self, targets: Sequence[Target], patience: Patience, most_wait_s: float = math.inf, until: float = math.inf
+    ) -> None:
+        self._targets = targets
+        self._patience = patience
+        self._most_wait_s = min(HONOURED_S, most_wait_s)
+        self._until = until
+        self._asked: list[Target] = []
+        self._failed: list[ProviderFailed] = []  # of each that was asked, why it could not answer
+        rest = targets[0].host.rest_of(targets[0].provider.model)
+        self._reason = rest.why if rest else ""  # why the first does not answer
+        self._turn_to(self._next() or targets[0])
+
+    def _turn_to(self, target: Target) -> None:
+        self.target = target
+        self.key: Key | None = None
+        self._tried = 0
+        self._keys_tried: set[int] = set()
+        self._asked.append(target)
+
+    @property
+    def _model(self) -> str:
+        return self.target.provider.model
+
+    def ask(self) -> Key:
+        """The key for the next question, to `target`. Raises ProviderFailed if all keys were refused."""
+        self.key = self.target.host.keys.pick(self._model)
+        if self.key is None:
+            raise keyless(self.target)
+        return self.key
+
+    def answers(self) -> Switched | None:
+        """The target has begun to answer. If it is not the one that was wanted, that is to be told."""
+        if self.key:
+            self.target.host.answered(self._model, self.key)
+        wanted = self._targets[0]
+        return None if self.target is wanted else Switched(wanted.name, self.target.name, self._reason)
+
+    def failed(self, failure: ProviderFailed) -> Next:
+        """It did not answer. Raises ProviderFailed if nobody else is to be asked."""
+        fault = fault_of(failure)
+        self._tried += 1
+        told = self._learn(fault, failure)
+        wait_s = self._wait_s(fault, failure)
+        if wait_s is not None:
+            return Next((*told, *self._waits(failure, wait_s)), wait_s)
+        if not fault.elsewhere:
+            raise failure
+        return Next((*told, self._move_on(fault, failure)))
+
+    def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
+        """What rests from now on."""
+        host, seconds = self.target.host, rest_s(fault, failure)
+        if self.key:  # else nobody was asked
+            host.failed(failure)
+        if fault.of == "host":
+            host.health.dead(seconds, failure.code)
+        if fault is LIMITED and self.key:
+            host.keys.limited(self.key, self._model, seconds)
+        if not refuses_key(fault) or self.key is None or self.key.value is None:
+            return []
+        host.keys.refused(self.key, None if fault.of == "key" else self._model)
+        return [Told("key_disabled", refused(self.target, self.key, failure))]
+
+    def _wait_s(self, fault: Fault, failure: ProviderFailed) -> float | None:
+        """How long to wait before the same target is asked again; None if it is not."""
+        other = self._next()
+        if self._has_key_left(fault, other):
+            return 0.0
+        if refuses_key(fault) or not failure.retryable or self._tried >= (fault.beside if other else fault.tries):
+            return None
+        wait_s = failure.retry_after_s or self._patience.backoff_s(self._tried)
+        if fault is LIMITED and failure.retry_after_s:
+            wait_s = self.target.host.keys.ready_in_s(self._model)  # another key may be ready before
+        late = wait_s > self._most_wait_s or self._patience.now() + wait_s >= self._until
+        return None if late else wait_s
+
+    def _has_key_left(self, fault: Fault, other: Target | None) -> bool:
+        """Whether another key is to be used at once; one that rests only where nobody else can be asked."""
+        if self.key is None or fault.of not in ("key", "key_here"):
+            return False
+        self._keys_tried.add(self.key.place)
+        keys = self.target.host.keys
+        following = keys.pick(self._model)
+        if following is None or following.place in self._keys_tried:
+            return False
+        return not keys.rest_of(self._model) or (refuses_key(fault) and other is None)
+
+    def _waits(self, failure: ProviderFailed, wait_s: float) -> list[Told]:
+        if not wait_s:
+            return []
+        said = f"{self.target.name} could not answer ({failure.code}): it is asked again in {wait_s:.1f} s"
+        return [Told("retry", f"{said}, for the {ordinal(self._tried + 1)} time.")]
+
+    def _move_on(self, fault: Fault, failure: ProviderFailed) -> Told:
+        """On to the next target. Raises ProviderFailed if there is none."""
+        before = self.target
+        if fault.of == "model":
+            before.host.health.rests(self._model, rest_s(fault, failure), failure.code)
+        if before is self._targets[0]:
+            self._reason = failure.code
+        self._failed.append(failure)
+        following = self._next(resting=True)
+        if following is None:
+            raise self._end()
+        self._turn_to(following)
+        return Told("retry", f"{before.name} could not answer ({failure.code}): {following.name} is asked.")
+
+    def _next(self, *, resting: bool = False) -> Target | None:
+        """The first that was not asked yet and does not rest; or, if all do and `resting` ones will do, one of them."""
+        left = [target for target in self._targets if target not in self._asked]
+        awake = [target for target in left if not target.host.rest_of(target.provider.model)]
+        return next(iter(awake or (left if resting else [])), None)
+
+    def _end(self) -> ProviderFailed:
+        """Why nobody answers."""
+        if len(self._failed) == 1:
+            return self._failed[0]
+        said = " ".join(
+            f"{target.name}: {failure.message}" for target, failure in zip(self._asked, self._failed, strict=True)
+        )
+        first, any_retryable = self._failed[0], any(failure.retryable for failure in self._failed)
+        message = f"None of the models could answer. {said}"
+        return ProviderFailed(first.code, message, retryable=any_retryable, status=first.status)
+
+
+def keyless(target: Target) -> ProviderFailed:
+    count = len(target.host.keys.keys)
+    what = "The key" if count == 1 else f"Each of the {count} keys"
+    message = f"{what} of the endpoint {target.endpoint} was refused by its server. Give it another one."
+    return ProviderFailed("model_auth", message, retryable=False)
+
+
+def refused(target: Target, key: Key, failure: ProviderFailed) -> str:
+    which = f"Key {key.place} of {len(target.host.keys.keys)}"
+    status = f" ({failure.status})" if failure.status else ""
+    return f"{which} of the endpoint {target.endpoint} was refused{status} and is not used for a while."
+
+
+def ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
