@@ -27,6 +27,7 @@ from app.discipline.limits import Limits
 from app.endpoints.models import Models, UnknownModel
 from app.endpoints.route import Route
 from app.endpoints.target import Target
+from app.files.reading import Files
 from app.follow_up import ROUNDS, FollowUps
 from app.gate import Circumstances, Gate
 from app.guards import guards_of
@@ -85,6 +86,7 @@ class Services:
     presence: Presence
     redactor: Redactor
     mcp: McpServers
+    files: Files
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
 
@@ -148,7 +150,11 @@ class Services:
                 results=Results(self.settings.result_characters, self.store.result),
                 parallel_reads=self.settings.parallel_reads,
             ),
-            view_of(self.settings, route, prompt, notes, self.store.summaries, self.folds, wish.inactivity_s),
+            view_of(
+                *(self.settings, route, prompt, notes, self.store.summaries, self.folds, wish.inactivity_s),
+                self.files.read,
+                describe_files=wish.without_vision == "describe",
+            ),
             discipline,
             self.switch.check,
         )
@@ -254,7 +260,9 @@ async def open_services(
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
-        services = Services(settings, store, runs, switch, models, about_model, sandbox, jobs, presence, redactor, mcp)
+        services = Services(
+            *(settings, store, runs, switch, models, about_model, sandbox, jobs, presence, redactor, mcp), Files(store)
+        )
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))

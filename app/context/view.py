@@ -18,7 +18,7 @@ from app.discipline.plan import Plan
 from app.endpoints.route import Route
 from app.events import AgentEvent, ContextTrimmed
 from app.messages import Message
-from app.provider import ModelRequest
+from app.provider import ModelRequest, ReadFile
 from app.settings import Settings
 from app.store import SummaryRow
 from tools.recall import NAME as RECALL
@@ -67,6 +67,8 @@ class View:
     summariser: Summariser | None = None
     summarise_at: float = 1.0  # share of the window; 1 for never
     folds: Folds = field(default_factory=Folds)
+    read: ReadFile | None = None
+    describe_files: bool = False
     run: str = ""
     _fold: Fold | None = None
 
@@ -165,6 +167,8 @@ class View:
             offered,
             opening=lambda: fold.opening(self.opening(offered)),
             inactivity_s=self.inactivity_s,
+            read=self.read,
+            describe_files=self.describe_files,
         )
 
 
@@ -184,8 +188,11 @@ def view_of(
     summaries: Summaries,
     folds: Folds,
     inactivity_s: float | None,
+    read: ReadFile,
+    *,
+    describe_files: bool,
 ) -> View:
-    """The view of a run that asks the models of `route`; `utility` writes the summaries."""
+    """The view of a run that asks the models of `route`; `utility` writes the summaries, `read` gives attachments."""
     return View(
         lambda: route.counter,
         prompt,
@@ -195,4 +202,6 @@ def view_of(
         summariser=Summariser(utility),
         summarise_at=settings.summarise_at,
         folds=folds,
+        read=read,
+        describe_files=describe_files,
     )
