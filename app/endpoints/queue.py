@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Line:
-    """One asker's requests that wait. Whose `turn` is the smallest is served next.
+    """One asker's requests that wait. Whose `turn` is the smallest is served next: its parts are how many had been
+    served when this asker was, or came; whether the last of them was this one's; how many had come.
 
-    Who was served waits for all who were there by then; who comes is served before whom the last request was of.
+    So who was served waits for all who were there by then, and who comes goes before whom the last one was of.
     """
 
-    turn: tuple[int, bool]
+    turn: tuple[int, bool, int]
     places: deque[Place] = field(default_factory=deque)
 
 
@@ -58,6 +59,8 @@ class FairQueue:
         self.gone = 0  # how many have left the line, for whatever reason
         self._fixed = limit is not None
         self._served = 0
+        self._last = ""  # who was served last
+        self._come = 0
         self._lines: dict[str, Line] = {}
 
     @property
@@ -73,7 +76,8 @@ class FairQueue:
     def join(self, asker: str) -> Place:
         """At the end of the asker's line, or at work at once, if that may be."""
         place = Place(self, asker)
-        line = self._lines.setdefault(asker, Line((self._served, False)))
+        self._come += 1
+        line = self._lines.setdefault(asker, Line((self._served, asker == self._last, self._come)))
         line.places.append(place)
         self._serve()
         return place
@@ -103,7 +107,8 @@ class FairQueue:
             place = line.places.popleft()
             self._served += 1
             self.under_way += 1
-            line.turn = (self._served, True)
+            line.turn = (self._served, True, self._come)
+            self._last = asker
             place.serves = True
             place.news.set()
             self._left(asker, line)

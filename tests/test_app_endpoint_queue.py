@@ -1,0 +1,131 @@
+"""The line in front of an endpoint: fair between askers, whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.endpoints.queue import FairQueue, Place
+
+ASKERS = ("ann", "bob", "cy")
+# (what, who): somebody comes; somebody's request, the n-th that is there, leaves
+STEPS = st.lists(
+    st.tuples(st.just("join"), st.sampled_from(ASKERS)) | st.tuples(st.just("leave"), st.integers(0, 50)), max_size=60
+)
+
+
+def invariants(queue: FairQueue, present: list[Place], limit: int) -> None:
+    serving = [place for place in present if place.serves]
+    waiting = [place for place in present if not place.serves]
+    assert queue.under_way == len(serving)
+    assert queue.waiting == len(waiting)
+    assert len(serving) == min(len(present), limit or len(present))
+    assert sorted(place.number for place in waiting) == list(range(1, len(waiting) + 1))
+    assert all(place.number == 0 for place in serving)
+
+
+@given(st.integers(0, 4), STEPS)
+def test_nobody_is_lost_and_no_place_is_free_while_somebody_waits(
+    limit: int, steps: list[tuple[str, int | str]]
+) -> None:
+    queue, present = FairQueue(limit), list[Place]()
+    for _, what in steps:
+        if isinstance(what, str):
+            present.append(queue.join(what))
+        elif present:
+            present.pop(what % len(present)).leave()
+        invariants(queue, present, limit)
+    for place in present:
+        place.leave()
+        place.leave()  # once more is nothing
+    assert (queue.under_way, queue.waiting) == (0, 0)
+
+
+@given(st.integers(1, 3), st.lists(st.sampled_from(ASKERS), min_size=1, max_size=40), st.data())
+def test_who_waits_is_passed_once_by_each_other_at_most(limit: int, comers: list[str], data: st.DataObject) -> None:
+    """Between two of one asker's turns no other has two, as long as both wait; one's own are served as they came."""
+    queue = FairQueue(limit)
+    waiting = {asker: deque[Place]() for asker in ASKERS}
+    serving: list[Place] = []
+    passed: dict[str, list[str]] = {asker: [] for asker in ASKERS}  # who was served while it waited, since its last
+    left = deque(comers)
+    while left or any(waiting.values()):
+        if left and (not serving or data.draw(st.booleans())):
+            asker = left.popleft()
+            if not waiting[asker]:
+                passed[asker].clear()
+            waiting[asker].append(queue.join(asker))
+        else:
+            serving.pop(data.draw(st.integers(0, len(serving) - 1))).leave()
+        for asker, places in waiting.items():
+            while places and places[0].serves:
+                serving.append(places.popleft())
+                passed[asker].clear()
+                for other in (other for other in ASKERS if other != asker and waiting[other]):
+                    passed[other].append(asker)
+                    assert len(set(passed[other])) == len(passed[other]), "passed twice by the same asker"
+            assert not any(place.serves for place in places), "the first that came was not the first served"
+
+
+def test_fifty_runs_of_one_do_not_starve_the_one_of_another() -> None:
+    queue = FairQueue(2)
+    crowd = [queue.join("ann") for _ in range(50)]
+    one = queue.join("bob")
+    assert one.number == 1
+    crowd[0].leave()
+    assert one.serves
+    assert [place.serves for place in crowd[1:4]] == [True, False, False]
+
+
+def test_the_place_that_is_told_is_the_turn_that_comes() -> None:
+    queue = FairQueue(1)
+    first = queue.join("ann")
+    places = [queue.join(asker) for asker in ("ann", "ann", "bob", "cy", "bob")]
+    told = sorted(places, key=lambda place: place.number)
+    assert [place.asker for place in told] == ["bob", "cy", "ann", "bob", "ann"]
+    served, now = [], first
+    for _ in places:
+        now.leave()
+        [now] = [place for place in places if place.serves]
+        served.append(now)
+    assert served == told
+
+
+@pytest.mark.anyio
+async def test_who_waits_hears_when_half_of_those_ahead_are_gone() -> None:
+    queue, heard = FairQueue(1), list[int]()
+    ahead = [queue.join("ann") for _ in range(9)]
+    place = queue.join("ann")
+
+    async def listen() -> None:
+        number = place.number
+        while number:
+            heard.append(number)
+            number = await place.moved(number)
+        heard.append(number)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(listen())
+        await asyncio.sleep(0)
+        for one in ahead:
+            one.leave()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    assert heard == [9, 4, 2, 1, 0]
+
+
+def test_slots_that_are_learned_let_more_in_and_never_overrule_the_setting() -> None:
+    learned, fixed, unbounded = FairQueue(), FairQueue(1), FairQueue(0)
+    for queue in (learned, fixed, unbounded):
+        queue.set_slots(2)
+        for _ in range(4):
+            queue.join("ann")
+    assert (learned.under_way, fixed.under_way, unbounded.under_way) == (2, 1, 4)
+    learned.set_slots(3)
+    assert (learned.under_way, learned.waiting) == (3, 1)
+    learned.set_slots(1)
+    assert (learned.under_way, learned.waiting) == (3, 1), "what is under way goes on"
