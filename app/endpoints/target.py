@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from app.context.counter import Counter
 from app.endpoints.host import Host
 from app.endpoints.prices import cost_of, price_of
+from app.endpoints.sight import Sight
 from app.endpoints.spec import Price
 from app.provider import Provider, Used
 
@@ -21,6 +22,7 @@ class Target:
     counter: Counter
     prices: Mapping[str, Price] = field(default_factory=dict)
     host: Host = field(default_factory=Host)
+    sight: Sight = field(default_factory=Sight)
 
     @property
     def name(self) -> str:
