@@ -33,6 +33,7 @@ from app.store.rows import (
     TokenRevoked,
     TokenRow,
 )
+from app.store.rows_endpoints import EndpointGone, EndpointRow
 from app.store.rows_files import FileRow, SessionFile
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
 from app.store.rows_usage import Spent, UsageAdded
@@ -43,6 +44,8 @@ __all__ = [
     "ApprovalRow",
     "AuditRow",
     "Change",
+    "EndpointGone",
+    "EndpointRow",
     "EventRow",
     "FileRow",
     "GrantRow",
@@ -179,6 +182,10 @@ class Store(Protocol):
         ...
 
     async def forget_audit(self, before: float) -> None: ...
+
+    async def endpoints(self) -> list[EndpointRow]:
+        """Oldest first."""
+        ...
 
     async def mcp_servers(self) -> list[McpServerRow]:
         """Oldest first."""

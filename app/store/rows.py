@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.store.rows_endpoints import EndpointChange
 from app.store.rows_files import FileChange
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
 from app.store.rows_usage import UsageChange
@@ -281,6 +282,7 @@ Change = (
     | McpPinGone
     | SummaryRow
     | ResultRow
+    | EndpointChange
     | FileChange
     | UsageChange
 )

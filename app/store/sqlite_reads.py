@@ -9,6 +9,7 @@ from app.messages import Message, load
 from app.store import (
     ApprovalRow,
     AuditRow,
+    EndpointRow,
     EventRow,
     GrantRow,
     InboxRow,
@@ -26,6 +27,7 @@ from app.store import (
 from app.store.statements import (
     APPROVAL_COLUMNS,
     AUDIT_COLUMNS,
+    ENDPOINT_COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
     MCP_PIN_COLUMNS,
@@ -162,6 +164,11 @@ class Reads:
 
     async def spent_by_runs(self, session: str) -> list[Spent]:
         return [Spent(*row) for row in await self._all(f"SELECT {SPENT_COLUMNS} FROM spent WHERE session = ?", session)]
+
+    async def endpoints(self) -> list[EndpointRow]:
+        return [
+            EndpointRow(*row) for row in await self._all(f"SELECT {ENDPOINT_COLUMNS} FROM endpoints ORDER BY at, name")
+        ]
 
     async def mcp_servers(self) -> list[McpServerRow]:
         rows = await self._all(f"SELECT {MCP_SERVER_COLUMNS} FROM mcp_servers ORDER BY at, name")

@@ -10,6 +10,8 @@ from app.store import (
     ApprovalDecided,
     ApprovalRow,
     AuditRow,
+    EndpointGone,
+    EndpointRow,
     EventRow,
     FileRow,
     GrantRow,
@@ -49,6 +51,7 @@ APPROVAL_COLUMNS = (
 )
 GRANT_COLUMNS = "session, principal, tool, created, fingerprint, pattern"
 AUDIT_COLUMNS = "at, principal, action, decision, why, by, run, call, fingerprint"
+ENDPOINT_COLUMNS = "name, spec, by, at"
 MCP_SERVER_COLUMNS = "name, entry, enabled, by, at"
 SUMMARY_COLUMNS = "session, upto, run, text, before, after, created"
 MCP_PIN_COLUMNS = "server, tool, identity, digest, definition"
@@ -124,6 +127,12 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         _fields("session", "sha256"),
     ),
     ResultRow: _inserting("results", "session, run, call, name, text"),
+    EndpointRow: (
+        f"{_insert('endpoints', ENDPOINT_COLUMNS)} ON CONFLICT (name) DO UPDATE SET "
+        "spec = excluded.spec, by = excluded.by, at = excluded.at",
+        _fields("name", "spec", "by", "at"),
+    ),
+    EndpointGone: ("DELETE FROM endpoints WHERE name = ?", _fields("name")),
     McpServerRow: (
         f"{_insert('mcp_servers', MCP_SERVER_COLUMNS)} ON CONFLICT (name) DO UPDATE SET "
         "entry = excluded.entry, enabled = excluded.enabled, by = excluded.by, at = excluded.at",
@@ -193,6 +202,6 @@ IDLE_SESSIONS = """
 """
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
-    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins"),
+    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "endpoints"),
     *("summaries", "results", "files", "session_files", "spent"),
 )
