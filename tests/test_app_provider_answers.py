@@ -1,45 +1,22 @@
-"""What is made of each recorded and each odd answer, whole and cut at every byte."""
+"""What is made of each odd answer, whole and cut at every byte."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from app.messages import Sealed
-from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.answer import Answer, joined
+from app.provider import Enclosed, Piece, Said, Stopped, Used
 from app.providers.native import MAX_CALLS, NativeCalls, TooManyCalls
 from app.providers.sse import Event, EventReader, EventTooLarge
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
-
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
-URL = "http://model.example/v1/chat/completions"
-ORIGIN = "m at model.example"
-
-
-@dataclass(frozen=True)
-class Fails:
-    """The last thing that an answer gives when it cannot be used."""
-
-    code: str
-    retryable: bool
-    says: str
-
+from tests.answers import FIXTURES, ORIGIN, Fails, bad, both, called, check, read, told
 
 HELLO: list[Piece] = [Said("Hello"), Stopped("stop")]
 USED = Used(7, 2)
-FENCED = '```bash\necho "Hello, World!"\n```'
 FOUND: list[Piece] = [Said("Hello"), Used(7, 2, 5), Stopped("stop")]
-
-
-def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
-    """One native call that came in one piece."""
-    deltas = [CallOpened(0, name), CallDelta(0, raw)] if raw else [CallOpened(0, name)]
-    return [*deltas, Call(0, name, arguments, "native"), Stopped(reason)]
 
 
 LS = called("bash", '{"command":"ls"}', {"command": "ls"})
@@ -51,14 +28,13 @@ def two_calls(first: str, second: str, second_name: str = "read_file") -> list[P
     return opened + both("bash", second_name)
 
 
-def both(first: str, second: str) -> list[Piece]:
-    arguments = {"bash": {"command": "ls"}, "read_file": {"path": "a"}}
-    calls: list[Piece] = [Call(n, name, dict(arguments[name]), "native") for n, name in enumerate((first, second))]
-    return [*calls, Stopped("tool_calls")]
-
-
-def bad(raw: str, reason: str, stopped: str = "tool_calls") -> list[Piece]:
-    return [CallOpened(0, "bash"), CallDelta(0, raw), BadCall(0, raw, reason), Stopped(stopped)]
+TWICE: list[Piece] = [
+    *(CallOpened(0, "bash"), CallDelta(0, '{"command":"ls"}')),
+    *(CallOpened(1, "bash"), CallDelta(1, '{"command":"pwd"}')),
+    Call(0, "bash", {"command": "ls"}, "native"),
+    Call(1, "bash", {"command": "pwd"}, "native"),
+    Stopped("tool_calls"),
+]
 
 
 CUT = "The arguments of bash were cut off after {} characters, so nothing was run. "
@@ -96,11 +72,6 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         *both("bash", "read_file")[:2],
         Stopped("stop"),
     ],
-    "llama_cpp/plain_answer.sse": [Said("The capital of France is Paris."), Stopped("stop")],
-    "llama_cpp/fenced_call_with_usage.sse": [Said(FENCED), Used(86, 12, 0), Stopped("stop")],
-    "llama_cpp/cut_by_length.sse": [Said("The story of a young woman"), Used(35, 6, 24), Stopped("length")],
-    "llama_cpp/not_streamed.json": [Said("I'm glad you're here"), Used(32, 6, 24), Stopped("length")],
-    "llama_cpp/context_too_long.json": [Fails("model_context", False, "9031 tokens")],
     "odd/no_space_after_colon.sse": HELLO,
     "odd/crlf.sse": HELLO,
     "odd/cr_only.sse": HELLO,
@@ -136,13 +107,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         *(CallOpened(1, "read_file"), CallDelta(1, '{"pa'), CallDelta(1, 'th":"a"}')),
         *both("bash", "read_file"),
     ],
-    "odd/call_index_reused.sse": [
-        *(CallOpened(0, "bash"), CallDelta(0, '{"command":"ls"}')),
-        *(CallOpened(1, "bash"), CallDelta(1, '{"command":"pwd"}')),
-        Call(0, "bash", {"command": "ls"}, "native"),
-        Call(1, "bash", {"command": "pwd"}, "native"),
-        Stopped("tool_calls"),
-    ],
+    "odd/call_index_reused.sse": TWICE,
     "odd/call_index_reused_no_id.sse": two_calls('{"command":"ls"}', '{"path":"a"}'),
     "odd/call_interleaved.sse": [
         *(CallOpened(0, "read_file"), CallDelta(0, '{"pa')),
@@ -187,6 +152,28 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/call_finish_stop.sse": [*LS[:3], Stopped("stop")],
     "odd/function_call.sse": [*LS[:3], Stopped("function_call")],
     "odd/call_fragments_not_objects.sse": LS,
+    "odd/call_by_place.sse": [
+        *(CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallOpened(1, "read_file"), CallDelta(1, '{"pa')),
+        *(CallDelta(0, 'and":"ls"}'), CallDelta(1, 'th":"a"}')),
+        *both("bash", "read_file"),
+    ],
+    **dict.fromkeys(("odd/call_id_repeated.sse", "odd/call_index_reused_same_name.sse"), TWICE),
+    "odd/call_cut_out_of_order.sse": [
+        *(CallOpened(1, "bash"), CallDelta(1, '{"command":"ls"}'), CallOpened(0, "bash")),
+        BadCall(0, "", f"The call of bash was cut off before its arguments. {AGAIN}."),
+        Call(1, "bash", {"command": "ls"}, "native"),
+        Stopped("length"),
+    ],
+    "odd/call_promised.sse": [Said("Hello"), Stopped("tool_calls")],
+    "odd/call_metadata_alone.sse": [*LS[:2], Enclosed(SIGNED, 0), LS[2], Stopped("stop")],
+    "odd/given_up.sse": [Said("Hello"), Fails("model_cut", True, "insufficient_system_resource")],
+    "odd/limit_named_otherwise.sse": [Said("Hello"), Stopped("length")],
+    "odd/only_done.sse": [Fails("model_cut", True, "before it began")],
+    "odd/error_message.sse": [Fails("model_failed", True, "inference failed")],
+    "odd/error_after_reason.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/error_event_after_reason.sse": HELLO,
+    "odd/error_bare_line.sse": [Said("Hel"), Fails("model_failed", True, "unexpectedly stopped")],
+    "odd/blank_lines_first.sse": HELLO,
     "odd/plain_json.json": [Said("Hello"), *LS[:3], USED, Stopped("tool_calls")],
     "odd/error_json.json": [Fails("model_not_found", False, "model 'x' is not loaded")],
     "odd/other_json.json": [Fails("model_garbled", False, "ending in /v1")],
@@ -207,62 +194,30 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
 }
 
 
-def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
-    """All pieces of an answer that comes in these parts, and the failure that ends it, if one does."""
-    answer, pieces = Answer(URL, ORIGIN), list[Piece]()
-    try:
-        for part in parts:
-            pieces += answer.feed(part)
-        pieces += answer.close()
-    except ProviderFailed as failure:
-        return [*joined(pieces), failure]
-    return list(joined(pieces))
-
-
-def agrees(seen: Piece | ProviderFailed, expected: Piece | Fails) -> bool:
-    match seen, expected:
-        case ProviderFailed(), Fails(code, retryable, says):
-            return (seen.code, seen.retryable) == (code, retryable) and says in seen.message
-        case _:
-            return type(seen) is type(expected) and seen == expected
-
-
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_answer_gives_its_pieces(name: str) -> None:
-    seen, expected = read([(FIXTURES / name).read_bytes()]), EXPECTED[name]
-    assert len(seen) == len(expected), seen
-    assert all(agrees(one, other) for one, other in zip(seen, expected, strict=True)), seen
+    check(name, EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_cut_anywhere_changes_nothing(name: str) -> None:
     body = (FIXTURES / name).read_bytes()
-    whole = [str(piece) if isinstance(piece, ProviderFailed) else piece for piece in read([body])]
+    whole = told(read([body]))
     for at in range(len(body)):
-        seen = [str(piece) if isinstance(piece, ProviderFailed) else piece for piece in read([body[:at], body[at:]])]
-        assert seen == whole, f"cut at byte {at}"
+        assert told(read([body[:at], body[at:]])) == whole, f"cut at byte {at}"
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_one_byte_at_a_time_changes_nothing(name: str) -> None:
     body = (FIXTURES / name).read_bytes()
-    assert list(map(repr, read([bytes([byte]) for byte in body]))) == list(map(repr, read([body])))
-
-
-@pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith("llama_cpp/") and "sse" in name])
-def test_a_stream_that_ends_early_is_never_taken_for_whole(name: str) -> None:
-    body = (FIXTURES / name).read_bytes()
-    before_the_reason = body.index(b'"finish_reason":"')
-    for length in range(0, before_the_reason, 7):
-        assert isinstance(read([body[:length]])[-1], ProviderFailed), f"whole after {length} bytes"
+    assert told(read([bytes([byte]) for byte in body])) == told(read([body]))
 
 
 def test_every_fixture_is_expected_and_described() -> None:
-    files = {f"{path.parent.name}/{path.name}" for path in FIXTURES.glob("*/*") if path.suffix != ".md"}
+    files = {f"odd/{path.name}" for path in (FIXTURES / "odd").glob("*") if path.suffix != ".md"}
     assert files == set(EXPECTED)
-    for folder in ("llama_cpp", "odd"):
-        described = re.findall(r"^\| `([^`]+)` \| \S+ \S+", (FIXTURES / folder / "README.md").read_text(), re.MULTILINE)
-        assert sorted(f"{folder}/{name}" for name in described) == sorted(x for x in files if x.startswith(folder))
+    described = re.findall(r"^\| `([^`]+)` \| \S+ \S+", (FIXTURES / "odd" / "README.md").read_text(), re.MULTILINE)
+    assert sorted(f"odd/{name}" for name in described) == sorted(files)
 
 
 def test_an_event_over_the_bound_is_refused_in_any_slicing() -> None:

@@ -12,8 +12,8 @@ from app.providers.chunks import (
     all_json,
     content,
     error_in,
+    error_of,
     fragments,
-    is_error,
     is_json,
     read_json,
     thoughts,
@@ -25,7 +25,11 @@ from app.providers.sse import BOM, MAX_EVENT_BYTES, Event, EventReader, EventToo
 from parsing import Thought
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+# What servers call a limit of tokens. After these, and where content was filtered, the last call may be cut.
+LIMITED = ("length", "model_length", "max_tokens")
 CUT_REASONS = ("length", "content_filter")
+# Reasons that are none: the server gave up in the middle (DeepSeek, SGLang and vLLM, OpenRouter and Mistral, Z.ai).
+GIVEN_UP = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
 
 
 class Shape(Enum):
@@ -44,7 +48,7 @@ class Answer:
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
     `origin` is whose seals there are. `close` gives native calls, usage and Stopped: only then is it known that
-    nothing was cut off.
+    nothing was cut off. Behind the reason why the model stopped, nothing but usage is read: no error undoes an answer.
     """
 
     def __init__(self, url: str, origin: str = "") -> None:
@@ -57,6 +61,7 @@ class Answer:
         self._size = 0
         self._start = b""  # as much of the body as a message would show
         self._eventful = False
+        self._answered = False  # there was a choice, however empty
         self._seals = Seals(origin)
         self._calls = NativeCalls(self._seals)
         self._used: Used | None = None
@@ -98,6 +103,8 @@ class Answer:
             )
         if not self.whole:
             raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
+        if not self._answered:
+            raise failures.cut(self.url, "it ended before it began, as with a prompt that is too long for the model")
         cut = self._stopped in CUT_REASONS
         pieces += self._calls.close(cut=cut)
         if self._calls:
@@ -108,15 +115,14 @@ class Answer:
         return list(joined(pieces))
 
     def _recognise(self, data: bytes) -> bytes:
-        self._body.append(data)
-        start = b"".join(self._body)
+        start = b"".join((*self._body, data)).lstrip()
         visible = start.removeprefix(BOM).lstrip()
         if not visible or BOM.startswith(visible):
-            self._body = [start]
+            self._body = [start[: len(BOM)]]  # never more: servers that are busy send empty lines for half an hour
             return b""
         self._body.clear()
         self._shape = SHAPES.get(visible[:1], Shape.EVENTS)
-        return start
+        return visible
 
     def _keep(self, data: bytes) -> None:
         if self._size > MAX_EVENT_BYTES:
@@ -149,7 +155,9 @@ class Answer:
         if self.done:
             return
         if event.event == "error":
-            raise failures.told(self.url, error_in(event.data))
+            if not self._stopped:
+                raise failures.told(self.url, error_in(event.data))
+            return
         for chunk in self._chunks(event.data):
             yield from self._read_chunk(chunk)
 
@@ -175,7 +183,9 @@ class Answer:
             body = read_json(said)
         except (ValueError, RecursionError) as error:
             raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", said) from error
-        if not isinstance(body, dict) or not (body.get("choices") or is_error(body)):
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]  # Gemini's errors
+        if not isinstance(body, dict) or not (body.get("choices") or error_of(body)):
             raise failures.not_a_model(self.url, "JSON that is not a chat completion", said)
         pieces = list(self._read_chunk(body))
         self.done = True
@@ -184,8 +194,8 @@ class Answer:
     def _read_chunk(self, chunk: Any) -> Iterator[Piece]:
         if not isinstance(chunk, dict):
             raise failures.garbled(self.url, "a chunk that is not an object", str(chunk))
-        if is_error(chunk):
-            raise failures.told(self.url, chunk.get("error") or chunk)
+        if (error := error_of(chunk)) and not self._stopped:
+            raise failures.told(self.url, error)
         self._used = usage_of(chunk) or self._used
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
@@ -193,15 +203,20 @@ class Answer:
                 yield from self._read_choice(choice)
 
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
+        self._answered = True
         delta = choice.get("message") if self._shape is Shape.JSON else choice.get("delta")
         if isinstance(delta, dict):
             self._seals.see_reply(delta)
             yield from thoughts(delta)
             yield from content(delta)
-            for fragment in fragments(delta):
-                yield from self._calls.add(fragment)
-        self._stopped = text_of(choice.get("finish_reason")) or self._stopped
+            found = fragments(delta)
+            for place, fragment in enumerate(found):
+                yield from self._calls.add(fragment, place if len(found) > 1 else None)
         self._used = usage_of(choice) or self._used
+        reason = text_of(choice.get("finish_reason")) or self._stopped
+        if reason in GIVEN_UP:
+            raise failures.cut(self.url, f"the server gave up in the middle (finish_reason {reason})")
+        self._stopped = LIMITED[0] if reason in LIMITED else reason
 
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.provider import Piece, Said, Used
@@ -19,6 +19,12 @@ CACHED = (
     ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
     ("usage", "cached_tokens"),  # Kimi
     ("timings", "cache_n"),  # llama.cpp before it had the first
+)
+# Where a chunk says what went wrong, as an object or a sentence.
+ERRORS = (
+    ("error",),
+    ("error_message",),  # DeepInfra, Venice
+    ("x_groq", "error"),
 )
 
 
@@ -60,13 +66,16 @@ def usage_of(holder: dict[str, Any]) -> Used | None:
 def cached_of(holder: dict[str, Any], prompt: int) -> int | None:
     """Of so many tokens; None where the server does not say, or says what cannot be."""
     for path in CACHED:
-        value: Any = holder
-        for field in path:
-            value = value.get(field) if isinstance(value, dict) else None
-        count = index_of(value)
+        count = index_of(at(holder, path))
         if count is not None:
             return count if 0 <= count <= prompt else None
     return None
+
+
+def at(holder: Any, path: Sequence[str]) -> Any:
+    for field in path:
+        holder = holder.get(field) if isinstance(holder, dict) else None
+    return holder
 
 
 def tokens_of(value: Any) -> int:
@@ -75,8 +84,12 @@ def tokens_of(value: Any) -> int:
     return count if 0 <= count < MOST_TOKENS else 0
 
 
-def is_error(chunk: dict[str, Any]) -> bool:
-    return bool(chunk.get("error")) or chunk.get("object") == "error"
+def error_of(chunk: dict[str, Any]) -> Any:
+    """The error that stands in place of a chunk, or beside its choices; None if there is none."""
+    for path in ERRORS:
+        if error := at(chunk, path):
+            return error
+    return chunk if chunk.get("object") == "error" else None
 
 
 def error_in(data: str) -> Any:

@@ -32,35 +32,58 @@ class Slot:
     parts: list[str] = field(default_factory=list)
     opened: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Its arguments are an object that nothing could be added to."""
+        try:
+            return self.parts[-1].rstrip().endswith("}") and isinstance(decoded("".join(self.parts)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a fragment says that may be the first of a call."""
+
+    id: str
+    name: str
+    arguments: str
+
 
 class NativeCalls:
     """The calls of one reply.
 
-    A fragment belongs to the call of its index, unless it starts another one there: a new id with a name, or another
-    name after arguments. Without an index, a new id or a name starts a call, and everything else continues the last.
-    Calls are given by `close` only, when the reply is known to be whole.
+    A fragment belongs to the call of its index, unless it starts another one there: a new id with a name, another name
+    after arguments, or a second object after a whole one. Without an index, a new id or a name starts a call, and
+    everything else continues the last; of several that come at a time, each the call in its place. Calls are given by
+    `close` only, when the reply is known to be whole.
     """
 
     def __init__(self, seals: Seals | None = None) -> None:
         self._seals = seals or Seals()
         self._slots: list[Slot] = []
         self._by_index: dict[int, Slot] = {}
+        self._latest: Slot | None = None  # the one that was written at last
 
     def __bool__(self) -> bool:
         return bool(self._slots)
 
-    def add(self, fragment: Any) -> list[NativeEvent]:
-        """What one element of `delta.tool_calls` adds. Raises TooManyCalls; anything else odd is tolerated."""
+    def add(self, fragment: Any, place: int | None = None) -> list[NativeEvent]:
+        """What one element of `delta.tool_calls` adds; `place` is its own, if it does not come alone.
+
+        Raises TooManyCalls; anything else odd is tolerated.
+        """
         if not isinstance(fragment, dict):
             return []
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
         name, id = text_of(function.get("name")), text_of(fragment.get("id"))
-        slot = self._slot(index_of(fragment.get("index")), id, name)
+        written = arguments_text(function.get("arguments"))
+        slot = self._latest = self._slot(index_of(fragment.get("index")), place, Start(id, name, written))
         slot.id = slot.id or id
         if name and name != slot.name and not slot.opened:
             slot.name += name  # a few servers stream the name in pieces
-        if written := arguments_text(function.get("arguments")):
+        if written:
             slot.parts.append(written)
         self._seals.see_call(slot.number, fragment)
         return list(self._shown(slot, written))
@@ -71,27 +94,29 @@ class NativeCalls:
             if slot.name and not slot.opened:
                 yield CallOpened(slot.number, slot.name)
             yield from self._seals.of_call(slot.number)
-            yield finished(slot, cut=cut and slot is self._slots[-1])
+            yield finished(slot, cut=cut and (slot is self._slots[-1] or slot is self._latest))
 
     def _shown(self, slot: Slot, written: str) -> Iterator[NativeEvent]:
         """A call is opened by its first arguments: only then is its name surely whole."""
-        if slot.opened and written:
-            yield CallDelta(slot.number, written)
+        if slot.opened:
+            yield from [CallDelta(slot.number, written)] if written else []
         elif slot.name and slot.parts:
             slot.opened = True
             yield CallOpened(slot.number, slot.name)
             yield CallDelta(slot.number, "".join(slot.parts))
 
-    def _slot(self, index: int | None, id: str, name: str) -> Slot:
+    def _slot(self, index: int | None, place: int | None, start: Start) -> Slot:
         if index is not None:
             slot = self._by_index.get(index)
-            if slot is None or another_begins(slot, id, name):
+            if slot is None or another_begins(slot, start):
                 slot = self._by_index[index] = self._new_slot()
             return slot
-        if id and (known := next((slot for slot in reversed(self._slots) if slot.id == id), None)):
+        known = next((slot for slot in reversed(self._slots) if start.id and slot.id == start.id), None)
+        if known and not another_begins(known, start):
             return known
-        starts = bool(id or name) or not self._slots
-        return self._new_slot() if starts else self._slots[-1]
+        if start.id or start.name or not self._slots:
+            return self._new_slot()
+        return self._slots[place if place is not None and place < len(self._slots) else -1]
 
     def _new_slot(self) -> Slot:
         if len(self._slots) >= MAX_CALLS:
@@ -100,11 +125,13 @@ class NativeCalls:
         return self._slots[-1]
 
 
-def another_begins(slot: Slot, id: str, name: str) -> bool:
-    """Does this fragment start a new call although its index is in use?"""
-    if id and slot.id and id != slot.id:
-        return bool(name)  # an id that changes with each fragment of one call comes without a name
-    return bool(name and slot.parts and name != slot.name)
+def another_begins(slot: Slot, start: Start) -> bool:
+    """Does this fragment start a new call although its index, or its id, is in use?"""
+    if start.id and slot.id and start.id != slot.id:
+        return bool(start.name)  # an id that changes with each fragment of one call comes without a name
+    if not (start.name and slot.parts):
+        return False
+    return start.name != slot.name or (start.arguments.lstrip().startswith("{") and slot.is_whole)
 
 
 def finished(slot: Slot, *, cut: bool) -> Call | BadCall:

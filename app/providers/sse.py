@@ -26,8 +26,9 @@ class Event:
 class EventReader:
     """Feed it bytes, get whole events.
 
-    More tolerant than the standard where servers are: an `error:` field (older llama.cpp) is an event of that name, and
-    a last event needs no blank line (`close` gives it). Bytes that are not UTF-8 become U+FFFD. Raises EventTooLarge.
+    More tolerant than the standard where servers are: an `error:` field (older llama.cpp) is an event of that name, an
+    object that stands in a line of its own (Ollama's errors) is data, and a last event needs no blank line (`close`
+    gives it). Bytes that are not UTF-8 become U+FFFD. Raises EventTooLarge.
     """
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -78,7 +79,7 @@ class EventReader:
             line = line.removeprefix(BOM)
         if not line:
             return self._dispatch()
-        name, _, value = line.partition(b":")
+        name, _, value = (b"data", b":", line) if line.startswith(b"{") else line.partition(b":")
         self._take(name, value.removeprefix(b" ").decode("utf-8", "replace"))
         return None
 

@@ -1,0 +1,72 @@
+"""Reading a model server's answer in tests: the recorded streams, and how what came compares to what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.provider import Piece, ProviderFailed, Stopped
+from app.providers.answer import Answer, joined
+from parsing import BadCall, Call, CallDelta, CallOpened
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
+URL = "http://model.example/v1/chat/completions"
+ORIGIN = "m at model.example"
+
+
+@dataclass(frozen=True)
+class Fails:
+    """The last thing that an answer gives when it cannot be used."""
+
+    code: str
+    retryable: bool
+    says: str
+
+
+def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
+    """One native call that came in one piece."""
+    deltas = [CallOpened(0, name), CallDelta(0, raw)] if raw else [CallOpened(0, name)]
+    return [*deltas, Call(0, name, arguments, "native"), Stopped(reason)]
+
+
+def both(first: str, second: str) -> list[Piece]:
+    arguments = {"bash": {"command": "ls"}, "read_file": {"path": "a"}}
+    calls: list[Piece] = [Call(n, name, dict(arguments[name]), "native") for n, name in enumerate((first, second))]
+    return [*calls, Stopped("tool_calls")]
+
+
+def bad(raw: str, reason: str, stopped: str = "tool_calls") -> list[Piece]:
+    return [CallOpened(0, "bash"), CallDelta(0, raw), BadCall(0, raw, reason), Stopped(stopped)]
+
+
+def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
+    """All pieces of an answer that comes in these parts, and the failure that ends it, if one does."""
+    answer, pieces = Answer(URL, ORIGIN), list[Piece]()
+    try:
+        for part in parts:
+            pieces += answer.feed(part)
+        pieces += answer.close()
+    except ProviderFailed as failure:
+        return [*joined(pieces), failure]
+    return list(joined(pieces))
+
+
+def agrees(seen: Piece | ProviderFailed, expected: Piece | Fails) -> bool:
+    match seen, expected:
+        case ProviderFailed(), Fails(code, retryable, says):
+            return (seen.code, seen.retryable) == (code, retryable) and says in seen.message
+        case _:
+            return type(seen) is type(expected) and seen == expected
+
+
+def check(name: str, expected: Sequence[Piece | Fails]) -> None:
+    """The stream gives these pieces."""
+    seen = read([(FIXTURES / name).read_bytes()])
+    assert len(seen) == len(expected), seen
+    assert all(agrees(one, other) for one, other in zip(seen, expected, strict=True)), seen
+
+
+def told(seen: Sequence[Piece | ProviderFailed]) -> list[str]:
+    """Pieces and failures, comparable."""
+    return [f"{piece.code}: {piece}" if isinstance(piece, ProviderFailed) else repr(piece) for piece in seen]
