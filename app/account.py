@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.endpoints.prices import total
 from app.events import (
     AgentEvent,
     Notice,
@@ -40,9 +41,10 @@ class Action:
 
 @dataclass(slots=True)
 class Account:
-    """Counted in rounds, calls and tokens; `measured` until something had to be estimated.
+    """Counted in rounds, calls, tokens and money; `measured` until something had to be estimated.
 
-    `dearest` is the most that one request has cost. `actions` are by call, `told` counts the notices by code and words.
+    `dearest` is the most tokens that one request has taken, `cost` None until a model with a price has answered.
+    `actions` are by call, `told` counts the notices by code and words.
     """
 
     rounds: int = 0
@@ -52,6 +54,7 @@ class Account:
     measured: bool = True
     text: str = ""
     dearest: int = 0
+    cost: float | None = None
     actions: dict[str, Action] = field(default_factory=dict)
     told: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -64,8 +67,9 @@ class Account:
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured
         self.dearest = max(self.dearest, used.prompt_tokens + used.completion_tokens)
-        now, total = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
-        return Usage(*now, *total, measured, used.cached)
+        self.cost = total(self.cost, cost)
+        now, sums = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
+        return Usage(*now, *sums, measured, used.cached, cost, self.cost)
 
     def saw(self, event: AgentEvent) -> None:
         """Remember what was done and told."""
@@ -86,11 +90,13 @@ class Account:
                 action.outcome = "refused"
 
     def finished(self, reason: str) -> RunFinished:
-        usage = {
+        usage: dict[str, Any] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "measured": self.measured,
         }
+        if self.cost is not None:
+            usage["cost"] = self.cost
         return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
 
 
@@ -109,7 +115,8 @@ def account_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> A
             case RoundStarted.type:
                 account.rounds = fields["round"]
             case Usage.type:
-                account.add(Used(fields["prompt_tokens"], fields["completion_tokens"]), measured=fields["measured"])
+                used = Used(fields["prompt_tokens"], fields["completion_tokens"])
+                account.add(used, measured=fields["measured"], cost=fields.get("cost"))
             case _:
                 account.remember(row.type, fields)
     account.calls = len(account.actions.keys() - {call.id for call in unanswered})

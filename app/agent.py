@@ -19,7 +19,7 @@ from app.discipline.keeper import Discipline
 from app.discipline.plan import Plan
 from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
-from app.provider import Provider, ProviderFailed, Used
+from app.provider import Provider, ProviderFailed
 from app.reply import Reply
 from tools.toolbox import Toolbox
 
@@ -27,7 +27,6 @@ RESUMED = "The server was restarted; the run goes on where it waited."
 TOO_LONG = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
-NOTHING = Used(0, 0)
 
 
 def new_call_id() -> str:
@@ -161,35 +160,28 @@ class Agent:
     async def _hear(self, reply: Reply, conversation: Conversation, fitted: Fitted) -> AsyncGenerator[AgentEvent, None]:
         """One request; what the model said is in the history afterwards, however the stream ends."""
         self.may_go_on()  # a summary may have taken its time
-        asking = await self.calls.spending.asking(fitted.request, conversation, fitted.counted)
-        try:
-            async with aclosing(self.provider.stream(asking.request)) as pieces:
-                async for piece in pieces:
-                    for event in reply.add(piece):
-                        yield event
-                    asking.heard(reply.characters)
-        except (ProviderFailed, BudgetSpent) as failure:
-            if isinstance(failure, ProviderFailed):
-                asking.failed(failure)
-            for event in reply.end():  # what it had said is still shown
-                yield event
-            raise
-        else:
-            for event in reply.end():
-                yield event
-        finally:
-            self.account.text = conversation.redactor.redact(reply.shown)  # before it is cut, perhaps in a secret
-            if reply.characters or reply.calls:
-                conversation.append(reply.message(cut=reply.stopped is None))
-            # Here, because a request that is cut off has cost tokens too.
-            used = reply.used or asking.estimate(reply.characters)
-            asking.settle(used)
-            if reply.used and fitted.counter is self.view.counter:  # else another model has answered
-                fitted.counter.learn(fitted.counted, used.prompt_tokens, fitted.scale)
-            # No tokens at all are not estimated: nobody has read the prompt.
-            measured = reply.used is not None or used == NOTHING
-            usage = self.account.add(used, measured=measured, cost=self.provider.cost(used))
-        yield usage
+        asking = await self.calls.spending.asking(self.provider, fitted.request, fitted.counted, conversation)
+        with asking.hearing(reply, self.account):  # a request that is cut off has cost tokens too
+            try:
+                async with aclosing(self.provider.stream(asking.request)) as pieces:
+                    async for piece in pieces:
+                        for event in reply.add(piece):
+                            yield event
+                        asking.heard(piece)
+            except (ProviderFailed, BudgetSpent):
+                for event in reply.end():  # what it had said is still shown
+                    yield event
+                raise
+            else:
+                for event in reply.end():
+                    yield event
+            finally:
+                self.account.text = conversation.redactor.redact(reply.shown)  # before it is cut, perhaps in a secret
+                if reply.characters or reply.calls:
+                    conversation.append(reply.message(cut=reply.stopped is None))
+                if reply.used and fitted.counter is self.view.counter:  # else another model has answered
+                    fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)
+        yield asking.usage
         if reply.stopped == "length":
             yield Notice("cut", "The model reached its token limit in the middle of this answer.")
         if spent := asking.spent(reply.stopped):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.account import Account
 from app.context.counter import Counter
@@ -73,28 +73,26 @@ class Aside:
         request = ModelRequest(
             messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
         )
-        asking = await self.spending.asking(request, conversation, sum(map(self.counter.measure, messages)))
-        most = min(most_tokens, asking.request.max_tokens or most_tokens)  # fewer, if the budget says so
+        prompt = sum(map(self.counter.measure, messages))
+        asking = await self.spending.asking(self.provider, request, prompt, conversation)
         trouble, notices = "", list[Notice]()
-        try:
-            stream = self.provider.stream(replace(asking.request, max_tokens=most))
-            async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
-                async for piece in pieces:
-                    notices += (event for event in reply.add(piece) if isinstance(event, Notice))
-                    asking.heard(reply.characters)
-                    if enough is not None and len(reply.shown) > enough:
-                        break
-        except TimeoutError:
-            trouble = f"took more than {self.time_limit_s:g} s"
-        except ProviderFailed as failure:
-            asking.failed(failure)
-            trouble = f"failed: {failure.message.rstrip('.')}"
-        finally:
-            notices += (event for event in reply.end() if isinstance(event, Notice))
-            used, measured = reply.used or asking.estimate(reply.characters), reply.used is not None
-            asking.settle(used)
-            usage = account.add(used, measured=measured, cost=self.provider.cost(used))
-        return Heard(reply, trouble, usage, tuple(notices))
+        with asking.hearing(reply, account):
+            try:
+                stream = self.provider.stream(asking.request)
+                async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
+                    async for piece in pieces:
+                        notices += (event for event in reply.add(piece) if isinstance(event, Notice))
+                        asking.heard(piece)
+                        if enough is not None and len(reply.shown) > enough:
+                            break
+            except TimeoutError:
+                trouble = f"took more than {self.time_limit_s:g} s"
+            except ProviderFailed as failure:
+                asking.failed(failure)
+                trouble = f"failed: {failure.message.rstrip('.')}"
+            finally:
+                notices += (event for event in reply.end() if isinstance(event, Notice))
+        return Heard(reply, trouble, asking.usage, tuple(notices))
 
 
 def ends_of(text: str, characters: int) -> str:

@@ -110,16 +110,24 @@ class Reservation:
 
     def __init__(self, tally: Tally, limit: int | None, record: Record) -> None:
         self.amount = 0.0
-        self.limited = limit is not None
         self._tally = tally
         self._limit = limit
         self._record = record
         self._settled = False
 
     @property
+    def principal(self) -> str:
+        return self._tally.principal
+
+    @property
     def period(self) -> str:
         """The one that it counts in."""
         return self._tally.period
+
+    @property
+    def stored(self) -> bool:
+        """Whether the store is told what was taken: where there is no limit, nobody would ask after a kill."""
+        return self._limit is not None and self.amount > 0
 
     @property
     def most(self) -> float:
@@ -134,7 +142,7 @@ class Reservation:
         more = math.floor(min(most, left) * GRAIN) / GRAIN
         self.amount += more
         self._tally.reserved += more
-        if self.limited:  # else nobody asks whether a server that was killed had given something back
+        if self.stored:
             self._write(more)
 
     def settle(self, used: float) -> None:
@@ -145,7 +153,7 @@ class Reservation:
         used = math.ceil(max(0.0, used) * GRAIN) / GRAIN
         self._tally.reserved -= self.amount
         self._tally.used += used
-        self._write(used - self.amount if self.limited else used)
+        self._write(used - self.amount if self.stored else used)
 
     def spent(self, least: float) -> BudgetSpent:
         return self._tally.spent(self._limit, least)

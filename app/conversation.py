@@ -22,7 +22,7 @@ class Conversation:
 
     `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
     until they are. `tell(event)` puts an event into the run's log while a tool is at work. Secrets are hidden from the
-    model as well: what it does not know it cannot give away. `begins` is where the run under way does.
+    model as well: what it does not know it cannot give away. `begins` is where the run under way (`run`) does.
     """
 
     def __init__(
@@ -36,8 +36,10 @@ class Conversation:
         tell: Callable[[AgentEvent], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         begins: int = 0,
+        run: str = "",
     ) -> None:
         self.session = session
+        self.run = run
         self.begins = begins
         self.messages = redactor.redact_value(messages)
         self.record = record

@@ -63,7 +63,8 @@ def conversation_of(
 
     own = (at for at, one in enumerate(messages) if one.role == "user" and one.at == row.created)
     begins = next(own, len(messages))
-    return Conversation(row.session, messages, keep, put, journal.flush, journal.redactor, tell, begins=begins)
+    kept = keep, put, journal.flush, journal.redactor, tell
+    return Conversation(row.session, messages, *kept, begins=begins, run=row.id)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from app.agent import Agent
 from app.approvals import Approvals, Wish
 from app.attachments import File
-from app.budgets import TOKENS, TOOL_SECONDS, Ledger
+from app.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
 from app.calls import Unanswered
 from app.events import TERMINAL
 from app.inbox import InboxClosed
@@ -23,6 +23,7 @@ from app.live import SUSPENDED, LiveRun
 from app.log_parts import rest_after
 from app.pause import Switch
 from app.people import Principal
+from app.provider import Used
 from app.store import ApprovalRow, EventRow, KeyRow, RunEnded, RunRow, SessionRow, SessionTools, Store, StoreFailed
 from app.turns import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
 
@@ -71,7 +72,7 @@ class Runs:
         self._may_begin()
         await self._keep_ends()
         if turn.asked:
-            await self.ledger.check(principal, (TOKENS, TOOL_SECONDS) if agent.toolbox.offered else (TOKENS,))
+            await self.ledger.check(principal, uses_of(agent))
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._alone.setdefault(session, asyncio.Lock()):
             if turn.session is not None:
@@ -273,6 +274,12 @@ class Runs:
         await self._suspend_waiting()
         await self.cancel_all("server_stopped")
         await self._keep_ends()
+
+
+def uses_of(agent: Agent) -> list[Kind]:
+    """What a run of this agent will use up."""
+    uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: bool(agent.toolbox.offered)}
+    return [kind for kind, used in uses.items() if used]
 
 
 def page_of(rows: list[EventRow]) -> list[EventRow]:

@@ -1,25 +1,20 @@
-"""What one run spends of its principal's budgets: tokens with each model request, seconds with each tool."""
+"""What one run spends of its principal's budgets: tokens and money with each model request, seconds with each tool."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from app.budgets import GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
-from app.context.counter import CHARACTERS_PER_TOKEN
+from app.asking import ALLOWANCE, LEAST_ANSWER, Asking, Meter, at_most, money_of, tokens
+from app.budgets import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
 from app.conversation import Conversation
 from app.people import Principal
-from app.provider import ModelRequest, ProviderFailed, Used
+from app.provider import ModelRequest, Provider
 
-WORDIEST = 8  # characters of a token in a long text, at most
-ALLOWANCE = 4096  # tokens of an answer that are taken at a time
-LEAST_ANSWER = 64
-# Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
-UNREAD = frozenset({"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected"})
 SLICE_S = 30.0  # of a tool's time that are taken at a time; what runs beside it must not wait for an hour's
 EARLY_S = 5.0  # a slice is taken that long before the last one ends: tools tell every 2 s that they run
 
@@ -32,17 +27,26 @@ class Spending:
     principal: Principal
     tool_left_s: Callable[[], float] = lambda: math.inf  # of the run's own time
 
-    async def asking(self, request: ModelRequest, conversation: Conversation, prompt: int) -> Asking:
+    async def asking(
+        self, provider: Provider, request: ModelRequest, prompt: int, conversation: Conversation
+    ) -> Asking:
         """Take what the request, of about `prompt` tokens, and a first part of its answer may cost.
 
         Raises BudgetSpent, StoreFailed.
         """
-        held = await self.ledger.reserve(
-            self.principal, TOKENS, conversation.record, prompt + ALLOWANCE, prompt + LEAST_ANSWER
-        )
-        if held.limited:
-            await stored(held, conversation)
-        return Asking(request, held, prompt)
+        meters: list[Meter] = []
+        try:
+            for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
+                least, most = (at_most(weigh, prompt, answer) for answer in (LEAST_ANSWER, ALLOWANCE))
+                held = await self.ledger.reserve(self.principal, kind, conversation.record, most, least)
+                meters.append(Meter(held, weigh))
+            if any(meter.held.stored for meter in meters):
+                await conversation.stored()  # nothing is used before a server after a kill would find it taken
+        except BaseException:
+            for meter in meters:
+                meter.held.settle(0)
+            raise
+        return Asking(provider, request, meters, prompt, conversation)
 
     async def running(self, limit_s: float, conversation: Conversation) -> Running:
         """Take the first slice of a tool's time, for the caller to store before the tool runs.
@@ -52,54 +56,6 @@ class Spending:
         limit_s = min(limit_s, self.tool_left_s())
         held = await self.ledger.reserve(self.principal, TOOL_SECONDS, conversation.record, min(limit_s, SLICE_S))
         return Running(held, min(limit_s, held.most))
-
-
-async def stored(held: Reservation, conversation: Conversation) -> None:
-    """Nothing may be used before a server after a kill would find it taken. Raises StoreFailed."""
-    try:
-        await conversation.stored()
-    except BaseException:
-        held.settle(0)
-        raise
-
-
-class Asking:
-    """One model request's tokens: more is taken as the answer grows, and settled once its end is known."""
-
-    def __init__(self, request: ModelRequest, held: Reservation, prompt: int) -> None:
-        self._held = held
-        self._prompt = prompt
-        self._bounded = held.amount < prompt + ALLOWANCE
-        self.request = replace(request, max_tokens=int(held.amount - prompt)) if self._bounded else request
-        self._room = self._characters()
-        self._unread = False
-
-    def heard(self, answered: int) -> None:
-        """The answer has so many characters by now. Raises BudgetSpent when no more can be had for it."""
-        while answered > self._room:
-            self._held.take(1, ALLOWANCE)
-            self._room = self._characters()
-
-    def _characters(self) -> float:
-        # A server that takes `max_tokens` counts by itself, and better.
-        return (self._held.amount - self._prompt) * (WORDIEST if self._bounded else CHARACTERS_PER_TOKEN)
-
-    def failed(self, failure: ProviderFailed) -> None:
-        self._unread = failure.code in UNREAD
-
-    def estimate(self, answered: int) -> Used:
-        """For a server that reports no usage, or did not come to it: never more than was taken."""
-        if self._unread and not answered:
-            return Used(0, 0)
-        taken = int(self._held.amount) - self._prompt
-        return Used(self._prompt, min(answered // CHARACTERS_PER_TOKEN, taken))
-
-    def settle(self, used: Used) -> None:
-        self._held.settle(used.prompt_tokens + used.completion_tokens)
-
-    def spent(self, stopped: str | None) -> BudgetSpent | None:
-        """Whether the model stopped because it was given no more than what was left."""
-        return self._held.spent(LEAST_ANSWER) if self._bounded and stopped == "length" else None
 
 
 class Running:

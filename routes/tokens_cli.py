@@ -43,8 +43,8 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
     told = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
     create.add_argument("--expires", type=_saying(_expiry), metavar="WHEN", help=told)
     for flag, field, told in BUDGET_FLAGS:
-        kind = _saying(_amount if field == "cost_per_month" else _count)
-        create.add_argument(flag, dest=f"budget_{field}", type=kind, metavar="N", help=told)
+        amount = _saying(_money) if field == "cost_per_month" else _saying(_count)
+        create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=told)
     listing = actions.add_parser("list", help="the tokens there are, a line each", allow_abbrev=False)
     revoke = actions.add_parser("revoke", help="end a token, and what runs for it, at once", allow_abbrev=False)
     revoke.add_argument("name", help="whose token")
@@ -88,7 +88,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _amount(text: str) -> float:
+def _money(text: str) -> float:
     """Raises ValueError."""
     amount = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else 0.0
     if not 0 < amount <= MOST_MONEY:

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from app.agent import Agent
+from app.asking import ALLOWANCE
 from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.conversation import Conversation
 from app.people import Principal
 from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
 from app.redaction import Redactor
-from app.spending import ALLOWANCE, EARLY_S, SLICE_S, Running, Spending
+from app.spending import EARLY_S, SLICE_S, Running, Spending
 from app.store import RunRow, Store, StoreFailed
 from app.store.sqlite import SQLiteStore
 from app.turns import Turn
