@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 PDF = "application/pdf"
+CANNOT = "this model cannot see it"
 
 
 @dataclass(frozen=True, slots=True)

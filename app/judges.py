@@ -14,7 +14,7 @@ from app.account import Account
 from app.aside import DATA_RULE, Aside, Heard
 from app.conversation import Conversation
 from app.events import Usage
-from app.messages import AskedCall, Message
+from app.messages import AskedCall, Message, in_words
 from app.reply import Reply
 
 MOST_TOKENS = 1024  # of a verdict: some models think first
@@ -54,7 +54,7 @@ class Judge(Aside):
 
 def requests_of(messages: Iterable[Message]) -> str:
     """All that the person has said."""
-    return "\n\n".join(message.text for message in messages if message.role == "user")
+    return "\n\n".join(in_words(message) for message in messages if message.role == "user")
 
 
 def written(calls: Iterable[AskedCall]) -> str:

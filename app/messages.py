@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from app.attachments import Attachment
+from app.attachments import Attachment, described
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -95,6 +95,11 @@ def load(stored: str) -> Message:
 def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
     sealed = fields.get("sealed")
     return fields | {"sealed": Sealed(**sealed)} if sealed else fields
+
+
+def in_words(message: Message) -> str:
+    """What it says, and what is attached to it, for whoever reads texts only."""
+    return "\n".join(filter(None, [*map(described, message.attachments), message.text]))
 
 
 def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import islice
 
-from app.messages import Message
+from app.messages import Message, in_words
 from app.store import Store
 from app.store.words import words_of
 from tools.recall import NAME
@@ -44,7 +44,8 @@ def recalled(position: int, message: Message, words: Sequence[str]) -> Recalled:
 
 def written(message: Message) -> str:
     """What the message says, its calls included."""
-    return "\n".join([message.text, *(f"{call.name} {json.dumps(call.arguments)}" for call in message.calls)]).strip()
+    calls = (f"{call.name} {json.dumps(call.arguments)}" for call in message.calls)
+    return "\n".join([in_words(message), *calls]).strip()
 
 
 def excerpt(text: str, words: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from app.mcp_servers import CALLBACK
 from app.people import in_use
 from app.settings import Loaded, Settings
 from app.store import StoreFailed
-from routes import approvals, audit, chat, jobs, mcp, overview, pause, runs, sessions, token_routes, usage
+from routes import approvals, attachments, audit, chat, jobs, mcp, overview, pause, runs, sessions, token_routes, usage
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.limits import BoundedProtocol, SafeHeaders
@@ -47,6 +47,7 @@ ROUTES = (
     Route("/sessions/{session}", sessions.show_session),
     Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    Route("/sessions/{session}/files/{sha256}", attachments.show_file),
     Route("/jobs", jobs.list_jobs),
     Route("/jobs/{job}", jobs.show_job),
     Route("/jobs/{job}/events", jobs.job_events),

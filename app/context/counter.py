@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from app.attachments import CANNOT, Attachment, described
 from app.context.estimates import CHARACTERS_PER_TOKEN, Recent, Scale, estimated
 from app.messages import AskedCall, Message
 from app.provider import Provider
+from app.providers.picture_tokens import tokens_of
 from app.providers.wire import native_calls, wire_tools
 from tools.tool import Tool
 
@@ -76,6 +78,7 @@ class Counter:
         self._tools: Recent[int, tuple[Tool, str]] = Recent(REMEMBERED // 16)
         self._texts = Scale()
         self._whole = Scale()
+        self.sees: Callable[[str], bool | None] = lambda ability: None  # what the model cannot see is sent in words
 
     async def window(self) -> int:
         """Tokens that the model can read and write at a time: set, learned, or DEFAULT_WINDOW; never a guess below."""
@@ -120,7 +123,13 @@ class Counter:
             tokens += ANSWER
         if message.calls:  # those that are not native are part of the text
             tokens += sum(CALL + self._tokens_of(self._weighed(call)) for call in native_calls(message))
-        return math.ceil(tokens * self._whole.value)
+        return math.ceil(tokens * self._whole.value + sum(map(self._shown, message.attachments)))
+
+    def _shown(self, attachment: Attachment) -> float:
+        """Not by the scale, which is learned from texts."""
+        if self.sees(attachment.ability) is False:
+            return self._tokens(described(attachment, CANNOT))
+        return tokens_of(attachment, self._provider.model)
 
     def described(self, tools: Sequence[Tool]) -> int:
         """Tokens of the tools' schemas, as they are offered natively."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from app.context.cutting import shortened
 from app.context.turns import shape_of
-from app.messages import Message
+from app.messages import Message, in_words
 
 Measure = Callable[[Message], int]
 """Tokens of one message as it goes over the wire."""
@@ -30,7 +30,7 @@ class Draft:
         self.kept = dict(enumerate(messages))
         self.total = sum(sizes)
         self.sizes = dict(enumerate(sizes))
-        self.whole, self.whole_sizes = messages, sizes
+        self.whole, self.whole_sizes = list(messages), list(sizes)
         self.opening = opening
         self._measure = measure
 
@@ -49,6 +49,23 @@ class Draft:
             if self.total <= limit:
                 return
             self._shorten(at, size)
+
+    def describe_each(self, positions: Iterable[int], limit: int) -> None:
+        """Put words in the place of one message's pictures and PDFs after the other."""
+        for at in positions:
+            if self.total <= limit:
+                return
+            self._describe(at)
+
+    def _describe(self, at: int) -> None:
+        message = self.kept.get(at)
+        if message is None or not message.attachments:
+            return
+        described = replace(message, text=in_words(message), attachments=())
+        if (fewer := self._measure(described)) < self.sizes[at]:
+            self.total += fewer - self.sizes[at]
+            self.kept[at] = self.whole[at] = described
+            self.sizes[at] = self.whole_sizes[at] = fewer
 
     def cap(self, positions: Iterable[int], least: int, limit: int) -> None:
         """Shorten the longest of these texts as far as needed, none below `least` characters."""
@@ -91,8 +108,8 @@ def gently(draft: Draft, limit: int) -> None:
 def firmly(draft: Draft, limit: int) -> None:
     """Where the last messages alone are too much: all but the first goal, the request and the last round may go.
 
-    Then the system prompt is shortened, and in the end whatever is still there. A round that was too much for its own
-    turn goes once the person has spoken again: else the session would be lost.
+    Then the system prompt is shortened, then whatever is still there, and in the end pictures are told of in words. A
+    round that was too much for its own turn goes once the person has spoken again: else the session would be lost.
     """
     shape = draft.shape
     last, results = shape.last_round[:1], shape.last_round[1:]
@@ -100,6 +117,7 @@ def firmly(draft: Draft, limit: int) -> None:
     followed = shape.recent.difference(results)
     draft.shorten_each((at for at in shape.results if at in followed), RESULT, limit)
     draft.shorten_each((at for at in shape.goal if at not in shape.requests), GOAL, limit)
+    draft.describe_each((at for at in shape.goal if at not in shape.requests), limit)
     draft.cap(results, RESULT, limit)
     draft.drop_each(([at] for at in shape.notices), limit)
     draft.drop_each(shape.parts({*shape.goal, *shape.requests, *shape.last_round}), limit)
@@ -110,3 +128,4 @@ def firmly(draft: Draft, limit: int) -> None:
         draft.drop_each([shape.last_round], limit)
     for texts in (shape.requests[-1:], results, [*shape.goal, *shape.requests[:1]], last):
         draft.cap(texts, LEAST, limit)
+    draft.describe_each(sorted(draft.kept), limit)

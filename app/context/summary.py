@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from app.context.cutting import shortened
 from app.context.rungs import GOAL, Measure
 from app.framing import RULE, framed, new_code
-from app.messages import Message
+from app.messages import Message, in_words
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
 MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of what the person asked for, each time
@@ -36,7 +36,7 @@ def place_to_cut(messages: Sequence[Message], start: int, tail: int, measure: Me
 
 def goals(messages: Sequence[Message], upto: int, most: int) -> str:
     """What the person asked for, word for word: the first time, and now if that is among the first `upto` messages."""
-    asked = [message.text for message in messages[:upto] if message.role == "user"]
+    asked = [in_words(message) for message in messages[:upto] if message.role == "user"]
     later = any(message.role == "user" for message in messages[upto:])
     wanted = asked[:1] if later else list(dict.fromkeys([*asked[:1], *asked[-1:]]))
     return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in wanted)
@@ -62,7 +62,7 @@ def _spoken(message: Message) -> Iterator[str]:
             name, call = message.name or "a tool", message.call or ""
             yield framed(message.text, call=call, name=name, untrusted=message.untrusted, code=message.code)
         case "user":
-            yield f"Person: {message.text}"
+            yield f"Person: {in_words(message)}"
         case "assistant":
             said = message.text if message.shown is None else message.shown
             yield from [f"Assistant: {said}"] if said.strip() else ()

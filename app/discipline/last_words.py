@@ -9,7 +9,7 @@ from app.account import Account, Outcome
 from app.aside import DATA_RULE, Aside, Heard, ends_of
 from app.conversation import Conversation
 from app.discipline.verifier import listed, named, words_of
-from app.messages import Message
+from app.messages import Message, in_words
 from app.reply import Reply
 
 MOST_TOKENS = 1024
@@ -49,7 +49,7 @@ async def synthesise(aside: Aside, reply: Reply, account: Account, conversation:
 
 def last_words(reason: str, account: Account, conversation: Conversation) -> str:
     """What was done, what is missing and why: an honest sentence or two where a model said nothing."""
-    request = next((one.text for one in reversed(conversation.messages) if one.role == "user"), "")
+    request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
     asked = " ".join(request.split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
     done = ", ".join(_done(account)) or "nothing"

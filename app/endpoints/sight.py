@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from app.attachments import Attachment, described
+from app.attachments import CANNOT, Attachment, described
 from app.messages import Message
 from app.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, Told
 
 NO_VISION = "no_vision"  # code of failures and notices
-CANNOT = "this model cannot see it"
 AGAIN_S = 900.0  # after which what an answer showed counts no more: another model may have been loaded
 # What a server refuses that cannot read a part says so with these; others need words that are about files, too.
 REFUSALS = frozenset({400, 415, 422})

@@ -24,6 +24,13 @@ class Target:
     host: Host = field(default_factory=Host)
     sight: Sight = field(default_factory=Sight)
 
+    def __post_init__(self) -> None:
+        self.counter.sees = self.sees
+
+    def sees(self, ability: str) -> bool | None:
+        """`images` or `pdf`; None while nobody knows."""
+        return self.sight.sees(ability, self.provider.abilities())
+
     @property
     def name(self) -> str:
         return f"{self.endpoint}/{self.provider.model}"
