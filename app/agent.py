@@ -179,7 +179,8 @@ class Agent:
                 self.account.text = conversation.redactor.redact(reply.shown)  # before it is cut, perhaps in a secret
                 if reply.characters or reply.calls:
                     conversation.append(reply.message(cut=reply.stopped is None))
-                if reply.used and fitted.counter is self.view.counter:  # else another model has answered
+                # Else another model has answered, or what was counted is a guess.
+                if reply.used and fitted.counter is self.view.counter and not fitted.pictured:
                     fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)
         yield asking.usage
         if reply.stopped == "length":

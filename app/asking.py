@@ -22,7 +22,9 @@ WORDIEST = 8  # characters of a token in a long text, at most
 ALLOWANCE = 4096  # tokens of an answer that are taken at a time
 LEAST_ANSWER = 64
 # Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
-UNREAD = frozenset({"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected"})
+UNREAD = frozenset(
+    {"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected", "no_vision"}
+)
 NOTHING = Used(0, 0)
 
 

@@ -51,6 +51,11 @@ class Fitted:
     scale: float
     events: Sequence[AgentEvent] = ()
 
+    @property
+    def pictured(self) -> bool:
+        """Whether it has pictures or PDFs, whose tokens nobody can count: nothing is learned of texts from it."""
+        return any(message.attachments for message in self.request.messages)
+
 
 @dataclass(slots=True)
 class View:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from app.context.counter import Counter
 from app.endpoints.host import Host
 from app.endpoints.retries import Patience, Trip
+from app.endpoints.sight import Able, Looking, nobody_knows
 from app.endpoints.target import Target
 from app.messages import Message
 from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Told, Used
@@ -28,6 +29,8 @@ class Route:
     targets: Sequence[Target]
     asker: str = ""
     patience: Patience = field(default=PATIENCE, repr=False)
+    able: Able = nobody_knows
+    _told: set[str] = field(default_factory=set)  # files that this run has been told of in words
     _asking: Target | None = None
     _asked: Target | None = None
 
@@ -57,7 +60,7 @@ class Route:
                         yield waiting(host, number)
                         number = await place.moved(number)
                     asked = replace(request, key=trip.ask().value)
-                    async with aclosing(trip.target.provider.stream(asked)) as pieces:
+                    async with aclosing(self._looking(trip.target).stream(asked)) as pieces:
                         async for piece in pieces:
                             if not begun and begins(piece):
                                 begun = True
@@ -77,6 +80,9 @@ class Route:
                 await self.patience.sleep(following.wait_s)
         finally:
             self._asking = None
+
+    def _looking(self, target: Target) -> Looking:
+        return Looking(target.name, target.provider, target.sight, self.able, self._told)
 
     def _trip(self, request: ModelRequest) -> Trip:
         until = math.inf if request.left_s is None else self.patience.now() + request.left_s

@@ -54,6 +54,10 @@ Able = Callable[[str], Sequence[str]]
 """Names of the models that are known to have an ability."""
 
 
+def nobody_knows(ability: str) -> Sequence[str]:
+    return ()
+
+
 @dataclass(slots=True)
 class Looking:
     """Asks one model, as `sight` knows it. `told` are the files that this run has been told of."""
@@ -61,7 +65,7 @@ class Looking:
     name: str
     provider: Provider
     sight: Sight
-    able: Able = lambda ability: ()
+    able: Able = nobody_knows
     told: set[str] = field(default_factory=set)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
