@@ -15,6 +15,7 @@ from app.providers.chunks import (
     error_of,
     fragments,
     is_json,
+    last_of,
     read_json,
     thoughts,
     usage_of,
@@ -65,6 +66,7 @@ class Answer:
         self._seals = Seals(origin)
         self._calls = NativeCalls(self._seals)
         self._used: Used | None = None
+        self._early: Used | None = None  # what was told of it before the end
 
     @property
     def whole(self) -> bool:
@@ -109,7 +111,7 @@ class Answer:
         pieces += self._calls.close(cut=cut)
         if self._calls:
             pieces += self._seals.of_reply()
-        if self._used:
+        if self._used and self._used != self._early:
             pieces.append(self._used)
         pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
         return list(joined(pieces))
@@ -196,11 +198,14 @@ class Answer:
             raise failures.garbled(self.url, "a chunk that is not an object", str(chunk))
         if (error := error_of(chunk)) and not self._stopped:
             raise failures.told(self.url, error)
-        self._used = usage_of(chunk) or self._used
+        self._used = last_of(self._used, usage_of(chunk))
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not index_of(choice.get("index")):
                 yield from self._read_choice(choice)
+        if self._used and not self._early and self._shape is Shape.EVENTS and not self.whole:
+            self._early = self._used  # once: the answer may break off, and the prompt has been read
+            yield self._used
 
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
         self._answered = True
@@ -212,7 +217,7 @@ class Answer:
             found = fragments(delta)
             for place, fragment in enumerate(found):
                 yield from self._calls.add(fragment, place if len(found) > 1 else None)
-        self._used = usage_of(choice) or self._used
+        self._used = last_of(self._used, usage_of(choice))
         reason = text_of(choice.get("finish_reason")) or self._stopped
         if reason in GIVEN_UP:
             raise failures.cut(self.url, f"the server gave up in the middle (finish_reason {reason})")

@@ -15,11 +15,18 @@ MOST_TOKENS = 1_000_000_000
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 # Where a chunk says how much of the prompt its server found in its cache: the first field that is there is taken.
 CACHED = (
-    ("usage", "prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, llama.cpp
+    ("usage", "prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, llama.cpp, Mistral
     ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
     ("usage", "cached_tokens"),  # Kimi
+    ("usage", "num_cached_tokens"),  # Mistral
     ("timings", "cache_n"),  # llama.cpp before it had the first
 )
+# And how much it has put there, which some sell at another price.
+WRITTEN = (
+    ("usage", "prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
+    ("usage", "cache_creation_input_tokens"),  # proxies of Anthropic
+)
+PROMPT = (CACHED, WRITTEN)
 # Where a chunk says what went wrong, as an object or a sentence.
 ERRORS = (
     ("error",),
@@ -56,16 +63,38 @@ def fragments(delta: dict[str, Any]) -> list[Any]:
 
 
 def usage_of(holder: dict[str, Any]) -> Used | None:
-    usage = holder.get("usage")
+    usage = holder.get("usage") or at(holder.get("x_groq"), ["usage"])
     if not isinstance(usage, dict):
         return None
     prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
-    return Used(prompt, completion, cached_of(holder, prompt)) if prompt or completion else None
+    if not prompt and not completion:
+        return None
+    told = {"usage": usage, "timings": holder.get("timings")}
+    return Used(prompt, completion + beside(usage, prompt + completion), *(among(told, one, prompt) for one in PROMPT))
 
 
-def cached_of(holder: dict[str, Any], prompt: int) -> int | None:
-    """Of so many tokens; None where the server does not say, or says what cannot be."""
-    for path in CACHED:
+def beside(usage: dict[str, Any], counted: int) -> int:
+    """Thoughts that are in the total, but not in what was counted (Gemini, xAI): they are paid like the answer."""
+    more = max(0, tokens_of(usage.get("total_tokens")) - counted)
+    thought = index_of(at(usage, ["completion_tokens_details", "reasoning_tokens"]))
+    return more if thought in (None, more) else 0
+
+
+def last_of(before: Used | None, now: Used | None) -> Used | None:
+    """Usage that comes again counts up: the last word stands, but for a count that it leaves out."""
+    if before is None or now is None:
+        return now or before
+    return Used(
+        now.prompt_tokens or before.prompt_tokens,
+        now.completion_tokens or before.completion_tokens,
+        before.cached if now.cached is None else now.cached,
+        before.cache_written if now.cache_written is None else now.cache_written,
+    )
+
+
+def among(holder: dict[str, Any], paths: Sequence[Sequence[str]], prompt: int) -> int | None:
+    """A part of so many tokens; None where the server does not say, or says what cannot be."""
+    for path in paths:
         count = index_of(at(holder, path))
         if count is not None:
             return count if 0 <= count <= prompt else None
