@@ -87,8 +87,10 @@ class Trip:
     def failed(self, failure: ProviderFailed) -> Next:
         """It did not answer. Raises ProviderFailed if nobody else is to be asked."""
         fault = fault_of(failure)
-        self._tried += 1
         told = self._learn(fault, failure)
+        if self._has_key_left(fault):
+            return Next(tuple(told))
+        self._tried += 1
         wait_s = self._wait_s(fault, failure)
         if wait_s is not None:
             return Next((*told, *self._waits(failure, wait_s)), wait_s)
@@ -112,10 +114,8 @@ class Trip:
 
     def _wait_s(self, fault: Fault, failure: ProviderFailed) -> float | None:
         """How long to wait before the same target is asked again; None if it is not."""
-        other = self._next()
-        if self._has_key_left(fault, other):
-            return 0.0
-        if refuses_key(fault) or not failure.retryable or self._tried >= (fault.beside if other else fault.tries):
+        tries = fault.tries if self._next() is None else fault.beside
+        if refuses_key(fault) or not failure.retryable or self._tried >= tries:
             return None
         wait_s = failure.retry_after_s or self._patience.backoff_s(self._tried)
         if fault is LIMITED and failure.retry_after_s:
@@ -123,7 +123,7 @@ class Trip:
         late = wait_s > self._most_wait_s or self._patience.now() + wait_s >= self._until
         return None if late else wait_s
 
-    def _has_key_left(self, fault: Fault, other: Target | None) -> bool:
+    def _has_key_left(self, fault: Fault) -> bool:
         """Whether another key is to be used at once; one that rests only where nobody else can be asked."""
         if self.key is None or fault.of not in ("key", "key_here"):
             return False
@@ -132,7 +132,7 @@ class Trip:
         following = keys.pick(self._model)
         if following is None or following.place in self._keys_tried:
             return False
-        return not keys.rest_of(self._model) or (refuses_key(fault) and other is None)
+        return not keys.rest_of(self._model) or (refuses_key(fault) and self._next() is None)
 
     def _waits(self, failure: ProviderFailed, wait_s: float) -> list[Told]:
         if not wait_s:

@@ -60,7 +60,7 @@ class Route:
                         yield waiting(host, number)
                         number = await place.moved(number)
                     asked = replace(request, key=trip.ask().value)
-                    async with aclosing(self._looking(trip.target).stream(asked)) as pieces:
+                    async with aclosing(self._answer(trip.target, asked)) as pieces:
                         async for piece in pieces:
                             if not begun and begins(piece):
                                 begun = True
@@ -81,8 +81,11 @@ class Route:
         finally:
             self._asking = None
 
-    def _looking(self, target: Target) -> Looking:
-        return Looking(target.name, target.provider, target.sight, self.able, self._told)
+    def _answer(self, target: Target, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Without files nothing stands between the model and who listens: it would cost time with each token."""
+        if not any(message.attachments for message in request.messages):
+            return target.provider.stream(request)
+        return Looking(target.name, target.provider, target.sight, self.able, self._told).stream(request)
 
     def _trip(self, request: ModelRequest) -> Trip:
         until = math.inf if request.left_s is None else self.patience.now() + request.left_s
@@ -149,5 +152,7 @@ def begins(piece: Piece) -> bool:
 
 
 def waiting(host: Host, number: int) -> Told:
-    busy = f"{host.name or 'The model'} answers {host.queue.limit} requests at a time"
-    return Told("waiting", f"{busy}: this one is number {number} in the line.")
+    limit = host.queue.limit
+    at_a_time = "one request" if limit == 1 else f"{limit} requests"
+    who = host.name or "The model"
+    return Told("waiting", f"{who} answers {at_a_time} at a time: this one is number {number} in the line.")

@@ -1,0 +1,84 @@
+"""Targets of scripted models, asked without any time going by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from app.context.counter import Counter
+from app.endpoints.host import Host
+from app.endpoints.retries import Patience
+from app.endpoints.route import Route
+from app.endpoints.target import Target
+from app.messages import Message
+from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Said, Switched, Told
+from app.providers.scripted import Raise, Reply, Scripted
+
+ASKED = ModelRequest([Message("user", "Hello")])
+LIMIT_S = 30
+
+
+@dataclass(slots=True)
+class Time:
+    """A clock that only waiting moves; `waits` are those that were asked for, `chance` is what all jitter is."""
+
+    now: float = 1000.0
+    chance: float = 1.0
+    waits: list[float] = field(default_factory=list)
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(lambda: self.now, self.sleep, lambda: self.chance)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds:
+            self.waits.append(round(seconds, 3))
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def host(self, name: str, keys: Sequence[str] = (), max_requests: int | None = None) -> Host:
+        return Host(name, keys, max_requests, now=lambda: self.now, clock=lambda: self.now)
+
+    def target(self, provider: Provider, host: Host | None = None, window: int | None = None) -> Target:
+        host = host or self.host("local")
+        return Target(host.name, provider, Counter(provider, window), host=host)
+
+    def route(self, *targets: Target, asker: str = "ann") -> Route:
+        return Route(targets, asker, self.patience)
+
+
+def fails(
+    status: int | None = None,
+    code: str = "model_failed",
+    *,
+    retryable: bool = True,
+    retry_after_s: float | None = None,
+) -> Reply:
+    """The model's server fails at once."""
+    said = f"It failed with {status or code}."
+    failure = ProviderFailed(code, said, retryable=retryable, status=status, retry_after_s=retry_after_s)
+    return [Raise(failure)]
+
+
+def model(*replies: Reply, name: str = "m") -> Scripted:
+    return Scripted(replies, name)
+
+
+async def heard(route: Route, request: ModelRequest = ASKED) -> list[Piece]:
+    async with asyncio.timeout(LIMIT_S), aclosing(route.stream(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+def said(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Said))
+
+
+def told(pieces: Sequence[Piece]) -> list[str]:
+    """The codes of the notices, and whom was switched to, in order."""
+    return [
+        piece.code if isinstance(piece, Told) else piece.answered_by
+        for piece in pieces
+        if isinstance(piece, Told | Switched)
+    ]

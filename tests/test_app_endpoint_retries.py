@@ -1,0 +1,266 @@
+"""Whom a route asks after a failure, and when: by status and header, until the first word."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.endpoints.faults import fault_of
+from app.endpoints.queue import FairQueue
+from app.messages import Message
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched, Told, Used
+from app.providers.scripted import Pause, Raise, Reply, Scripted
+from parsing import CallOpened, Thought
+from tests.asking import ASKED, Time, fails, heard, model, said, told
+
+pytestmark = pytest.mark.anyio
+LOST = ProviderFailed("model_cut", "The connection was lost.", retryable=True)
+
+
+# what fails first -> how often it is asked when it keeps failing, alone and beside another, and the waits (alone)
+KEEPS_FAILING = {
+    "400": (fails(400, "model_rejected", retryable=False), 1, None, []),
+    "413": (fails(413, "model_context", retryable=False), 1, None, []),
+    "a prompt too long, told with 500": (fails(500, "model_context", retryable=False), 1, None, []),
+    "401 without a key": (fails(401, "model_auth", retryable=False), 1, 1, []),
+    "403 without a key": (fails(403, "model_auth", retryable=False), 1, 1, []),
+    "404": (fails(404, "model_not_found", retryable=False), 1, 1, []),
+    "307": (fails(307, "model_not_found", retryable=False), 1, 1, []),
+    "408": (fails(408, "model_silent"), 3, 2, [0.5, 1.0]),
+    "425": (fails(425), 3, 2, [0.5, 1.0]),
+    "429": (fails(429, "model_busy"), 3, 2, [0.5, 1.0]),
+    "429 for 2 s": (fails(429, "model_busy", retry_after_s=2), 3, 2, [2, 2]),
+    "429 for 0 s": (fails(429, "model_busy", retry_after_s=0), 3, 2, [0.5, 1.0]),
+    "429 for 31 s": (fails(429, "model_busy", retry_after_s=31), 1, 1, []),
+    "500": (fails(500), 3, 2, [0.5, 1.0]),
+    "503 for 30 s": (fails(503, "model_down", retry_after_s=30), 3, 2, [30, 30]),
+    "503 for 31 s": (fails(503, "model_down", retry_after_s=31), 1, 1, []),
+    "529": (fails(529), 3, 2, [0.5, 1.0]),
+    "nobody there": (fails(None, "model_down"), 3, 1, [0.5, 1.0]),
+    "it cannot be started": (fails(None, "model_down", retryable=False), 1, 1, []),
+    "silent": (fails(None, "model_silent"), 2, 1, [0.5]),
+    "lost before it began": (fails(None, "model_cut"), 3, 2, [0.5, 1.0]),
+    "no model server": (fails(None, "model_garbled", retryable=False), 1, 1, []),
+    "something else": (fails(None, "script_ended", retryable=False), 1, None, []),
+}
+
+
+@pytest.mark.parametrize(("failing", "alone", "beside", "waits"), KEEPS_FAILING.values(), ids=KEEPS_FAILING)
+async def test_a_model_is_asked_a_few_times_and_then_another(
+    failing: Reply, alone: int, beside: int | None, waits: list[float]
+) -> None:
+    time, only = Time(), model(*[failing] * 9)
+    with pytest.raises(ProviderFailed) as failed:
+        await heard(time.route(time.target(only)))
+    assert isinstance(failing[0], Raise)
+    assert failed.value is failing[0].failure
+    assert (len(only.requests), time.waits) == (alone, waits)
+
+    time, wanted, other = Time(), model(*[failing] * 9), model("Hi", name="o")
+    route = time.route(time.target(wanted), time.target(other, time.host("hosted")))
+    if beside is None:
+        with pytest.raises(ProviderFailed):
+            await heard(route)
+        assert (len(wanted.requests), len(other.requests)) == (1, 0)
+        return
+    pieces = await heard(route)
+    assert (len(wanted.requests), len(other.requests)) == (beside, 1)
+    assert pieces[-3:] == [Switched("local/m", "hosted/o", failed.value.code), Said("Hi"), Stopped("stop")]
+    assert told(pieces) == ["retry"] * beside + ["hosted/o"]
+
+
+@pytest.mark.parametrize("failing", [row[0] for row in KEEPS_FAILING.values() if row[1] > 1])
+async def test_a_model_that_comes_back_is_heard_and_each_wait_is_told(failing: Reply) -> None:
+    time, back = Time(), model(failing, "Hi")
+    pieces = await heard(time.route(time.target(back)))
+    assert said(pieces) == "Hi"
+    assert told(pieces) == ["retry"]
+    assert isinstance(pieces[0], Told)
+    assert f"again in {time.waits[0]:.1f} s, for the second time" in pieces[0].message
+
+
+async def test_waits_grow_to_ten_seconds_and_are_spread_by_chance() -> None:
+    waits = [Time().patience.backoff_s(tried) for tried in range(1, 9)]
+    assert waits == [0.5, 1, 2, 4, 8, 10, 10, 10]
+    assert Time(chance=0.25).patience.backoff_s(2) == 0.25
+
+
+@pytest.mark.parametrize("bounded", [replace(ASKED, left_s=5.0), replace(ASKED, inactivity_s=4.9)])
+async def test_nobody_waits_longer_than_the_run_has(bounded: ModelRequest) -> None:
+    time, busy = Time(), model(*[fails(429, "model_busy", retry_after_s=5)] * 9)
+    with pytest.raises(ProviderFailed):
+        await heard(time.route(time.target(busy)), bounded)
+    assert (len(busy.requests), time.waits) == (1, [])
+
+
+FIRST = st.sampled_from([Said("Hi"), Thought("Hm"), CallOpened(0, "bash")])
+ACTS = st.lists(st.sampled_from([*KEEPS_FAILING, "cut"]), max_size=8)
+
+
+@given(ACTS, ACTS, FIRST)
+async def test_no_token_comes_twice(first: list[str], second: list[str], begins: Piece) -> None:
+    """Whatever fails, before or in the middle: once something was said, nobody is asked again."""
+
+    def script(names: list[str], word: str) -> list[Reply]:
+        cut: Reply = [Used(1, 0), begins, Said(word), Raise(LOST)]
+        return [*(cut if name == "cut" else KEEPS_FAILING[name][0] for name in names), [begins, Said(word)]]
+
+    time, pieces = Time(), list[Piece]()
+    wanted, other = Scripted(script(first, "one"), "m"), Scripted(script(second, "two"), "o")
+    route = time.route(time.target(wanted), time.target(other, time.host("hosted")))
+    failure = None
+    try:
+        async with asyncio.timeout(10), aclosing(route.stream(ASKED)) as stream:
+            async for piece in stream:
+                pieces.append(piece)
+    except ProviderFailed as failed:
+        failure = failed
+    spoken = [piece for piece in pieces if not isinstance(piece, Told | Switched | Used)]
+    assert spoken in ([], [begins, Said("one")], [begins, Said("two")]) or (
+        failure is None and spoken[:-1] in ([begins, Said("one")], [begins, Said("two")])
+    )
+    switches = [piece for piece in pieces if isinstance(piece, Switched)]
+    assert len(switches) == (Said("two") in spoken)
+    if spoken:
+        after = pieces[pieces.index(spoken[0]) :]
+        assert not any(isinstance(piece, Told | Switched) for piece in after)
+        assert failure in (None, LOST)
+    for target in route.targets:
+        assert (target.host.queue.under_way, target.host.queue.waiting) == (0, 0)
+
+
+async def test_all_that_failed_is_told_when_nobody_answers() -> None:
+    time = Time()
+    first, second = model(fails(404, "model_not_found", retryable=False)), model(*[fails(500)] * 3, name="o")
+    with pytest.raises(ProviderFailed, match=r"None of .* local/m: It failed with 404. hosted/o: It failed") as failed:
+        await heard(time.route(time.target(first), time.target(second, time.host("hosted"))))
+    assert (failed.value.code, failed.value.retryable) == ("model_not_found", True)
+
+
+async def test_a_dead_host_is_passed_over_until_it_may_be_back() -> None:
+    time = Time()
+    dead, other = model(fails(None, "model_down"), "Back", "And well"), model("Hi", "Still me", name="o")
+    host = time.host("local")
+    targets = time.target(dead, host), time.target(other, time.host("hosted"))
+    assert time.route(*targets).current is targets[0]
+    assert told(await heard(time.route(*targets))) == ["retry", "hosted/o"]
+    assert host.told()["state"] == "dead"
+
+    later = time.route(*targets)
+    assert later.current is targets[1]
+    assert told(await heard(later)) == ["hosted/o"], "not asked, and no wait"
+    assert (len(dead.requests), len(other.requests)) == (1, 2)
+
+    time.now += 20
+    assert host.told()["state"] == "ok"
+    assert said(await heard(time.route(*targets))) == "Back"
+    assert said(await heard(time.route(*targets))) == "And well"
+
+
+async def test_who_rests_is_asked_where_nobody_else_can_be() -> None:
+    time, dead = Time(), model(*[fails(None, "model_down")] * 4, "Back", "Again")
+    target = time.target(dead)
+    for _ in range(2):
+        with pytest.raises(ProviderFailed):
+            await heard(time.route(target, time.target(model(fails(404)), time.host("hosted"))))
+    assert len(dead.requests) == 1 + 3, "then the other first, as it rests; but in the end it, all the same"
+    assert said(await heard(time.route(target))) == "Back"
+
+
+async def test_a_rest_ends_with_an_answer() -> None:
+    time, host = Time(), Time().host("local", ["sk-1"])
+    target = time.target(model(fails(500), "Hi"), host)
+    host.health.dead(100, "model_down")
+    host.health.rests("m", 100, "model_failed")
+    host.keys.limited(host.keys.keys[0], "m", 100)
+    assert said(await heard(time.route(target))) == "Hi"
+    assert host.rest_of("m") is None
+
+
+async def test_the_room_of_a_stand_in_is_looked_at_before_it_is_asked() -> None:
+    time, small = Time(), model("Hi", name="o")
+    targets = time.target(model(fails(404))), time.target(small, time.host("hosted"), window=2048)
+    route = time.route(*targets)
+    long = replace(ASKED, messages=[Message("user", "word " * 3000)])
+    with pytest.raises(ProviderFailed, match="hosted/o can read 2048") as failed:
+        await heard(route, long)
+    assert (failed.value.code, failed.value.window, small.requests) == ("model_context", 2048, [])
+    assert route.current is targets[1], "for which the prompt is made to fit now"
+    assert told(await heard(route)) == ["hosted/o"]
+
+
+async def test_what_is_asked_of_the_route_is_of_the_model_that_answers() -> None:
+    time = Time()
+    wanted = Scripted([fails(404)], "m", teach_fences=False)
+    targets = time.target(wanted), time.target(model("Hi", name="o"), time.host("hosted"))
+    route = time.route(*targets)
+    assert (route.model, route.teach_fences, route.answers) == ("m", False, "local/m")
+    async with aclosing(route.stream(ASKED)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Said):
+                assert (route.model, route.teach_fences, route.answers) == ("o", True, "hosted/o")
+    time.now += 100
+    assert (route.model, route.answers, route.last) == ("m", "hosted/o", targets[1])
+
+
+async def test_waits_hold_no_place_and_every_end_gives_it_back() -> None:
+    time = Time()
+    host = time.host("local", max_requests=1)
+    held = asyncio.Event()
+    slow = time.target(model(fails(500), ["Hi", Pause(held)], "Next"), host)
+    async with aclosing(time.route(slow).stream(ASKED)) as pieces:
+        async for piece in pieces:
+            assert host.queue.under_way == (0 if isinstance(piece, Told) else 1)
+            if isinstance(piece, Said):
+                break  # and the generator is closed in the middle
+    assert host.queue.under_way == 0
+    assert said(await heard(time.route(slow))) == "Next"
+    assert host.queue.under_way == 0
+
+
+async def test_who_waits_is_told_the_place_and_leaves_the_line_when_cancelled() -> None:
+    time, held, notices = Time(), asyncio.Event(), asyncio.Queue[Told]()
+    host = time.host("local", max_requests=1)
+    provider = model(["one", Pause(held)], "two")
+
+    async def asks(asker: str) -> list[Piece]:
+        pieces = []
+        async with aclosing(time.route(time.target(provider, host), asker=asker).stream(ASKED)) as stream:
+            async for piece in stream:
+                if isinstance(piece, Told):
+                    notices.put_nowait(piece)
+                pieces.append(piece)
+        return pieces
+
+    async with asyncio.timeout(10), aclosing(time.route(time.target(provider, host)).stream(ASKED)) as first:
+        assert await anext(first) == Said("one")
+        gives_up = asyncio.create_task(asks("bob"))
+        assert (await notices.get()).message.endswith("one request at a time: this one is number 1 in the line.")
+        stays = asyncio.create_task(asks("cy"))
+        assert (await notices.get()).message.endswith("number 2 in the line.")
+        gives_up.cancel()
+        await asyncio.wait([gives_up])
+        assert (host.queue.under_way, host.queue.waiting) == (1, 1)
+        assert (await notices.get()).message.endswith("number 1 in the line.")
+        held.set()
+        assert [piece async for piece in first] == [Stopped("stop")]
+        pieces = await stays
+    assert (told(pieces), said(pieces)) == (["waiting", "waiting"], "two")
+    assert (host.queue.under_way, host.queue.waiting) == (0, 0)
+
+
+def test_every_status_is_some_fault() -> None:
+    for status in range(300, 600):
+        fault = fault_of(ProviderFailed("model_failed", "", retryable=True, status=status))
+        assert 1 <= fault.beside <= fault.tries <= 3
+        assert fault.elsewhere or fault.tries == 1
+
+
+def test_a_queue_without_a_limit_serves_at_once() -> None:
+    queue = FairQueue()
+    assert all(queue.join("ann").number == 0 for _ in range(100))
