@@ -88,7 +88,7 @@ class Asking:
         most = int(min(left, request.max_tokens or left)) if self._bounded else request.max_tokens
         self.request = replace(request, max_tokens=most)
         self._room = self._characters()
-        self._unread = False
+        self._unread = self._begun = False
 
     def hearing(self, reply: Reply, account: Account) -> Self:
         """The answer will be in `reply`; `account` is that of the run."""
@@ -113,7 +113,8 @@ class Asking:
 
     def heard(self, piece: Piece) -> None:
         """Of the answer, by now. Raises BudgetSpent when no more can be had for it."""
-        if isinstance(piece, Switched):
+        if not self._begun or isinstance(piece, Switched):  # now it is known who answers, and at which price
+            self._begun = True
             self._room = self._characters()
         while self._reply.characters > self._room:
             for meter in self._meters:

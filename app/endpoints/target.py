@@ -23,6 +23,7 @@ class Target:
     prices: Mapping[str, Price] = field(default_factory=dict)
     host: Host = field(default_factory=Host)
     sight: Sight = field(default_factory=Sight)
+    _priced: tuple[str, Price | None] = ("", None)  # what was found in the table, by the name that the model had
 
     def __post_init__(self) -> None:
         self.counter.sees = self.sees
@@ -37,5 +38,7 @@ class Target:
 
     def cost(self, used: Used) -> float | None:
         """None for a model without a price."""
-        price = price_of(self.prices, self.name)
+        if self._priced[0] != self.name:
+            self._priced = self.name, price_of(self.prices, self.name)
+        _, price = self._priced
         return None if price is None else cost_of(price, used)
