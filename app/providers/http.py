@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,7 +42,7 @@ def is_local(url: str) -> bool:
 
 def base_url_of(url: str) -> str:
     """The base URL as the client wants it: a bare host gets `/v1`, a pasted endpoint loses its last part."""
-    base = url.strip().rstrip("/").removesuffix("/chat/completions")
+    base = url.strip().rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
     return base if urlsplit(base).path else f"{base}/v1"
 
 
@@ -61,9 +62,11 @@ async def json_answer(
     *,
     most: int,
     content: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Any:
     """The JSON value that the server answers with. Raises NoAnswer and httpx2.HTTPError."""
-    headers = authorization(key) | ({"content-type": "application/json"} if content is not None else {})
+    headers = {**authorization(key), **(headers or {})}
+    headers |= {"content-type": "application/json"} if content is not None else {}
     async with client.stream(method, url, headers=headers, content=content) as response:
         status = response.status_code
         if status != 200:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -19,11 +19,13 @@ class NoModelList(ValueError):
     """The answer is not a list of models."""
 
 
-async def first_model(client: httpx2.AsyncClient, base_url: str, key: str | None = None) -> str:
+async def first_model(
+    client: httpx2.AsyncClient, base_url: str, key: str | None = None, headers: Mapping[str, str] | None = None
+) -> str:
     """The first chat model of the server; `default` where it has no list. Raises ProviderFailed if it is down."""
     url = f"{base_url}/models"
     try:
-        names = await model_names(client, base_url, key)
+        names = await model_names(client, base_url, key, headers)
     except NoModelList:
         return UNNAMED
     except httpx2.TimeoutException as error:
@@ -33,10 +35,12 @@ async def first_model(client: httpx2.AsyncClient, base_url: str, key: str | None
     return chat_model(names) or UNNAMED
 
 
-async def model_names(client: httpx2.AsyncClient, base_url: str, key: str | None = None) -> list[str]:
+async def model_names(
+    client: httpx2.AsyncClient, base_url: str, key: str | None = None, headers: Mapping[str, str] | None = None
+) -> list[str]:
     """The names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
     try:
-        value = await json_answer(client, "GET", f"{base_url}/models", key, most=MAX_BODY_BYTES)
+        value = await json_answer(client, "GET", f"{base_url}/models", key, most=MAX_BODY_BYTES, headers=headers)
     except NoAnswer as error:
         raise NoModelList(str(error)) from error
     return names_in(value)
