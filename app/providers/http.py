@@ -6,10 +6,13 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx2
+
+from app.providers.transport.lean import LeanTransport
 
 CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
@@ -20,12 +23,30 @@ CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 PASSING = (408, 425, 429)  # refusals of this moment only; so are a server's own faults
 
 
-def model_client(base_url: str, *, inactivity_s: float = INACTIVITY_S) -> httpx2.AsyncClient:
+TransportKind = Literal["lean", "httpx2"]
+
+
+def model_client(
+    base_url: str, *, inactivity_s: float = INACTIVITY_S, transport: TransportKind = "lean"
+) -> httpx2.AsyncClient:
     """A client for one model server. Proxies of the environment apply to remote hosts only."""
     timeout = httpx2.Timeout(inactivity_s, connect=min(CONNECT_LIMIT_S, inactivity_s), pool=None)
     # A compressed stream would arrive in blocks; identity keeps it live.
     headers = {"accept-encoding": "identity", "user-agent": "dragoman"}
-    return httpx2.AsyncClient(limits=LIMITS, timeout=timeout, headers=headers, trust_env=not is_local(base_url))
+    trust_env = not is_local(base_url)
+    lean = transport == "lean" and not (trust_env and has_proxies())
+    return httpx2.AsyncClient(
+        limits=LIMITS,
+        timeout=timeout,
+        headers=headers,
+        trust_env=trust_env,
+        transport=LeanTransport(LIMITS, trust_env=trust_env) if lean else None,
+    )
+
+
+def has_proxies() -> bool:
+    """Does the environment name one? httpx2's own transport knows how to ask it."""
+    return bool(getproxies().keys() - {"no"})
 
 
 def is_local(url: str) -> bool:

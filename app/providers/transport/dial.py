@@ -1,0 +1,114 @@
+"""A connection to a host, whichever of its addresses answers first."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any, TypeVar
+
+import httpx2
+
+STAGGER_S = 0.25  # before the next address is tried beside one that has not answered
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+Address = tuple[Any, ...]  # family, type, protocol, canonical name, where
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection leads; `tls` has the rules by which the server is known, and `name` the one to know it by."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    name: str | None
+
+
+async def dial(origin: Origin, new: Callable[[], P], limit_s: float | None) -> P:
+    """Raises ConnectError and ConnectTimeout."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _dial(origin, new)
+    except TimeoutError as error:
+        raise httpx2.ConnectTimeout("") from error
+    except (OSError, UnicodeError) as error:  # a TLS failure is an OSError, too; a name may be none
+        raise httpx2.ConnectError(str(error)) from error
+
+
+async def _dial(origin: Origin, new: Callable[[], P]) -> P:
+    loop = asyncio.get_running_loop()
+    if _is_address(origin.host):
+        _, protocol = await loop.create_connection(
+            new, origin.host, origin.port, ssl=origin.tls, server_hostname=origin.name
+        )
+        return protocol
+    found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    sock = await first_answer(found)
+    try:
+        _, protocol = await loop.create_connection(new, sock=sock, ssl=origin.tls, server_hostname=origin.name)
+    except BaseException:
+        sock.close()
+        raise
+    return protocol
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def first_answer(found: Iterable[Address]) -> socket.socket:
+    """Address families take turns; one that fails makes room for the next at once. Raises OSError."""
+    waiting, under_way = deque(_alternating(found)), set[asyncio.Task[socket.socket]]()
+    failures: list[BaseException] = []
+    try:
+        while waiting or under_way:
+            if waiting:
+                under_way.add(asyncio.create_task(_answer(waiting.popleft())))
+            done, _ = await asyncio.wait(
+                under_way, timeout=STAGGER_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                under_way.discard(task)
+                if (failure := task.exception()) is None:
+                    return task.result()
+                failures.append(failure)
+    finally:
+        for task in under_way:
+            task.add_done_callback(_dropped)
+            task.cancel()
+    raise OSError("; ".join(map(str, failures)) or "the name has no address")
+
+
+async def _answer(address: Address) -> socket.socket:
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _dropped(task: asyncio.Task[socket.socket]) -> None:
+    """One that had answered all the same."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def _alternating(found: Iterable[Address]) -> Iterable[Address]:
+    families: dict[int, list[Address]] = {}
+    for address in found:
+        families.setdefault(address[0], []).append(address)
+    return (address for address in chain.from_iterable(zip_longest(*families.values())) if address)

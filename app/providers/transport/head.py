@@ -1,0 +1,27 @@
+"""The head of a request as bytes, and nothing in it that could end it early."""
+
+from __future__ import annotations
+
+import re
+
+import httpx2
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TARGET = re.compile(rb"[\x21-\x7e]+")
+_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
+
+
+def head_of(request: httpx2.Request) -> bytes:
+    """Raises LocalProtocolError. A value is not repeated: it may be a key."""
+    method, target = request.method.encode(), request.url.raw_path
+    if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
+        raise httpx2.LocalProtocolError("Illegal method or target")
+    lines = [b"%b %b HTTP/1.1\r\n" % (method, target)]
+    for name, value in request.headers.raw:
+        if not _TOKEN.fullmatch(name):
+            raise httpx2.LocalProtocolError("Illegal header name")
+        if not _VALUE.fullmatch(value):
+            raise httpx2.LocalProtocolError(f"Illegal value of the header {name.decode()}")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    lines.append(b"\r\n")
+    return b"".join(lines)

@@ -1,0 +1,122 @@
+"""httpx2's own client over connections that cost little: HTTP/1.1, kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator
+from functools import partial
+
+import httpx2
+
+from app.providers.transport.connection import Connection
+from app.providers.transport.dial import Origin, dial
+from app.providers.transport.head import head_of
+
+PORTS = {"http": 80, "https": 443}
+
+
+class LeanTransport(httpx2.AsyncBaseTransport):
+    """Raises what httpx2's own transport raises. `tls` makes the rules for https, when they are first needed.
+
+    No proxies and no HTTP/2: httpx2's own has those.
+    """
+
+    def __init__(self, limits: httpx2.Limits, *, verify: ssl.SSLContext | bool = True, trust_env: bool = True) -> None:
+        self._limits = limits
+        self._verify, self._trust_env = verify, trust_env
+        self._tls: ssl.SSLContext | None = None
+        self._resting: deque[tuple[Origin, Connection]] = deque()  # the one that began to rest last at the end
+        self._used: set[Connection] = set()
+        self._places = asyncio.Semaphore(limits.max_connections) if limits.max_connections is not None else None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        head, origin = head_of(request), self._origin(request)
+        limits: dict[str, float | None] = request.extensions.get("timeout", {})
+        if self._places:
+            await self._place(self._places, limits.get("pool"))
+        answer = _Answer(partial(self._done, origin), limits.get("read"))
+        try:
+            connection = answer.connection = self._rested(origin) or await self._dialled(origin, limits.get("connect"))
+            self._used.add(connection)
+            assert isinstance(request.stream, httpx2.AsyncByteStream)
+            headless = request.method == "HEAD"
+            await connection.send(head, request.stream, headless=headless, limit_s=limits.get("write"))
+            found = await connection.head(limits.get("read"))
+        except BaseException:
+            await answer.aclose()
+            raise
+        told = {"http_version": f"HTTP/{found.version}".encode(), "reason_phrase": found.reason}
+        return httpx2.Response(found.status, headers=found.headers, stream=answer, extensions=told)
+
+    async def aclose(self) -> None:
+        resting, self._resting = self._resting, deque()
+        for connection in [*self._used, *(connection for _, connection in resting)]:
+            connection.abort()
+
+    def _origin(self, request: httpx2.Request) -> Origin:
+        url = request.url
+        if url.scheme not in PORTS:
+            raise httpx2.UnsupportedProtocol(f"The address must begin with http:// or https://, not {url.scheme!r}")
+        host, port = url.raw_host.decode("ascii"), url.port or PORTS[url.scheme]
+        if url.scheme == "http":
+            return Origin(host, port, None, None)
+        if self._tls is None:
+            self._tls = httpx2.create_ssl_context(verify=self._verify, trust_env=self._trust_env)
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return Origin(host, port, self._tls, request.extensions.get("sni_hostname") or host)
+
+    async def _place(self, places: asyncio.Semaphore, limit_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await places.acquire()
+        except TimeoutError as error:
+            raise httpx2.PoolTimeout("") from error
+
+    def _rested(self, origin: Origin) -> Connection | None:
+        """The one that was used last: its server is the least likely to have given it up."""
+        for at in range(len(self._resting) - 1, -1, -1):
+            leads_to, connection = self._resting[at]
+            if leads_to == origin and connection.usable:
+                del self._resting[at]
+                return connection
+        return None
+
+    async def _dialled(self, origin: Origin, limit_s: float | None) -> Connection:
+        return await dial(origin, lambda: Connection(self._ended), limit_s)
+
+    def _done(self, origin: Origin, connection: Connection | None) -> None:
+        if self._places:
+            self._places.release()
+        if connection is None:
+            return
+        self._used.discard(connection)
+        if connection.rest(self._limits.keepalive_expiry):
+            self._resting.append((origin, connection))
+            most = self._limits.max_keepalive_connections
+            if most is not None and len(self._resting) > most:
+                self._resting.popleft()[1].abort()
+
+    def _ended(self, connection: Connection) -> None:
+        self._resting = deque(pair for pair in self._resting if pair[1] is not connection)
+
+
+class _Answer(httpx2.AsyncByteStream):
+    """The body, in blocks as they come. Closing it gives the connection back, once."""
+
+    def __init__(self, done: partial[None], limit_s: float | None) -> None:
+        self.connection: Connection | None = None
+        self._done = done
+        self._limit_s = limit_s
+        self._closed = False
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        connection = self.connection
+        while connection and not self._closed and (block := await connection.block(self._limit_s)):
+            yield block
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._done(self.connection)
