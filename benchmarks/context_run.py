@@ -29,6 +29,7 @@ from app.events import ContextSummarised, ContextTrimmed, Notice, RoundStarted, 
 from app.messages import Message
 from app.people import LOCAL_USER
 from app.provider import ModelRequest, Piece, Provider, Said, Stopped
+from app.providers.abilities import Stated
 from app.providers.embedded import SMOLLM2, EmbeddedModel
 from app.providers.http import model_client
 from app.providers.openai_chat import Defaults, OpenAIChat
@@ -123,7 +124,7 @@ async def opened(folder: Path, wire: Wire) -> AsyncGenerator[Services, None]:
     async def chosen(_: Settings) -> tuple[Provider, str]:
         url, defaults = await model.start(), Defaults(max_tokens=ANSWER, temperature=0.0)
         known = client, url, SMOLLM2.name, model.key
-        return Noting(*known, native_tools=False, defaults=defaults, bare_results=True), "the embedded model"
+        return Noting(*known, stated=Stated("fenced"), defaults=defaults, bare_results=True), "the embedded model"
 
     try:
         async with open_services(settings, chosen) as services:

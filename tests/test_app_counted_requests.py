@@ -14,6 +14,7 @@ from app.clock import Clock
 from app.context.counter import ROLE, Counter
 from app.messages import AskedCall, Message
 from app.provider import ModelRequest, Provider, ProviderFailed, Used
+from app.providers.abilities import Stated
 from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
@@ -85,7 +86,7 @@ async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
     """Within 5 %: with bare results, and as any llama.cpp server gets it, framed and with times."""
     async with llama_cpp() as (model, provider), model_client("http://127.0.0.1") as client:
         root, history = await model.start(), conversation()
-        framed = OpenAIChat(client, root, SMOLLM2.name, model.key, native_tools=False, clock=Clock("UTC"))
+        framed = OpenAIChat(client, root, SMOLLM2.name, model.key, stated=Stated("fenced"), clock=Clock("UTC"))
         for asked, bare, clock in ((provider, True, None), (framed, False, Clock("UTC"))):
             counter = Counter(asked)
             await counter.prepare(history)

@@ -12,6 +12,7 @@ import pytest
 
 from app.messages import Message
 from app.provider import ModelRequest, Said, Stopped, Used
+from app.providers.abilities import Stated
 from app.providers.openai_chat import Defaults, OpenAIChat
 from tests.chatting import (
     ASKED,
@@ -54,7 +55,7 @@ async def test_the_request_says_all_it_should() -> None:
 
 
 async def test_without_a_key_none_is_sent_and_what_is_not_set_is_left_out() -> None:
-    async with upstream(WHOLE) as server, chat_with(server, native_tools=False) as chat:
+    async with upstream(WHOLE) as server, chat_with(server, stated=Stated("fenced")) as chat:
         assert chat.teach_fences
         await pieces_of(chat, WITH_TOOLS)
     (asked,) = server.asked

@@ -27,8 +27,9 @@ async def test_a_native_call_comes_through() -> None:
     call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
     act = stream(chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE)
     async with upstream(act) as server, chat_with(server) as chat:
-        assert not chat.teach_fences
+        assert (chat.native_tools, chat.teach_fences) == (True, True)  # nobody knows yet
         pieces = await pieces_of(chat, WITH_TOOLS)
+        assert (chat.native_tools, chat.teach_fences) == (True, False)
     assert Call(0, "bash", {"command": "ls"}, "native") in pieces
 
 
@@ -50,7 +51,7 @@ async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(statu
 async def test_a_bad_request_with_and_without_tools_says_nothing_of_tools() -> None:
     async with upstream(answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
         _, failure = await failure_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (True, False)
+        assert (chat.native_tools, chat.teach_fences) == (True, True)
     assert "still no" in failure.message
     assert offered(server) == [True, False]
 

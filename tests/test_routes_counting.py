@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.context.counter import DEFAULT_WINDOW
+from app.providers.abilities import Stated
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
 from tests.chatting import DONE, LIMIT_S, chunk, says
@@ -39,7 +40,7 @@ async def behind(acts: Mapping[str, Act], folder: Path) -> AsyncGenerator[tuple[
     paths = Paths(acts)
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
-        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", native_tools=False)
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=Stated("fenced"))
         async with serving(folder, provider, summarise_at="1") as served:
             yield served, server
 

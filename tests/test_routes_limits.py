@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.providers.abilities import Stated
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
 from app.providers.scripted import Pause, Scripted
@@ -24,7 +25,7 @@ SLEEP = "```bash\necho up; sleep 60\n```\n"
 
 
 def chat_of(server: Upstream) -> OpenAIChat:
-    return OpenAIChat(model_client(server.base_url), server.base_url, "m", teach_fences=True, native_tools=False)
+    return OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=Stated("fenced"))
 
 
 async def test_a_paused_server_asks_no_model_and_starts_no_tool(tmp_path: Path) -> None:

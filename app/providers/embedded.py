@@ -19,7 +19,7 @@ import httpx2
 
 from app.messages import Message
 from app.provider import ModelRequest, Piece, Plain, ProviderFailed
-from app.providers.abilities import LIMIT_S, Abilities
+from app.providers.abilities import LIMIT_S, Abilities, Stated
 from app.providers.added import added
 from app.providers.openai_chat import Defaults, OpenAIChat
 
@@ -284,7 +284,7 @@ class EmbeddedProvider(Plain):
             url,
             self.model,
             self._server.key,
-            native_tools=False,
+            stated=Stated("fenced"),
             defaults=self._defaults,
             bare_results=True,
             abilities=self._abilities,
