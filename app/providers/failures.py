@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from app.provider import ProviderFailed
+from app.providers.error_status import status_of
 from app.providers.too_long import is_too_long, limit_in
 
 EXCERPT = 300
@@ -44,12 +45,16 @@ MOVED = Remedy(
     "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?).",
 )
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
+MISWRITTEN = "tool_use_failed"  # Groq's code: with 400, as if the request had been at fault
+UNREAD = Remedy("model_failed", True, "The model wrote a call that its server cannot read: try again.")
 
 
 def remedy_for(status: int, said: str) -> Remedy:
     """The row for a status; a prompt that is too long is told apart from other bad requests by what the server says."""
     if status != 429 and is_too_long(said):
         return CONTEXT
+    if MISWRITTEN in said:
+        return UNREAD
     if status in REMEDIES:
         return REMEDIES[status]
     if 300 <= status < 400:
@@ -75,15 +80,14 @@ def answered(url: str, status: int, said: str, retry_after_s: float | None = Non
     body = f": {excerpt(said)}" if said.strip() else " and an empty body"
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{shown_url(url)} answered {status}{body}{ending(body)} {row.advice}{wait}"
-    return failed(row, message, said, status, retry_after_s)
+    return failed(row, message, said, 500 if row is UNREAD else status, retry_after_s)
 
 
 def told(url: str, error: Any) -> ProviderFailed:
     """The server put an error object (or a sentence) into its stream."""
     fields = error if isinstance(error, dict) else {"message": error}
     said = str(fields.get("message") or error)
-    status = fields.get("code") if isinstance(fields.get("code"), int) else fields.get("status")
-    row = remedy_for(status if isinstance(status, int) else 500, f"{said} {fields.get('type')} {fields.get('code')}")
+    row = remedy_for(status_of(fields), f"{said} {fields.get('type')} {fields.get('code')}")
     shown = excerpt(said)
     message = f"{shown_url(url)} reported an error in its answer: {shown}{ending(shown)} {row.advice}"
     return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}')
