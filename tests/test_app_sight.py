@@ -1,0 +1,182 @@
+"""Pictures for models that may not see them: sent, told of in words, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import pytest
+
+from app.attachments import PDF, Attachment
+from app.endpoints.sight import AGAIN_S, Looking, Sight
+from app.messages import Message, in_words
+from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
+from app.providers.scripted import Raise, Reply, Scripted
+
+pytestmark = pytest.mark.anyio
+
+CAT = Attachment("a" * 64, "image/png", 1, "cat.png", 800, 600)
+LAW = Attachment("b" * 64, PDF, 1, "law.pdf", pages=2)
+WORDS = "[picture cat.png, 800 x 600, image/png: this model cannot see it]\nWhat is it?"
+ASKED = ModelRequest([Message("user", "What is it?", attachments=(CAT,))])
+DESCRIBED = replace(ASKED, describe_files=True)
+
+
+class Knowing(Scripted):
+    """A scripted model of which something is known."""
+
+    def __init__(self, replies: Sequence[Reply], *known: Ability) -> None:
+        super().__init__(replies)
+        self.known = known
+
+    def abilities(self) -> Sequence[Ability]:
+        return self.known
+
+
+@dataclass(slots=True)
+class Time:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fails(status: int | None, message: str = "image input is not supported", code: str = "model_failed") -> list[Raise]:
+    return [Raise(ProviderFailed(code, message, retryable=True, status=status))]
+
+
+async def heard(provider: Scripted, request: ModelRequest, sight: Sight | None = None, **more: object) -> list[Piece]:
+    looking = Looking("there/model", provider, sight or Sight(), **more)  # type: ignore[arg-type]
+    async with aclosing(looking.stream(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+def sent(provider: Scripted) -> list[Message]:
+    return [request.messages[-1] for request in provider.requests]
+
+
+@pytest.mark.parametrize("source", ["setting", "server", "answer"])
+@pytest.mark.parametrize("ability", ["images", "pdf"])
+async def test_a_model_that_cannot_see_is_not_asked(source: Source, ability: str) -> None:
+    provider = Knowing(["Hello"], Ability(ability, False, source))
+    file = CAT if ability == "images" else LAW
+    request = ModelRequest([Message("user", "x", attachments=(file,)), Message("assistant", "y"), Message("user", "z")])
+    with pytest.raises(ProviderFailed) as refused:
+        await heard(provider, request, able=lambda one: ["a/eye", "b/eye"] if one == ability else [])
+    failure = refused.value
+    assert (failure.code, failure.retryable, provider.requests) == ("no_vision", False, [])
+    said = ("there/model", file.name, "ask a/eye or b/eye", "without_vision: describe")
+    assert all(one in failure.message for one in said)
+
+
+async def test_what_it_cannot_see_is_told_of_in_words_as_the_request_says() -> None:
+    provider = Knowing(["Hello", "Hello"], Ability("images", False, "server"))
+    told = set[str]()
+    first = await heard(provider, DESCRIBED, told=told)
+    assert [one.code for one in first if isinstance(one, Told)] == ["no_vision"]
+    assert Said("Hello") in first
+    second = await heard(provider, DESCRIBED, told=told)
+    assert not any(isinstance(one, Told) for one in second), "once in a run"
+    assert sent(provider) == [Message("user", WORDS)] * 2
+    assert DESCRIBED.messages[0].attachments, "the history stays as it is"
+
+
+async def test_only_what_it_cannot_see_is_described() -> None:
+    provider = Knowing(["Hello"], Ability("images", True, "server"), Ability("pdf", False, "server"))
+    await heard(provider, replace(DESCRIBED, messages=[Message("user", "x", attachments=(CAT, LAW))]))
+    [message] = sent(provider)
+    assert message.attachments == (CAT,)
+    assert message.text == "[PDF law.pdf, 2 pages, application/pdf: this model cannot see it]\nx"
+
+
+REFUSALS = [(400, "whatever it says"), (415, ""), (422, ""), (500, "hint: you may need to provide the mmproj")]
+
+
+@pytest.mark.parametrize(("status", "said"), REFUSALS)
+async def test_a_refusal_is_learned_and_described_at_once(status: int, said: str) -> None:
+    provider, sight = Knowing([fails(status, said), "In words", "Again"]), Sight()
+    pieces = await heard(provider, DESCRIBED, sight)
+    assert Said("In words") in pieces
+    assert sight.sees("images", ()) is False
+    await heard(provider, DESCRIBED, sight)
+    assert [bool(message.attachments) for message in sent(provider)] == [True, False, False]
+
+
+@pytest.mark.parametrize(("status", "said"), REFUSALS)
+async def test_a_refusal_is_told_as_one(status: int, said: str) -> None:
+    provider, sight = Knowing([fails(status, said)]), Sight()
+    for _ in range(2):
+        with pytest.raises(ProviderFailed) as refused:
+            await heard(provider, ASKED, sight)
+        assert refused.value.code == "no_vision"
+        assert "ask a model that can" in refused.value.message
+    assert len(provider.requests) == 1, "it is remembered"
+
+
+OTHERS = [(500, "out of memory"), (503, "no image"), (401, "image"), (None, "image"), (429, "picture")]
+
+
+@pytest.mark.parametrize(("status", "said"), OTHERS)
+@pytest.mark.parametrize("request_", [ASKED, DESCRIBED], ids=["refuse", "describe"])
+async def test_other_failures_say_nothing_of_sight(status: int | None, said: str, request_: ModelRequest) -> None:
+    provider, sight = Knowing([fails(status, said)]), Sight()
+    with pytest.raises(ProviderFailed, match=said):
+        await heard(provider, request_, sight)
+    assert (sight.sees("images", ()), len(provider.requests)) == (None, 1)
+
+
+async def test_a_prompt_that_is_too_long_says_nothing_of_sight() -> None:
+    provider, sight = Knowing([fails(400, "image too long", "model_context")]), Sight()
+    with pytest.raises(ProviderFailed, match="too long"):
+        await heard(provider, DESCRIBED, sight)
+    assert sight.sees("images", ()) is None
+
+
+async def test_a_server_that_refuses_the_words_too_had_another_reason() -> None:
+    provider, sight = Knowing([fails(400, "first"), fails(400, "second")]), Sight()
+    with pytest.raises(ProviderFailed, match="first"):
+        await heard(provider, DESCRIBED, sight)
+    assert sight.sees("images", ()) is None
+
+
+async def test_after_the_first_word_nothing_is_asked_again() -> None:
+    provider, sight = Knowing([["I see", *fails(400)], "Never"]), Sight()
+    with pytest.raises(ProviderFailed, match="not supported"):
+        await heard(provider, DESCRIBED, sight)
+    assert (sight.sees("images", ()), len(provider.requests)) == (True, 1)
+
+
+async def test_one_that_is_known_to_see_is_never_described_to() -> None:
+    provider, sight = Knowing([fails(400, "image is too large")], Ability("images", True, "server")), Sight()
+    with pytest.raises(ProviderFailed, match="too large"):
+        await heard(provider, DESCRIBED, sight)
+    assert sight.sees("images", ()) is None
+
+
+async def test_what_answers_show_beats_names_and_is_forgotten_in_time() -> None:
+    time = Time()
+    sight = Sight(time)
+    guess, sure = [Ability("images", True, "name")], [Ability("images", True, "setting")]
+    assert (sight.sees("images", guess), sight.sees("pdf", guess)) == (True, None)
+    assert sight.sees("images", [Ability("images", False, "name")]) is None, "a name alone refuses nobody"
+    sight.learn(["images"], sees=False)
+    assert (sight.sees("images", guess), sight.sees("images", sure)) == (False, True)
+    assert sight.abilities(guess) == [Ability("images", False, "answer", "a message with files")]
+    time.now += AGAIN_S
+    assert sight.sees("images", guess) is True
+
+
+async def test_words_alone_go_through_as_they_are() -> None:
+    provider, plain = Knowing(["Hello"], Ability("images", False, "server")), ModelRequest([Message("user", "x")])
+    await heard(provider, plain)
+    assert sent(provider) == [Message("user", "x")]
+
+
+def test_a_message_in_words() -> None:
+    assert in_words(Message("user", "See", attachments=(CAT, LAW))).splitlines() == [
+        "[picture cat.png, 800 x 600, image/png]",
+        "[PDF law.pdf, 2 pages, application/pdf]",
+        "See",
+    ]
+    assert in_words(Message("user", "Plain")) == "Plain"
