@@ -82,8 +82,9 @@ class Counter:
 
     async def window(self) -> int:
         """Tokens that the model can read and write at a time: set, learned, or DEFAULT_WINDOW; never a guess below."""
+        said = await self._provider.window()  # asked in any case: the provider learns more than that
         if not self._window:
-            self._learned = await self._provider.window() or self._learned
+            self._learned = said or self._learned
         return self.known_window
 
     @property

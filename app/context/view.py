@@ -75,6 +75,7 @@ class View:
     read: ReadFile | None = None
     describe_files: bool = False
     run: str = ""
+    last: Callable[[], Counter] | None = None  # of the model that was asked last, which may have stood in
     _fold: Fold | None = None
 
     @property
@@ -97,6 +98,10 @@ class View:
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
         return Fitted(request, counted, self.counter, self.counter.scale, events)
 
+    def was_for(self, fitted: Fitted) -> bool:
+        """Whether the model that was asked is the one that the request was made to fit."""
+        return (self.last or self.counters)() is fitted.counter
+
     def _fitting(self, room: Room) -> Trimmed | None:
         """Raises ContextOverflow."""
         assert self._fold
@@ -117,8 +122,8 @@ class View:
         return self.folds.keep(session, folded(redacted(rows[-1])) if rows else Fold())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
+        window = await self.counter.window()  # first: then it is known what to teach, and who hangs
         head = list(self.opening(tools))
-        window = await self.counter.window()  # first: a server that hangs is then known to hang when it is to count
         await self.counter.prepare([*head, *new], tools)
         spare = answer_room(window) + self._described(tools) + self.counter.measure(Message("user", TO_FIND))
         return Room(head, window - spare, self.counter.measure)
