@@ -26,6 +26,7 @@ class Asked:
 
 
 Act = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+CHATS = ("/chat/completions", "/messages")
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ async def upstream(*acts: Act, repeat: bool = False, chats: bool = False) -> Asy
         state.connections += 1
         try:
             while not writer.is_closing() and (asked := await request(reader)):
-                if chats and asked.method == "GET":
+                if chats and not asked.path.endswith(CHATS):
                     await unknown(reader, writer)
                     continue
                 act = script[0] if repeat else script[len(state.asked)]
