@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from base64 import b64encode
+
+from app.attachments import Attachment
+from app.providers.scripted import Scripted
+from tests.serving import Served
 
 
 def png(width: int = 8, height: int = 6, tail: bytes = b"") -> bytes:
@@ -55,3 +60,25 @@ def image_part(data: bytes, **more: str) -> dict[str, object]:
 
 def text_part(text: str) -> dict[str, object]:
     return {"type": "text", "text": text}
+
+
+def hashed(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def data_url(data: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{encoded(data)}"
+
+
+def seen_by(model: Scripted, at: int = -1) -> list[tuple[str, tuple[Attachment, ...]]]:
+    """What the model was told last: words and attachments of each message of a person."""
+    messages = [message for message in model.requests[at].messages if message.role == "user"]
+    return [(message.text, message.attachments) for message in messages]
+
+
+async def files_of(served: Served) -> dict[str, int]:
+    sizes = await served.services.store.sizes()
+    return {name: sizes[name] for name in ("files", "session_files")}
+
+
+CAT, LAW = png(80, 60), pdf(2)
