@@ -1,101 +1,92 @@
-"""What servers say of a model's window and tokens: each kind of server, and how seldom it is asked."""
+"""What is known of a model and how: each kind of server, in which order it is believed, and how seldom it is asked."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+from app.provider import Ability
 from app.providers.abilities import (
     AGAIN_S,
-    BATCH_CHARACTERS,
-    BATCH_TEXTS,
-    NOTHING,
+    LOCAL_AGE_S,
+    SHOWN,
+    SHOWN_S,
     Abilities,
-    Endpoint,
-    batches,
-    listed,
-    llama_counts,
-    of_slot,
-    vllm_counts,
+    Stated,
 )
 from app.providers.http import model_client
+from app.providers.readings import MOST_SLOTS, OF_DETAILS, OF_ENTRY, OF_PROPERTIES, entry_of, read
+from app.providers.served import Endpoint
 from app.providers.too_long import LARGEST, SMALLEST
+from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
-from tests.upstream import Act, Paths, Upstream, answer, hang, upstream
+from tests.upstream import Act, answer, hang, upstream
 
 pytestmark = pytest.mark.anyio
-MISSING = answer('{"error":"not found"}', 404)
-
-
-def models(**entry: object) -> Act:
-    return answer(json.dumps({"object": "list", "data": [{"id": "other", "max_model_len": 700}, {"id": "m"} | entry]}))
-
-
-def said(value: object) -> Act:
-    return answer(json.dumps(value))
-
-
-SLOT = said({"default_generation_settings": {"n_ctx": 4096, "params": {}}, "total_slots": 2})
-# What each kind of server answers where it is asked, and what is learned from that.
-SERVERS: dict[str, tuple[Mapping[str, Act], int | None]] = {
-    "llama.cpp": ({"/v1/models": models(meta={"n_ctx_train": 131_072}), "/props?model=m": SLOT}, 4096),
-    "vLLM": ({"/v1/models": models(owned_by="vllm", max_model_len=8192)}, 8192),
-    "Groq": ({"/v1/models": models(context_window=131_072, max_completion_tokens=32_768)}, 131_072),
-    "OpenRouter": ({"/v1/models": models(context_length=1_000_000, top_provider={"context_length": 65_536})}, 65_536),
-    "Mistral": ({"/v1/models": models(max_context_length=32_768)}, 32_768),
-    "LM Studio": (
-        {
-            "/v1/models": models(),
-            "/api/v0/models": models(state="loaded", max_context_length=131_072, loaded_context_length=4096),
-        },
-        4096,
-    ),
-    "Ollama": ({"/v1/models": models(), "/api/ps": said({"models": [{"name": "m", "context_length": 4096}]})}, 4096),
-    "Ollama, not loaded yet": ({"/v1/models": models(), "/api/ps": said({"models": []})}, None),
-    "one that says nothing": ({"/v1/models": models()}, None),
-    "one with odd numbers": (
-        {"/v1/models": models(max_model_len="8192", context_length=True, context_window=-1)},
-        None,
-    ),
-    "one with numbers that no window has": (
-        {"/v1/models": models(max_model_len=1, context_length=10**40), "/props?model=m": said(0)},
-        None,
-    ),
-    "one that lists other things": ({"/v1/models": said([1, {"data": None}])}, None),
-    "no JSON": ({"/v1/models": answer("<html>"), "/props?model=m": answer("<html>")}, None),
-}
-
-
-@asynccontextmanager
-async def endpoint(acts: Mapping[str, Act]) -> AsyncGenerator[tuple[Endpoint, Upstream], None]:
-    paths = Paths(acts)
-    async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
-        paths.server = server
-        async with model_client(server.base_url) as client:
-            yield Endpoint(client, server.base_url, "m", "sk-1"), server
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-async def test_the_window_is_what_the_server_has_room_for(kind: str) -> None:
-    acts, window = SERVERS[kind]
+async def test_what_a_server_says_of_its_model_is_known(kind: str) -> None:
+    acts, known = SERVERS[kind]
     async with endpoint(acts) as (one, server):
-        assert await Abilities().window(one) == window
+        abilities = Abilities()
+        assert await abilities.window(one) == known.get("window")
+        rows = {row.name: row for row in abilities.rows(one)}
+    assert {name: row.value for name, row in rows.items() if row.source != "unknown"} == known
+    assert {row.source for row in rows.values()} <= {"server", "unknown"}
+    assert all(row.detail.startswith("/") for row in rows.values() if row.source == "server")
     assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer sk-1"}
 
 
+# What is set, shown, said and suggested of a model's tools, and what is made of that.
+BELIEVED: list[tuple[Stated, bool | None, bool | None, str, tuple[bool | None, str]]] = [
+    (Stated("native"), False, False, "gemma-2", (True, "setting")),
+    (Stated("fenced"), True, True, "gpt-4o", (False, "setting")),
+    (Stated(), False, True, "gpt-4o", (False, "answer")),
+    (Stated(), True, None, "gemma-2", (True, "answer")),
+    (Stated(), None, False, "gpt-4o", (False, "server")),
+    (Stated(), None, True, "gemma-2", (True, "server")),
+    (Stated(), None, None, "gpt-4o", (True, "name")),
+    (Stated(), None, None, "gemma-2", (False, "name")),
+    (Stated(), None, None, "m", (None, "unknown")),
+]
+
+
+@pytest.mark.parametrize(("stated", "shown", "told", "model", "believed"), BELIEVED)
+async def test_who_is_believed(
+    stated: Stated, shown: bool | None, told: bool | None, model: str, believed: tuple[bool | None, str]
+) -> None:
+    entry = {"id": model, "context_length": 8192}
+    if told is not None:
+        entry["supported_parameters"] = ["tools"] if told else []
+    async with endpoint({"/v1/models": said({"data": [entry]})}, model) as (one, _):
+        abilities = Abilities()
+        await abilities.window(one)
+        if shown is not None:
+            abilities.show(one, "tools", shown, "an answer")
+        found = abilities.find(one, "tools", stated)
+        assert (found.value, found.source) == believed
+
+
+def test_everything_that_is_set_holds() -> None:
+    stated = Stated("native", images=False, pdf=True, window=1024)
+    one = Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")
+    rows = {row.name: (row.value, row.source) for row in Abilities().rows(one, stated)}
+    assert tuple(rows) == SHOWN
+    for name, value in {"tools": True, "images": False, "pdf": True, "window": 1024}.items():
+        assert rows[name] == (value, "setting")
+
+
 async def test_it_is_asked_once_however_many_ask() -> None:
-    async with endpoint(SERVERS["llama.cpp"][0]) as (one, server):
+    acts = {"/v1/models": models(), "/props?model=m": SLOT, "/apply-template": MISSING}
+    async with endpoint(acts) as (one, server):
         abilities = Abilities()
         assert await asyncio.gather(*(abilities.window(one) for _ in range(20))) == [4096] * 20
-        assert [asked.path for asked in server.asked] == ["/v1/models", "/props?model=m"]
+        assert [asked.path for asked in server.asked] == ["/v1/models", "/props?model=m", "/apply-template"]
         other = Endpoint(one.client, one.base_url, "other", "sk-1")
         assert await abilities.window(other) == 700  # each model of its own
 
@@ -111,6 +102,57 @@ async def test_after_a_failure_it_is_asked_again_but_not_at_once() -> None:
         acts["/v1/models"] = models(max_model_len=8192)
         now = AGAIN_S
         assert await abilities.window(one) == 8192
+
+
+async def test_what_was_known_holds_while_the_server_is_away() -> None:
+    now = 0.0
+    acts: dict[str, Act] = {"/v1/models": models(max_model_len=8192)}
+    async with endpoint(acts) as (one, _):
+        abilities = Abilities(clock=lambda: now)
+        await abilities.window(one)
+        acts["/v1/models"] = answer("{}", 503)
+        now = LOCAL_AGE_S
+        assert await abilities.window(one) == 8192
+
+
+def props(template: str) -> Act:
+    return said(PROPS | {"chat_template": template})
+
+
+@pytest.mark.parametrize(("template", "forgotten"), [("{{ other }} {{ tools }}", True), ("{{ tools }}", False)])
+async def test_a_server_with_another_template_is_another_one(template: str, forgotten: bool) -> None:
+    """What answers have shown goes with the model that gave them."""
+    now = 0.0
+    acts: dict[str, Act] = {"/v1/models": models(), "/props?model=m": props("{{ tools }}")}
+    async with endpoint(acts) as (one, _):
+        abilities = Abilities(clock=lambda: now)
+        await abilities.window(one)
+        abilities.show(one, "tools", False, "status 400")
+        acts["/props?model=m"] = props(template)
+        await abilities.window(one)
+        assert abilities.find(one, "tools").source == "answer"  # nobody has asked yet
+        now = LOCAL_AGE_S
+        await abilities.window(one)
+        assert abilities.find(one, "tools").source == ("server" if forgotten else "answer")
+
+
+async def test_a_server_that_was_lost_is_asked_when_it_is_back() -> None:
+    acts: dict[str, Act] = {"/v1/models": models(), "/props?model=m": props("{{ tools }}")}
+    async with endpoint(acts) as (one, _):
+        abilities = Abilities()
+        await abilities.window(one)
+        acts["/props?model=m"] = props("without")
+        abilities.doubt(one)
+        await abilities.window(one)
+        assert abilities.find(one, "tools") == Ability("tools", False, "server", "/props")
+
+
+def test_what_an_answer_has_shown_holds_for_a_while() -> None:
+    now = 0.0
+    abilities, one = Abilities(clock=lambda: now), Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")
+    abilities.show(one, "tools", False, "status 400")
+    for now, source in ((SHOWN_S - 1, "answer"), (SHOWN_S, "name")):  # noqa: B007 (the clock)
+        assert abilities.find(one, "tools").source == source
 
 
 async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
@@ -169,83 +211,13 @@ async def test_a_hosted_service_is_asked_once_and_not_for_what_only_local_ones_h
     assert asked == ["/v1/models", "/props"]
 
 
-TEXTS = ["one", "", "two words", "\ud800 é"]
+FIELDS = sorted({name for row in (*OF_ENTRY, *OF_PROPERTIES, *OF_DETAILS) for name in row.field if name != 0}, key=str)
 
 
-async def test_llama_cpp_counts_many_texts_in_one_request() -> None:
-    tokens = said({"tokens": [5, -1, -1, 6, 7, -1, 8, 9, 10, -1]})
-    async with endpoint({"/props?model=m": SLOT, "/tokenize": tokens}) as (one, server):
-        assert await Abilities().count(one, TEXTS) == [1, 0, 2, 3]
-    [asked] = [asked for asked in server.asked if asked.path == "/tokenize"]
-    assert asked.json["content"] == ["one", -1, "", -1, "two words", -1, "\ufffd é", -1]
-
-
-async def test_vllm_counts_one_text_at_a_time() -> None:
-    acts = {"/v1/models": models(max_model_len=8192), "/tokenize": said({"count": 3, "tokens": [1, 2, 3]})}
-    async with endpoint(acts) as (one, server):
-        assert await Abilities().count(one, TEXTS) == [3, 3, 3, 3]
-        assert await Abilities().count(one, []) == []
-    assert sorted(asked.json["prompt"] for asked in server.asked if asked.path == "/tokenize") == sorted(
-        ["one", "", "two words", "\ufffd é"]
-    )
-    assert {asked.json["add_special_tokens"] for asked in server.asked if asked.path == "/tokenize"} == {False}
-
-
-@pytest.mark.parametrize(
-    ("act", "asked"),
-    [
-        (MISSING, 1),
-        (said({"tokens": [1, 2, 3]}), 1),
-        (said({"tokens": "many"}), 1),
-        (answer("<html>"), 1),
-        (said({"tokens": [-1] * 2}), 1),  # nothing at all in so long a text
-        (said({"tokens": [*[5] * 9000, -1, 5, -1]}), 1),  # more than it has bytes
-        (answer("{}", 503), 3),
-        (answer("{}", 429), 3),
-    ],
-)
-async def test_a_server_that_cannot_count_is_not_asked_again(act: Act, asked: int) -> None:
-    async with endpoint({"/props?model=m": SLOT, "/tokenize": act}) as (one, server):
-        abilities = Abilities()
-        for _ in range(3):
-            assert await abilities.count(one, ["a" * 1000, "b"]) is None
-        assert await abilities.window(one) == 4096
-    assert len([one for one in server.asked if one.path == "/tokenize"]) == asked
-
-
-@given(
-    st.lists(st.text(max_size=20) | st.integers(0, 2 * BATCH_CHARACTERS).map("x".__mul__), max_size=20),
-    st.integers(1, 9),
-)
-def test_batches_hold_all_texts_in_order_and_not_too_many(texts: list[str], most: int) -> None:
-    made = list(batches(texts, most))
-    assert [text for batch in made for text in batch] == [
-        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts
-    ]
-    assert all(0 < len(batch) <= most for batch in made)
-    assert all(sum(map(len, batch)) <= BATCH_CHARACTERS for batch in made if len(batch) > 1)
-    assert len(list(batches(["x"] * 1000, BATCH_TEXTS))) == 4
-
-
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(4096) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(
-                ["data", "id", "models", "name", "max_model_len", "tokens", "count", "n_ctx", "top_provider"]
-            )
-            | st.just("default_generation_settings"),
-            inner,
-            max_size=4,
-        )
-    ),
-)
-
-
-@given(json_values)
+@given(json_values("data", "models", "id", "name", "m", *map(str, FIELDS)))
 def test_any_json_is_read_without_a_fault(value: Any) -> None:
-    for known in (listed(value, "m"), of_slot(value, "m")):
-        assert known == NOTHING or (known.window is not None and SMALLEST <= known.window <= LARGEST)
-    for counts in (llama_counts(value), vllm_counts(value)):
-        assert counts is None or all(count >= 0 for count in counts)
+    for rows in (OF_ENTRY, OF_PROPERTIES, OF_DETAILS):
+        for found in (read(rows, value), read(rows, entry_of(value, "m"))):
+            assert all(isinstance(found.get(name, True), bool) for name in ("tools", "images", "pdf"))
+            assert SMALLEST <= found.get("window", SMALLEST) <= LARGEST
+            assert 1 <= found.get("slots", 1) <= MOST_SLOTS

@@ -25,7 +25,9 @@ NAMES: tuple[Named, ...] = (
     Named(r"distill|\bbase\b|[-_]pt\b", tools=False),
     Named(r"\bo1-(?:mini|preview)", tools=False, images=False, pdf=False),
     Named(r"\bo3-mini|gpt-3\.5|gpt-oss", tools=True, images=False),
-    Named(r"\bgpt-(?:4o|4\.1|4\.5|[5-9])|\bchatgpt|\bo[134](?:-|\b)", tools=True, images=True, pdf=True),
+    Named(
+        r"\bgpt-(?:4o|4\.1|4\.5|[5-9])|\bchatgpt|\bo(?:[13]\b(?!-mini|-preview)|4\b)", tools=True, images=True, pdf=True
+    ),
     Named(r"\bgpt-4-(?:turbo|vision)", tools=True, images=True),
     Named(r"\bgpt-4", tools=True),
     Named(r"claude-(?:v?[12]|instant)", tools=False, images=False, pdf=False),
