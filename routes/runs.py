@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.spent import sums
 from app.store import RunRow
 from routes.errors import ASCIIResponse
 from routes.parts import MessageRequest, file_limits
@@ -22,8 +23,10 @@ def run_fields(row: RunRow) -> dict[str, Any]:
 
 
 async def run_state(request: Request) -> Response:
-    row = await services_of(request).runs.run(request.path_params["run"], asker(request))
-    return ASCIIResponse(run_fields(row))
+    services = services_of(request)
+    row = await services.runs.run(request.path_params["run"], asker(request))
+    spent = [one for one in await services.store.spent_by_runs(row.session) if one.run == row.id]
+    return ASCIIResponse(run_fields(row) | {"usage": sums(spent)})
 
 
 async def run_events(request: Request) -> Response:

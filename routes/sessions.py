@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.messages import shown
+from app.spent import of_runs, sums
 from app.store import SessionRow, SummaryRow
 from routes.errors import ASCIIResponse
 from routes.requests import SessionRequest, read_fields
@@ -32,9 +33,12 @@ async def show_session(request: Request) -> Response:
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], asker(request))
     messages = [shown(message) for message in await services.store.messages(row.id)]
-    runs = [run_fields(run) for run in await services.store.runs(row.id)]
+    spent = await services.store.spent_by_runs(row.id)
+    used = of_runs(spent)
+    runs = [run_fields(run) | {"usage": used.get(run.id, sums(()))} for run in await services.store.runs(row.id)]
     summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
-    return ASCIIResponse(_fields(row) | {"messages": messages, "summaries": summaries, "runs": runs})
+    told = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
+    return ASCIIResponse(_fields(row) | told)
 
 
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
