@@ -18,6 +18,7 @@ from app.providers.scripted import Scripted
 from routes.errors import SAFE_HEADERS
 from routes.server import ROUTES
 from tests.people import LIMIT_S, bearer
+from tests.pictures import CAT, hashed, image_part, text_part
 from tests.serving import Served, serving, until
 from tests.test_routes_jobs import in_background, job_of, says
 
@@ -65,6 +66,7 @@ ROWS: dict[str, Row] = {
     "GET /approvals": Own(shows="call"),
     "GET /sessions/{session}": Thing(),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
+    "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /runs/{run}": Thing(),
     "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
@@ -94,6 +96,7 @@ LOST = {
     "run": "run_" + "0" * 20,
     "call": "call_" + "0" * 20,
     "job": "job_" + "0" * 20,
+    "sha256": "0" * 64,
     "name": "nobody",
     "action": "reconnect",
 }
@@ -125,7 +128,8 @@ class Asking:
         answer = await self.served.client.request(
             method, filled(path, ids), headers=dict(headers) | forwarded, json=body
         )
-        safe = SAFE_HEADERS.keys() - ({"Cache-Control"} if path.endswith(("/events", "/chat")) else set())
+        own = {"/events": "Cache-Control", "/chat": "Cache-Control", "/{sha256}": "Content-Security-Policy"}
+        safe = SAFE_HEADERS.keys() - {header for end, header in own.items() if path.endswith(end)}
         assert {name: answer.headers.get(name) for name in safe} == {name: SAFE_HEADERS[name] for name in safe}, route
         return answer
 
@@ -133,11 +137,12 @@ class Asking:
 async def things_of_ann(served: Served) -> dict[str, str]:
     """A background job that runs, and a call that waits for her."""
     _, job = await job_of(served)
-    async with aclosing(served.turn(message="x", approval="ask")) as turn:
+    async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
         started = await until(turn, "run.started")
         question = await until(turn, "approval.required")
     named = {"name": "carl", "action": "reconnect"}
-    return {"job": job, "session": started["session"], "run": started["run"], "call": question["call"], **named}
+    ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
+    return {"job": job, **ids, **named}
 
 
 async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
