@@ -108,23 +108,20 @@ async def complaint(response: httpx2.Response, key: str | None) -> str:
 
 
 async def pieces_of(response: httpx2.Response, reader: Reader, url: str) -> AsyncGenerator[Piece, None]:
-    """What the reader makes of the body, which is closed at the end. Raises ProviderFailed."""
-    try:
-        async with aclosing(response.aiter_bytes()) as blocks:
-            try:
-                async for block in blocks:
-                    for piece in reader.feed(block):
-                        yield piece
-                    if reader.done:
-                        await drain(blocks)
-                        break
-            except httpx2.HTTPError as error:
-                if not reader.whole:
-                    raise failure_of(error, url, begun=True) from error
-        for piece in reader.close():
-            yield piece
-    finally:
-        await response.aclose()
+    """What the reader makes of the body. Raises ProviderFailed."""
+    async with aclosing(response.aiter_bytes()) as blocks:
+        try:
+            async for block in blocks:
+                for piece in reader.feed(block):
+                    yield piece
+                if reader.done:
+                    await drain(blocks)
+                    break
+        except httpx2.HTTPError as error:
+            if not reader.whole:
+                raise failure_of(error, url, begun=True) from error
+    for piece in reader.close():
+        yield piece
 
 
 async def drain(blocks: AsyncIterator[bytes]) -> None:

@@ -17,12 +17,13 @@ MAX_LIST_BYTES = 16 * 1024 * 1024  # some gateways list hundreds of models, with
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One model of one server."""
+    """One model of one server, which knows its users by their key, or by other `headers`."""
 
     client: httpx2.AsyncClient
     base_url: str
     model: str
     key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def root(self) -> str:
@@ -35,7 +36,9 @@ class Endpoint:
     async def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
         """Raises NoAnswer, httpx2.HTTPError."""
         content = None if body is None else encode(body)
-        asked = partial(json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES)
+        asked = partial(
+            json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES, headers=self.headers
+        )
         try:
             return await asked()
         except CLOSED:

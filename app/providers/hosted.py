@@ -1,0 +1,197 @@
+"""A model behind HTTP, whatever its wire format: what nobody has stated of it is found out and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import httpx2
+
+from app.provider import Ability, ModelRequest, Piece, Plain, ProviderFailed, Said
+from app.providers import failures
+from app.providers.abilities import LIMIT_S, Abilities, Stated
+from app.providers.http import authorization
+from app.providers.http_stream import Reader, Refused, pieces_of
+from app.providers.models import first_model
+from app.providers.parameters import Parameters
+from app.providers.profiles import profile_of
+from app.providers.served import Endpoint
+from app.providers.too_long import is_too_long
+from parsing import CallOpened, Thought
+
+ANY_MODEL = "auto"
+LOST = ("model_down", "model_cut")  # how a request fails whose server is gone
+# Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
+BAD_REQUEST = (400, 422)
+OTHER_REFUSALS = (404, 500, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request asks for when it does not say. None leaves it to the server."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class Hosted(Plain):
+    """The part of a Provider that knows its model and its server. `close` closes the client.
+
+    What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
+    tools is asked again without them, once, and from then on they are taught in the prompt. The model `auto` is
+    replaced by the server's first one when it first answers.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        base_url: str,
+        model: str = ANY_MODEL,
+        key: str | None = None,
+        *,
+        stated: Stated | None = None,
+        abilities: Abilities | None = None,
+    ) -> None:
+        self.base_url = base_url
+        self.model = model
+        self.key = key
+        self._client = client
+        self._stated = stated or Stated()
+        self._abilities = abilities or Abilities()
+        self._parameters = Parameters(profile_of(base_url))
+
+    @property
+    def native_tools(self) -> bool:
+        return self.ability("tools").value is not False
+
+    @property
+    def teach_fences(self) -> bool:
+        return self.ability("tools").value is not True
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where requests are sent to."""
+
+    @abstractmethod
+    async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+        """The response with its body still to be read, its status 200, and what reads it.
+
+        Raises ToolsRefused and ProviderFailed.
+        """
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer, as it comes, and remembered what it shows of the model. Raises ProviderFailed."""
+        await self.name_model()
+        try:
+            response, reader = await self._open(request)
+            try:
+                for told in self._parameters.news():
+                    yield told
+                async with aclosing(pieces_of(response, reader, self.url)) as pieces:
+                    async for piece in pieces:
+                        if type(piece) is not Said:
+                            self._notice(piece)
+                        yield piece
+            finally:
+                await response.aclose()
+        except ProviderFailed as failure:
+            if failure.code in LOST:
+                self._abilities.doubt(self._about)
+            raise
+
+    async def name_model(self) -> None:
+        """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
+        if self.model == ANY_MODEL:
+            self.model = await first_model(self._client, self.base_url, headers=self._headers(self.key))
+
+    async def window(self) -> int | None:
+        """What was stated, else what the server says, which is asked in any case: it tells more than that."""
+        endpoint = await self._endpoint()
+        said = await self._abilities.window(endpoint) if endpoint else None
+        return self._stated.window or said
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        endpoint = await self._endpoint()
+        return await self._abilities.count(endpoint, texts) if endpoint else None
+
+    def prompt_suffix(self) -> str:
+        return str(self.ability("prompt_suffix").value or "")
+
+    def ability(self, name: str) -> Ability:
+        """As far as it is known by now."""
+        return self._abilities.find(self._about, name, self._stated)
+
+    def abilities(self) -> Sequence[Ability]:
+        return self._abilities.rows(self._about, self._stated)
+
+    def show(self, name: str, value: bool | str, detail: str) -> None:
+        """An answer has shown it; `detail` says how."""
+        self._abilities.show(self._about, name, value, detail)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, Reader]:
+        try:
+            return await self._ask(request, native=self.native_tools and bool(request.tools))
+        except ToolsRefused as refusal:
+            return await self._ask_taught(request, refusal)
+
+    async def _ask_taught(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
+        """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
+        self.show("tools", False, str(refusal))
+        taken = False
+        try:
+            asked = await self._ask(request, native=False)
+            taken = True
+        finally:
+            if not taken:
+                self._abilities.unshow(self._about, "tools")
+        return asked
+
+    def _refusal(self, refusal: Refused, *, native: bool) -> Exception:
+        """What a refusal means that nothing could be left out for."""
+        if native and self._stated.tool_calls == "auto" and refuses_tools(refusal.status, refusal.said):
+            return ToolsRefused(refusal.status)
+        return refusal.failure()
+
+    def _headers(self, key: str | None) -> Mapping[str, str]:
+        """What the server knows its users by."""
+        return authorization(key)
+
+    def _notice(self, piece: Piece) -> None:
+        match piece:
+            case CallOpened() if self.ability("tools").value is not True:
+                self.show("tools", True, "a native call")
+            case Thought() if self.ability("prompt_suffix").value:
+                self.show("prompt_suffix", "", "thoughts come apart")
+
+    @property
+    def _about(self) -> Endpoint:
+        return Endpoint(self._client, self.base_url, self.model, headers=self._headers(self.key))
+
+    async def _endpoint(self) -> Endpoint | None:
+        """What to ask of the model's abilities; None while nobody can tell its name."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self.name_model()
+        except (TimeoutError, ProviderFailed):
+            return None
+        return self._about
+
+
+class ToolsRefused(Exception):
+    """The server does not take `tools`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status} for tools")
+
+
+def refuses_tools(status: int, said: str) -> bool:
+    if is_too_long(said) or failures.MISWRITTEN in said:
+        return False
+    return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())
