@@ -45,5 +45,7 @@ def web_address(value: str) -> str:
     parts = urlsplit(value)  # raises ValueError on a broken IPv6 host
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ValueError("is not a plain http(s) URL")
+    if "?" in value or "#" in value:  # what is put behind it would become a part of that
+        raise ValueError("has a query or a fragment")
     _ = parts.port  # raises ValueError when it is not one
     return value.rstrip("/")

@@ -19,14 +19,14 @@ from app.aside import Aside
 from app.budgets import Ledger, usual_budget
 from app.calls import Calls
 from app.clock import Clock
-from app.context.counter import opened_counter
 from app.context.fold import Folds
 from app.context.view import Opening, view_of
 from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
 from app.endpoints.models import Models, UnknownModel
+from app.endpoints.opening import Choose, opened_models
+from app.endpoints.registry import Registry
 from app.endpoints.route import Route
-from app.endpoints.target import Target
 from app.files.reading import Files
 from app.follow_up import ROUNDS, FollowUps
 from app.gate import Circumstances, Gate
@@ -41,8 +41,6 @@ from app.people import LOCAL_USER, Principal, folder_name, in_use, principal_of
 from app.persona import PERSONAS, persona_in
 from app.presence import Presence
 from app.prompt import opening
-from app.provider import Provider
-from app.providers import choose_provider
 from app.recall import Recaller
 from app.recovery import recover
 from app.redacted_logs import redacted_logs
@@ -86,6 +84,7 @@ class Services:
     presence: Presence
     redactor: Redactor
     mcp: McpServers
+    endpoints: Registry
     files: Files
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
@@ -201,29 +200,14 @@ class Services:
         await self.runs.start(agent, principal, turn)
 
 
-Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
 OpenStore = Callable[[Path], Awaitable[Store]]
-
-
-async def chosen_by(settings: Settings) -> tuple[Provider, str]:
-    """The provider that the settings name or that is found, and a sentence that says so."""
-    key = settings.model_key
-    return await choose_provider(
-        model_url=settings.model_url,
-        model=settings.model,
-        key=key.get_secret_value() if key else None,
-        tool_calls=settings.tool_calls,
-        inactivity_s=settings.model_inactivity_s,
-        temperature=settings.model_temperature,
-        clock=Clock(settings.time_zone),
-    )
 
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, choose: Choose = chosen_by, open_store: OpenStore = SQLiteStore.open
+    settings: Settings, choose: Choose | None = None, open_store: OpenStore = SQLiteStore.open
 ) -> AsyncGenerator[Services, None]:
-    """Raises StoreFailed when the data directory cannot be used, SettingsError when the tokenizer cannot."""
+    """Raises StoreFailed when the data directory cannot be used, SettingsError when a key or the tokenizer cannot."""
     async with AsyncExitStack() as stack:
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
@@ -238,10 +222,8 @@ async def open_services(
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
-        provider, about_model = await choose(settings)
-        counter = await opened_counter(provider, settings.window, settings.tokenizer)
-        models = Models(Target("default", provider, counter))
-        stack.push_async_callback(models.close)
+        opened = await stack.enter_async_context(opened_models(settings, store, redactor, os.environ, choose))
+        models = opened.models
         stack.push_async_callback(runs.close)
         made(settings.workspace, "workspace")
         people = settings.workspace / PEOPLE
@@ -261,7 +243,9 @@ async def open_services(
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
         services = Services(
-            *(settings, store, runs, switch, models, about_model, sandbox, jobs, presence, redactor, mcp), Files(store)
+            *(settings, store, runs, switch, models, opened.about, sandbox, jobs, presence, redactor, mcp),
+            opened.registry,
+            Files(store),
         )
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)

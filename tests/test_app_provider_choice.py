@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from app.endpoints.opening import opened_models
 from app.messages import Message
 from app.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
-from app.providers import PROVIDERS, choose_provider
+from app.providers import PROVIDERS, kind_of
 from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
 from app.providers.http import base_url_of, is_local, model_client
-from tests.upstream import Act, answer, hang, stream, upstream
+from app.redaction import Redactor
+from app.store.sqlite import SQLiteStore
+from tests.serving import settings_in
+from tests.upstream import Act, Paths, answer, hang, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -88,56 +93,73 @@ def test_the_well_known_ports() -> None:
     ]
 
 
-async def test_a_server_that_runs_already_is_used() -> None:
-    async with asyncio.timeout(LIMIT_S), upstream(models("qwen"), WHOLE) as server:
-        provider, sentence = await choose_provider(known_servers=[KnownServer("Ollama", server.port)])
-        assert await said_by(provider) == [Said("Hi"), Stopped("stop")]
-        await provider.close()
+@asynccontextmanager
+async def opened(
+    folder: Path, *, known: Sequence[KnownServer] = (), **flags: object
+) -> AsyncGenerator[tuple[Provider, str], None]:
+    """The model that answers by default, and what is said of it."""
+    settings = settings_in(folder, **flags)
+    store = await SQLiteStore.open(folder / "test.db")
+    try:
+        async with opened_models(settings, store, Redactor(), {}, known_servers=known) as found:
+            yield found.models.default.provider, found.about
+    finally:
+        await store.close()
+
+
+async def test_a_server_that_runs_already_is_used(tmp_path: Path) -> None:
+    paths = Paths({"/v1/models": models("qwen")})
+    async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
+        paths.server = server
+        known = KnownServer("Ollama", server.port)
+        async with opened(tmp_path, known=[known]) as (provider, sentence):
+            assert provider.model == "qwen"
     assert sentence == f"Model: qwen at {server.base_url} (found on the port of Ollama)."
+
+
+async def test_a_configured_server_names_its_first_model(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(models("nomic-embed-text", "qwen"), WHOLE) as server:
+        async with opened(tmp_path, model_url=server.base_url, model_key="sk-1") as (provider, sentence):
+            assert provider.model == "qwen"
+            assert await said_by(provider) == [Said("Hi"), Stopped("stop")]
+    assert sentence == f"Model: qwen at {server.base_url} (as configured)."
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer sk-1"] * 2
     assert server.asked[1].json["model"] == "qwen"
 
 
-async def test_a_configured_server_names_its_first_model() -> None:
-    async with asyncio.timeout(LIMIT_S), upstream(models("qwen"), WHOLE) as server:
-        provider, sentence = await choose_provider(server.base_url, key="sk-1")
-        assert (provider.model, provider.teach_fences) == ("qwen", False)
-        await provider.close()
-    assert sentence == f"Model: qwen at {server.base_url} (as configured)."
-
-
-async def test_a_configured_model_is_not_looked_up() -> None:
-    provider, sentence = await choose_provider("http://user:pw@127.0.0.1:9/v1", "gpt", tool_calls="fenced")
-    assert (provider.model, provider.teach_fences) == ("gpt", True)
+async def test_a_configured_model_is_not_looked_up(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/v1"
+    async with opened(tmp_path, model_url=url, model="gpt", tool_calls="fenced") as (provider, sentence):
+        assert (provider.model, provider.teach_fences) == ("gpt", True)
     assert sentence == "Model: gpt at http://127.0.0.1:9/v1 (as configured)."
-    await provider.close()
 
 
-async def test_a_configured_server_that_is_down_fails_each_run_until_it_is_up() -> None:
-    async with free_port() as port:
-        provider, sentence = await choose_provider(f"http://127.0.0.1:{port}/v1")
+async def test_a_configured_server_that_is_down_fails_each_run_until_it_is_up(tmp_path: Path) -> None:
+    async with free_port() as port, opened(tmp_path, model_url=f"http://127.0.0.1:{port}/v1") as (provider, sentence):
         with pytest.raises(ProviderFailed) as failed:
             await said_by(provider)
     assert (failed.value.code, failed.value.retryable) == ("model_down", True)
     assert "start your server or set DRAGOMAN_MODEL_URL" in sentence
-    await provider.close()
 
 
-async def test_the_script_needs_no_server() -> None:
-    provider, sentence = await choose_provider("scripted:")
-    assert "demonstrations" in sentence
-    assert Stopped("stop") in await said_by(provider)
-    await provider.close()
+async def test_the_script_needs_no_server(tmp_path: Path) -> None:
+    async with opened(tmp_path, model_url="scripted:") as (provider, sentence):
+        assert "demonstrations" in sentence
+        assert Stopped("stop") in await said_by(provider)
 
 
 @pytest.mark.parametrize("url", ["ftp://host/v1", "localhost:8080", "http://", "https:///v1", "8080"])
-async def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
+def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="it must start with one of http:, https:, embedded:, scripted:"):
-        await choose_provider(url)
+        kind_of(url)
 
 
 def test_every_scheme_has_one_row() -> None:
-    schemes = [scheme for kind in PROVIDERS for scheme in kind.schemes]
-    assert sorted(schemes) == ["embedded", "http", "https", "scripted"]
+    pairs = [
+        (scheme, kind.format, host) for kind in PROVIDERS for scheme in kind.schemes for host in (kind.hosts or ("",))
+    ]
+    assert len(set(pairs)) == len(pairs)
+    assert {scheme for scheme, *_ in pairs} == {"embedded", "http", "https", "scripted"}
 
 
 @pytest.mark.parametrize(

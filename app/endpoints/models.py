@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
+from app.endpoints.endpoint import Endpoint
+from app.endpoints.names import Endpoints, Place, is_spelled_out, place_of, unknown
 from app.endpoints.route import Route
 from app.endpoints.target import Target
 
@@ -11,20 +15,87 @@ class UnknownModel(Exception):
 
 
 class Models:
-    """`default` answers whoever names no model."""
+    """The models of `endpoints`, the first of which answers whoever names no model, if `wanted` names no other.
 
-    def __init__(self, default: Target) -> None:
-        self.default = default
+    `fallback` are those that stand in for others, in order; `helper` is the one of summaries and judges.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        aliases: Mapping[str, str] | None = None,
+        fallback: Sequence[str] = (),
+        helper: str | None = None,
+    ) -> None:
+        self.endpoints = endpoints
+        self.aliases = aliases or {}
+        self.fallback = fallback
+        self.helper = helper
+        self.wanted: str | None = None
+
+    @property
+    def default(self) -> Target:
+        """Answers whoever names no model."""
+        endpoint, model = self._default
+        return endpoint.target(model)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The one that has the default model."""
+        return self._default[0]
+
+    @property
+    def _default(self) -> Place:
+        place = place_of(self.wanted, self.aliases, self.endpoints) if self.wanted else None
+        return place or (self.first, None)
+
+    @property
+    def first(self) -> Endpoint:
+        return next(iter(self.endpoints.values()))
 
     def route(self, wanted: str | None, asker: str) -> Route:
-        """To the model of that name (`model`, `endpoint/model`, an alias), for `asker`. Raises UnknownModel."""
-        if wanted not in (None, self.default.provider.model, self.default.name):
-            raise UnknownModel(f"there is no {wanted[:80]!a}; there is {self.default.provider.model}")
-        return Route([self.default], asker)
+        """To the model of that name (an alias, `endpoint/model`, a model, an endpoint), for `asker`.
+
+        Raises UnknownModel.
+        """
+        target = self.default if wanted is None else self._found(wanted)
+        if target is None:
+            for endpoint in self.endpoints.values():
+                endpoint.look()  # it may have the model by now
+            raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
+        return Route(_each_once([target, *self._stand_ins()]), asker)
 
     def utility(self, route: Route) -> Route:
-        """To the model of summaries and judges, for a run that goes `route`."""
-        return route
+        """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
+        target = self._found(self.helper) if self.helper else None
+        return Route(_each_once([target, *route.targets]), route.asker) if target else route
 
-    async def close(self) -> None:
-        await self.default.provider.close()
+    def needed_by(self, endpoint: str) -> str | None:
+        """Which setting could not be followed without this endpoint."""
+        others = {name: one for name, one in self.endpoints.items() if name != endpoint}
+        wrong_now = set(self.wrong())
+        return next((setting for setting, name in self.wrong(others) if (setting, name) not in wrong_now), None)
+
+    def wrong(self, endpoints: Endpoints | None = None) -> Iterator[tuple[str, str]]:
+        """Settings that name a model that no endpoint can be known to have, each with that name.
+
+        What servers list of themselves does not count: that changes, and is not known at start.
+        """
+        there = self.endpoints if endpoints is None else endpoints
+        named = [("fallback", name) for name in self.fallback]
+        named += [(setting, name) for setting, name in (("model", self.wanted), ("utility", self.helper)) if name]
+        named += [("aliases", name) for name in self.aliases]
+        for setting, name in named:
+            if not is_spelled_out(name, self.aliases, there):
+                yield setting, name
+
+    def _found(self, name: str) -> Target | None:
+        place = place_of(name, self.aliases, self.endpoints)
+        return place[0].target(place[1]) if place else None
+
+    def _stand_ins(self) -> list[Target]:
+        return [target for name in self.fallback if (target := self._found(name))]
+
+
+def _each_once(targets: Sequence[Target]) -> list[Target]:
+    return list(dict.fromkeys(targets))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -23,13 +22,6 @@ def checked_endpoint_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise ValueError(NAME_RULE)
     return name
-
-
-def _plain_url(url: str) -> str:
-    """What is put behind such a URL becomes a part of its path, and of nothing else."""
-    if urlsplit(url).query or urlsplit(url).fragment or "?" in url or "#" in url:
-        raise ValueError("has a query or a fragment; send the base URL alone, such as http://127.0.0.1:8080/v1")
-    return web_address(url)
 
 
 def _printable(text: str) -> str:
@@ -58,7 +50,7 @@ class EndpointSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
-    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_printable), AfterValidator(_plain_url)]
+    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_printable), AfterValidator(web_address)]
     model: ModelName | None = None
     models: Annotated[tuple[ModelName, ...], BeforeValidator(_listed), Field(max_length=MOST_MODELS)] = ()
     key_env: Annotated[tuple[Variable, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()

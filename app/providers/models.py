@@ -10,7 +10,9 @@ import httpx2
 from app.providers import failures
 from app.providers.http import NoAnswer, json_answer
 
-MAX_BODY_BYTES = 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+MOST = 5000
+LONGEST = 256  # characters of a name
 UNNAMED = "default"
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
@@ -49,7 +51,8 @@ async def model_names(
 def names_in(value: Any) -> list[str]:
     match value:
         case {"data": list(models)}:
-            return [model["id"] for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+            names = [model["id"] for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+            return [name for name in names if 0 < len(name) <= LONGEST and name.isprintable()][:MOST]
     raise NoModelList("no list named data")
 
 

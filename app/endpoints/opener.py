@@ -1,0 +1,87 @@
+"""Makes endpoints of what people say of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from app.endpoints.endpoint import Endpoint, Origin
+from app.endpoints.host import Host
+from app.endpoints.key_sources import KeyFolder, Keys, keys_of
+from app.endpoints.spec import EndpointSpec, Price
+from app.provider import Provider, ProviderFailed
+from app.providers import connect
+from app.providers.connections import Connection, Given, Manner, UnusableConnection
+from app.redaction import Redactor
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What holds for all endpoints, where they say nothing else."""
+
+    tool_calls: Literal["auto", "fenced"] = "auto"
+    temperature: float | None = None
+    inactivity_s: float | None = None
+    window: int | None = None
+
+    def filled(self, spec: EndpointSpec) -> EndpointSpec:
+        update: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("temperature", "inactivity_s", "window")
+            if getattr(spec, name) is None
+        }
+        if spec.tool_calls == "auto":
+            update["tool_calls"] = self.tool_calls
+        return spec.model_copy(update=update)
+
+
+class Opener:
+    """Makes endpoints of what people say of them."""
+
+    def __init__(
+        self,
+        common: Common,
+        manner: Manner,
+        prices: Mapping[str, Price],
+        environ: Mapping[str, str],
+        folder: Path,
+        redactor: Redactor,
+    ) -> None:
+        self.keys = KeyFolder(folder)
+        self._common = common
+        self._manner = manner
+        self._prices = prices
+        self._environ = environ
+        self.redactor = redactor
+
+    def keys_of(self, spec: EndpointSpec) -> Keys:
+        """From now on nothing that is told or kept has them in it."""
+        keys = keys_of(spec, self._environ, self.keys.folder)
+        self.redactor.add(*keys.values)
+        return keys
+
+    def opened(self, name: str, spec: EndpointSpec, origin: Origin, keys: Keys | None = None) -> Endpoint:
+        """Nothing is asked of its server yet. Without any of the keys that it names it can only say so."""
+        keys = self.keys_of(spec) if keys is None else keys
+        full = self._common.filled(spec)
+        host = Host(name, keys.values, spec.max_requests)
+        problem = ""
+        if keys.problems:
+            problem = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Mend that, and start again."
+            host.failed(ProviderFailed("model_auth", problem, retryable=False))
+            logger.warning("%s", problem)
+        if problem and not keys.values:
+            connection: Connection = UnusableConnection(problem)
+        else:
+            connection = connect(full, next(iter(keys.values), None), self._manner)
+        return Endpoint(name, full, origin, connection, host, self._prices, problem)
+
+    def around(self, name: str, provider: Provider) -> Endpoint:
+        """For a provider that is there already."""
+        spec = self._common.filled(EndpointSpec(url="scripted:"))
+        return Endpoint(name, spec, "settings", Given(provider), Host(name), self._prices)

@@ -1,0 +1,160 @@
+"""Which models there are when dragoman starts: those of the settings, those that were added, else what is found."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from app.clock import Clock
+from app.context.counter import opened_counter
+from app.endpoints.endpoint import Endpoint
+from app.endpoints.key_sources import Keys
+from app.endpoints.models import Models
+from app.endpoints.names import is_spelled_out
+from app.endpoints.opener import Common, Opener
+from app.endpoints.registry import Registry
+from app.endpoints.spec import EndpointSpec
+from app.provider import Provider, ProviderFailed
+from app.providers.connections import Manner
+from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.providers.http import model_client
+from app.providers.openai_chat import ANY_MODEL
+from app.redaction import Redactor
+from app.settings import Settings
+from app.settings_models import DEFAULT
+from app.settings_sources import SettingsError
+from app.store import Store
+
+KEYS = "keys"  # the folder of keys that were sent, in the data directory
+
+Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`about` is a sentence: which model answers, and why that one."""
+
+    models: Models
+    registry: Registry
+    about: str
+
+
+@asynccontextmanager
+async def opened_models(
+    settings: Settings,
+    store: Store,
+    redactor: Redactor,
+    environ: Mapping[str, str],
+    choose: Choose | None = None,
+    known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
+) -> AsyncGenerator[Opened, None]:
+    """`choose` gives a provider that takes the place of the one that the settings name.
+
+    Raises SettingsError where they name keys, models or a tokenizer that are not there, StoreFailed.
+    """
+    registry = Registry(opener_of(settings, redactor, environ), store)
+    try:
+        opened = await _opened(registry, settings, choose, known_servers)
+        watching = asyncio.create_task(registry.watch_for_ever(), name="endpoints")
+        try:
+            registry.learn()
+            yield opened
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+    finally:
+        await registry.close()
+
+
+def opener_of(settings: Settings, redactor: Redactor, environ: Mapping[str, str]) -> Opener:
+    common = Common(settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window)
+    manner = Manner(Clock(settings.time_zone), settings.transport)
+    return Opener(common, manner, settings.prices, environ, settings.data_dir / KEYS, redactor)
+
+
+async def _opened(
+    registry: Registry, settings: Settings, choose: Choose | None, known_servers: Sequence[KnownServer]
+) -> Opened:
+    about, why, opener = "", "as configured", registry.opener
+    elsewhere = is_elsewhere(settings, [row.name for row in await registry.rows()])
+    own = None if elsewhere else settings.model
+    if choose:
+        provider, about = await choose(settings)
+        registry.put(opener.around(DEFAULT, provider))
+    elif settings.model_url:
+        spec = EndpointSpec(url=settings.model_url, model=own)
+        registry.put(opener.opened(DEFAULT, spec, "settings", key_of(settings)))
+    for name, spec in settings.endpoints.items():
+        registry.put(opener.opened(name, spec, "settings"))
+    await registry.reload()
+    if not registry:
+        endpoint, why = await found(opener, own, key_of(settings), known_servers)
+        registry.put(endpoint)
+    models = Models(registry, settings.aliases, settings.fallback, settings.utility)
+    if elsewhere:
+        models.wanted = settings.model
+    elif own and DEFAULT not in registry and models.first.origin in ("settings", "added"):
+        models.wanted = own if is_spelled_out(own, {}, registry) else f"{models.first.name}/{own}"
+    check(models)
+    about = about or await readied(models, why)
+    if settings.tokenizer:
+        default = models.default
+        default.counter = await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer)
+    return Opened(models, registry, about)
+
+
+def is_elsewhere(settings: Settings, added: Collection[str]) -> bool:
+    """Whether `model` is an alias, or `endpoint/model`: not a name that the server of `model_url` knows."""
+    model = settings.model or ""
+    head, slash, _ = model.partition("/")
+    return model in settings.aliases or bool(slash and (head in settings.endpoints or head in added))
+
+
+def key_of(settings: Settings) -> Keys:
+    return Keys((settings.model_key.get_secret_value(),) if settings.model_key else ())
+
+
+async def found(
+    opener: Opener, model: str | None, keys: Keys, known_servers: Sequence[KnownServer]
+) -> tuple[Endpoint, str]:
+    """A server that runs already on this machine, else the embedded model; and why."""
+    async with model_client("http://127.0.0.1") as client:
+        known = await discover(client, known_servers)
+    if known is None:
+        embedded = opener.opened("embedded", EndpointSpec(url="embedded:"), "built in")
+        return embedded, "no server is configured, and none answers on a well-known port"
+    name = re.sub(r"[^a-z0-9]+", "-", known.server.name.lower())
+    spec = EndpointSpec(url=known.server.base_url, model=model or known.model)
+    return opener.opened(name, spec, "found", keys), f"found on the port of {known.server.name}"
+
+
+def check(models: Models) -> None:
+    """Raises SettingsError for names that cannot be right, and for a default endpoint without its keys."""
+    endpoints = ", ".join(models.endpoints)
+    problems = [
+        f"{setting} names {name!a}, which no endpoint is sure to have. Write ENDPOINT/MODEL; endpoints are {endpoints}."
+        for setting, name in models.wrong()
+    ]
+    if not problems and (problem := models.endpoint.problem):
+        problems.append(problem)
+    if problems:
+        raise SettingsError(problems)
+
+
+async def readied(models: Models, why: str) -> str:
+    """Have the default model ready, as far as it can be; a sentence for people: which it is, and why that one."""
+    endpoint, problem = models.endpoint, ""
+    where = endpoint.connection.where
+    if endpoint.is_open:
+        await endpoint.learn()
+        problem = endpoint.last_error
+    try:
+        await endpoint.connection.start()
+    except ProviderFailed as failure:
+        return f"No model yet ({why}). {failure.message}"
+    if (model := models.default.provider.model) == ANY_MODEL:
+        return f"Model: the first one that {where.removeprefix(' at ')} serves, once it answers ({why}). {problem}"
+    return f"Model: {model}{where} ({why})."

@@ -1,0 +1,206 @@
+"""One server of models, as all of its models share it: its client, what it serves, what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+import httpx2
+
+from app.clock import Clock
+from app.endpoints.spec import EndpointSpec
+from app.provider import ModelRequest, Piece, Plain, Provider, ProviderFailed
+from app.providers import failures
+from app.providers.abilities import Abilities, Stated
+from app.providers.embedded import EmbeddedModel, EmbeddedProvider
+from app.providers.http import INACTIVITY_S, TransportKind, base_url_of, model_client
+from app.providers.models import model_names
+from app.providers.openai_chat import ANY_MODEL, Defaults, OpenAIChat
+from app.providers.scripted import DEMO, Raise, Scripted
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How all servers of models are talked to."""
+
+    clock: Clock | None = None
+    transport: TransportKind = "lean"
+
+
+class Connection(Protocol):
+    """`only` are the models that there are, None where any name may be asked for; `where` ends `Model: NAME`."""
+
+    @property
+    def only(self) -> Sequence[str] | None: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def provider(self, model: str | None) -> Provider:
+        """For one model; None is the server's first, whose name is asked for when it is needed."""
+        ...
+
+    async def start(self) -> None:
+        """Begin now what the first answer would wait for. Raises ProviderFailed."""
+        ...
+
+    async def models(self) -> list[str]:
+        """What the server lists. Raises ProviderFailed, NoModelList."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class HTTPConnection:
+    """A server that is reached over HTTP: one pooled client for all of its models."""
+
+    only = None
+
+    def __init__(self, spec: EndpointSpec, key: str | None, manner: Manner) -> None:
+        self.base_url = base_url_of(spec.url)
+        self._spec = spec
+        self._key = key
+        self._clock = manner.clock
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        self._client = model_client(self.base_url, inactivity_s=inactivity_s, transport=manner.transport)
+        self._abilities = Abilities()
+
+    @property
+    def where(self) -> str:
+        return f" at {failures.shown_url(self.base_url)}"
+
+    async def start(self) -> None:
+        """A server of somebody else's: it runs, or it does not."""
+
+    async def models(self) -> list[str]:
+        url = f"{self.base_url}/models"
+        try:
+            return await model_names(self._client, self.base_url, self._key)
+        except httpx2.TimeoutException as error:
+            raise failures.silent(url, self._client.timeout.read) from error
+        except httpx2.HTTPError as error:
+            raise failures.refused(url, str(error)) from error
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class OpenAIConnection(HTTPConnection):
+    """A server that speaks OpenAI's chat completions."""
+
+    def provider(self, model: str | None) -> Provider:
+        return OpenAIChat(
+            self._client,
+            self.base_url,
+            model or ANY_MODEL,
+            self._key,
+            stated=Stated(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            defaults=Defaults(None, self._spec.temperature),
+            clock=self._clock,
+            abilities=self._abilities,
+        )
+
+
+class EmbeddedConnection:
+    """The model that dragoman brings."""
+
+    where = ", embedded"
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, manner: Manner) -> None:
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
+        self._provider = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
+        self.only = (self._provider.model,)
+
+    def provider(self, _model: str | None) -> Provider:
+        return self._provider
+
+    async def start(self) -> None:
+        await self._provider.start()
+
+    async def models(self) -> list[str]:
+        return list(self.only)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+class Given:
+    """A provider that is there already."""
+
+    where = ""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def only(self) -> Sequence[str]:
+        return (self._provider.model,)
+
+    def provider(self, _model: str | None) -> Provider:
+        return self._provider
+
+    async def start(self) -> None:
+        """Whoever made it has started it."""
+
+    async def models(self) -> list[str]:
+        return list(self.only)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+class ScriptedConnection(Given):
+    """A demonstration without any model."""
+
+    where = ", a script for demonstrations"
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, _manner: Manner) -> None:
+        super().__init__(Scripted(DEMO, spec.default_model or "scripted", repeat=True))
+
+
+class Unusable(Plain):
+    """Stands for the models of a server that cannot be asked, and says why."""
+
+    teach_fences = True
+
+    def __init__(self, model: str, problem: str) -> None:
+        self.model = model
+        self._problem = problem
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        says = Scripted([[Raise(unusable(self._problem))]], self.model)
+        async with aclosing(says.stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class UnusableConnection:
+    """To a server whose keys cannot be had."""
+
+    only = None
+    where = ""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def provider(self, model: str | None) -> Provider:
+        return Unusable(model or ANY_MODEL, self._problem)
+
+    async def start(self) -> None:
+        raise unusable(self._problem)
+
+    async def models(self) -> list[str]:
+        raise unusable(self._problem)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def unusable(problem: str) -> ProviderFailed:
+    return ProviderFailed("model_auth", problem, retryable=False, status=401)
