@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
 
@@ -27,6 +27,7 @@ RESUMED = "The server was restarted; the run goes on where it waited."
 TOO_LONG = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
+STANDS_IN = "Another model stands in, which can read less: it is asked with a shorter prompt."
 
 
 def new_call_id() -> str:
@@ -150,11 +151,15 @@ class Agent:
                         yield event
                 return
             except ProviderFailed as failure:
-                if failure.code != TOO_LONG or reply.characters:
+                if broken := self.discipline.go_on(plan, reply, failure, self.account):
+                    yield broken
+                    return
+                if failure.code != TOO_LONG or reply.begun:
                     raise
-                fitted.counter.refused(fitted.counted, failure.window)
                 refusal = failure
-            yield Notice("context", REFUSED)
+            if self.view.was_for(fitted):
+                fitted.counter.refused(fitted.counted, refusal.window)
+            yield Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN)
         raise refusal
 
     async def _hear(self, reply: Reply, conversation: Conversation, fitted: Fitted) -> AsyncGenerator[AgentEvent, None]:
@@ -163,7 +168,8 @@ class Agent:
         asking = await self.calls.spending.asking(self.provider, fitted.request, fitted.counted, conversation)
         with asking.hearing(reply, self.account):  # a request that is cut off has cost tokens too
             try:
-                async with aclosing(self.provider.stream(asking.request)) as pieces:
+                request = replace(asking.request, left_s=self.discipline.left_s())
+                async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
                         for event in reply.add(piece):
                             yield event
@@ -176,11 +182,12 @@ class Agent:
                 for event in reply.end():
                     yield event
             finally:
-                self.account.text = conversation.redactor.redact(reply.shown)  # before it is cut, perhaps in a secret
+                said = self.discipline.so_far + reply.shown
+                self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
                 if reply.characters or reply.calls:
                     conversation.append(reply.message(cut=reply.stopped is None))
                 # Else another model has answered, or what was counted is a guess.
-                if reply.used and fitted.counter is self.view.counter and not fitted.pictured:
+                if reply.used and self.view.was_for(fitted) and not fitted.pictured:
                     fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)
         yield asking.usage
         if reply.stopped == "length":

@@ -102,6 +102,11 @@ class Reply:
             yield from self._see(seen, "text")
 
     @property
+    def begun(self) -> bool:
+        """Whether the model has said anything yet."""
+        return bool(self.characters or self._ids)
+
+    @property
     def shown(self) -> str:
         return "".join(self._shown)
 

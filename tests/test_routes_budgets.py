@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 MONTH, DAY = "tokens_per_month", "tool_seconds_per_day"
 SPENT: list[list[Line]] = [[Used(90_000, 9_990), "Hi."]]  # of 100,000
 SLEEP = "```bash\necho up; sleep 60\n```\n"
-LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=True))
+LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=False))
 
 
 async def used(served: Served, budget: str = MONTH) -> dict[str, Any]:
@@ -143,7 +143,7 @@ async def test_a_run_that_is_cut_off_is_charged(
 
 @pytest.mark.parametrize("code", ["model_down", "model_busy", "model_cut"])
 async def test_a_model_that_read_nothing_costs_nothing(tmp_path: Path, code: str) -> None:
-    failure = Raise(ProviderFailed(code, "It did not work.", retryable=True))
+    failure = Raise(ProviderFailed(code, "It did not work.", retryable=False))
     script: list[list[Line]] = [[failure], ["Half", failure]]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="100_000") as served:
         await served.chat()

@@ -149,7 +149,7 @@ async def test_the_round_limit_ends_a_run_that_goes_on_calling(tmp_path: Path) -
 
 
 async def test_a_model_that_is_down_fails_the_run_and_not_the_session(tmp_path: Path) -> None:
-    down = ProviderFailed("model_down", "Nothing listens there. Start it.", retryable=True)
+    down = ProviderFailed("model_down", "Nothing listens there. Start it.", retryable=False)
     provider = Scripted([[Said("Half an ans"), Raise(down)], said("Here again.")])
     async with serving(tmp_path, provider) as served:
         events = await served.chat("Hello")
@@ -158,7 +158,7 @@ async def test_a_model_that_is_down_fails_the_run_and_not_the_session(tmp_path: 
             "type": "run.failed",
             "code": "model_down",
             "message": "Nothing listens there. Start it.",
-            "retryable": True,
+            "retryable": False,
             "seq": events[-1]["seq"],
         }
         again = await served.chat("Still there?", session=events[0]["session"])

@@ -120,7 +120,7 @@ async def test_what_was_trimmed_stays_trimmed_in_the_same_way(tmp_path: Path) ->
 
 
 TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
-    "down": ((Raise(ProviderFailed("model_down", "Nobody is there.", retryable=True)),), "failed: Nobody is there"),
+    "down": ((Raise(ProviderFailed("model_down", "Nobody is there.", retryable=False)),), "failed: Nobody is there"),
     "empty": (("  \n",), "is empty"),
     "cut": (("What was", Stopped("length")), "was cut off"),
     "longer": (("word " * 20_000,), "is longer than what it stands for"),

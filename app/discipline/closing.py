@@ -53,7 +53,7 @@ class Closing:
         ends = self.discipline.saw(plan, reply, results, self.account, steered=bool(said))
         if ends is None:
             return
-        if no_answer(reply):
+        if no_answer(reply) and not self.discipline.so_far:
             async with aclosing(self._speak(ends, reply.shown)) as spoken:
                 async for event in spoken:
                     yield event

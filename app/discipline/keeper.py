@@ -15,11 +15,24 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app.account import Account
 from app.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
-from app.discipline.nudges import AGAIN, LAST, LOOPING, MOST_NUDGES, NUDGED, announces, nearly_over, was_told
+from app.discipline.nudges import (
+    AGAIN,
+    GO_ON,
+    GOES_ON,
+    LAST,
+    LOOPING,
+    MOST_BREAKS,
+    MOST_NUDGES,
+    NUDGED,
+    announces,
+    nearly_over,
+    was_told,
+)
 from app.discipline.plan import Plan
 from app.discipline.stall import Stall
 from app.events import Notice
 from app.messages import Message
+from app.provider import ProviderFailed
 from app.reply import Reply
 
 ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
@@ -27,6 +40,7 @@ LEAST_KEPT_S = 5.0  # in less time no model answers
 LEAST_TOOL_S = 1.0
 MORE_ROUNDS = 2  # that a run gets whose work was found wanting
 NOT_RUN = "This call was not run: no tools can be used any more. Answer from what you know."
+BROKEN_OFF = "This call was not run: the answer that it stands in broke off. Make it again if it is still needed."
 TOO_MANY = "This call was not run: this run may make {limit} calls, and they are made. Answer from what you know."
 
 
@@ -41,6 +55,9 @@ class Discipline:
         self._stall = Stall()
         self._loops = False
         self._nudge = ""
+        self._breaks = 0  # answers in a row that broke off
+        self._broken = False  # the last one did
+        self.so_far = ""  # what was said in them
         self.wanting = ""  # what a check found
         self.over: str | None = None  # why the run has ended
         self._most_rounds = limits.rounds
@@ -53,18 +70,29 @@ class Discipline:
     def plan(self, account: Account, *, offers: bool = True) -> Plan:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
+        go_on, self._broken = GO_ON if self._broken else "", False
+        if not go_on:
+            self._breaks, self.so_far = 0, ""
         if ends := self._last(account):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
-            return Plan(tools=False, notes=said(self.wanting, LAST if offers else ""), notices=broken, ends=ends)
+            return Plan(tools=False, notes=said(self.wanting, go_on, LAST if offers else ""), notices=broken, ends=ends)
         notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        return Plan(notes=said(self.wanting, nudge, *notes), notices=(*nudged, *notices))
+        return Plan(notes=said(self.wanting, go_on, nudge, *notes), notices=(*nudged, *notices))
+
+    def go_on(self, plan: Plan, reply: Reply, failure: ProviderFailed, account: Account) -> Notice | None:
+        """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
+        may = reply.begun and failure.retryable and not plan.ends and not self.limits.spent(account)
+        if not may or self._breaks >= MOST_BREAKS:
+            return None
+        self._breaks, self._broken, self.so_far = self._breaks + 1, True, account.text
+        return Notice("continued", GOES_ON.format(why=failure.message))
 
     def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
         """The calls of a reply that are not run, and why; those that were not understood are refused already."""
-        calls, why = [call.id for call in reply.calls], NOT_RUN
-        if plan.tools and not self.limits.spent(account):
+        calls, why = [call.id for call in reply.calls], BROKEN_OFF if self._broken else NOT_RUN
+        if not self._broken and plan.tools and not self.limits.spent(account):
             may = self.limits.calls - account.calls if self.limits.calls else len(calls)
             calls, why = calls[max(0, may) :], TOO_MANY.format(limit=self.limits.calls)
         return {call: why for call in calls if call not in reply.refused}
@@ -73,6 +101,8 @@ class Discipline:
         self, plan: Plan, reply: Reply, results: Sequence[Message], account: Account, *, steered: bool = False
     ) -> str | None:
         """Why the run ends, after a round with these results; None if it goes on. `steered`: the person said more."""
+        if self._broken:
+            return None
         if plan.ends:
             untouched = account.calls == 0 and not steered  # then nothing was cut short
             return ANSWERED if untouched else self.ends(plan.ends, account, steered=steered)
@@ -125,6 +155,10 @@ class Discipline:
             return False
         self._nudge = AGAIN
         return True
+
+    def left_s(self) -> float | None:
+        """Until the run is stopped, if it has a time limit."""
+        return self._ends_at - self._clock() if self._ends_at is not None else None
 
     def tool_left_s(self) -> float:
         """How long a tool may take, so that time is left for a last round, if that is enough for one at all."""

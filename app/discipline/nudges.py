@@ -16,11 +16,17 @@ LAST = (
 AGAIN = (
     "Your last reply ended without a tool call. If you meant to call a tool, call it now. Otherwise give your answer."
 )
+GO_ON = (
+    "Your last answer was cut off by a lost connection. Go on from where it ends and repeat nothing of it. "
+    "A tool call that was cut off, or not run, must be made again, whole."
+)
+GOES_ON = "The answer broke off, and the model is asked to go on from there. {why}"
 NUDGED = "The reply ended as if a tool call were to follow, and none did: the model was asked to go on."
 LOOPING = "The model made the same calls with the same results again and again: it answers without tools now."
 NEARLY = "Nearly all {unit} of this run are used: the model was told to finish."
 
 MOST_NUDGES = 2
+MOST_BREAKS = 2  # of answers in a row, until a run fails
 SHORT = 600  # characters: a longer reply is an answer, whatever its finish reason says
 # How servers say that a model had said all it wanted, or that it may not say more. Whatever else they say is odd.
 ENDS = frozenset({"stop", "end_turn", "eos", "eos_token", "stop_sequence", "end", "complete", "completed", "finished"})
