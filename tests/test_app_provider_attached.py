@@ -1,0 +1,94 @@
+"""Pictures and PDFs on the wire, in OpenAI's form; and what they count for."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+import pytest
+
+from app.attachments import CANNOT, PDF, Attachment, described
+from app.clock import Clock
+from app.context.counter import Counter
+from app.messages import Message
+from app.provider import ModelRequest
+from app.providers.attached import LARGE, encoded_files
+from app.providers.picture_tokens import tokens_of
+from app.providers.scripted import Scripted
+from app.providers.wire import wire_messages
+
+pytestmark = pytest.mark.anyio
+
+CAT = Attachment("a" * 64, "image/png", 3, "cat.png", 750, 1000)
+DOG = Attachment("b" * 64, "image/gif", 3)
+LAW = Attachment("c" * 64, PDF, 3, pages=2)
+FILES = {CAT.sha256: "Q0FU", DOG.sha256: "RE9H", LAW.sha256: "TEFX"}
+CAT_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,Q0FU"}}
+DOG_PART = {"type": "image_url", "image_url": {"url": "data:image/gif;base64,RE9H"}}
+LAW_PART = {"type": "file", "file": {"filename": "document.pdf", "file_data": f"data:{PDF};base64,TEFX"}}
+
+
+def words(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def user(text: str, *files: Attachment) -> Message:
+    return Message("user", text, attachments=files)
+
+
+WIRED = {
+    "files before words": ([user("Look", CAT, LAW)], [[CAT_PART, LAW_PART, words("Look")]]),
+    "files alone": ([user("", CAT)], [[CAT_PART]]),
+    "two messages as one": ([user("One", CAT), user("Two", DOG)], [[CAT_PART, words("One"), DOG_PART, words("Two")]]),
+    "words after files": ([user("One", CAT), user("Two")], [[CAT_PART, words("One"), words("Two")]]),
+    "words before files": ([user("One"), user("", CAT)], [[words("One"), CAT_PART]]),
+    "words alone": ([user("One"), user("Two")], ["One\n\nTwo"]),
+}
+
+
+@pytest.mark.parametrize("name", WIRED)
+@pytest.mark.parametrize("native", [True, False])
+def test_files_on_the_wire(name: str, *, native: bool) -> None:
+    history, expected = WIRED[name]
+    wired = wire_messages(history, native=native, files=FILES)
+    assert wired == [{"role": "user", "content": content} for content in expected]
+
+
+def test_what_has_no_bytes_is_described() -> None:
+    [wired] = wire_messages([user("Look", CAT)], native=False)
+    assert wired["content"] == f"{described(CAT)}\nLook"
+
+
+def test_the_time_stands_in_the_words() -> None:
+    clock = Clock("UTC")
+    [wired] = wire_messages([Message("user", "", at=0.0, attachments=(CAT,))], native=False, clock=clock, files=FILES)
+    assert wired["content"] == [CAT_PART, words(clock.stamped("", 0.0))]
+
+
+async def test_each_file_is_read_once_and_written_the_same_way() -> None:
+    asked = list[str]()
+    large = bytes(LARGE + 1)
+
+    async def read(sha256: str) -> bytes:
+        asked.append(sha256)
+        return large if sha256 == LAW.sha256 else b"x"
+
+    request = ModelRequest([user("x", CAT, CAT), user("y", CAT, LAW)], read=read)
+    files = await encoded_files(request)
+    assert sorted(asked) == [CAT.sha256, LAW.sha256]
+    assert files == {CAT.sha256: "eA==", LAW.sha256: b64encode(large).decode()}
+    assert await encoded_files(ModelRequest([user("x", CAT)])) == {}
+    once, twice = (json.dumps(wire_messages(request.messages, native=True, files=files)) for _ in range(2))
+    assert once == twice
+
+
+def test_pictures_count_by_the_rules_of_their_model() -> None:
+    counter = Counter(Scripted([], model="claude-sonnet-4-5"))
+    plain = counter.measure(user("Look"))
+    assert counter.measure(user("Look", CAT)) == plain + 1000
+    assert counter.measure(user("Look", LAW)) == plain + tokens_of(LAW, "claude-sonnet-4-5")
+    counter.learn(100, 300)
+    assert counter.measure(user("", CAT)) - counter.measure(user("")) == 1000, "texts teach nothing of pictures"
+    counter.sees = lambda ability: ability == "pdf"
+    described_as = counter.measure(user("Look", CAT)) - counter.measure(user("Look"))
+    assert described_as < 2 * len(described(CAT, CANNOT))
