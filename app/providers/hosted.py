@@ -42,8 +42,10 @@ class Hosted(Plain):
 
     What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
     tools is asked again without them, once, and from then on they are taught in the prompt. The model `auto` is
-    replaced by the server's first one when it first answers.
+    replaced by the server's first one when it first answers. `list_query` asks for all of the server's list of models.
     """
+
+    list_query = ""
 
     def __init__(
         self,
@@ -172,7 +174,9 @@ class Hosted(Plain):
 
     @property
     def _about(self) -> Endpoint:
-        return Endpoint(self._client, self.base_url, self.model, headers=self._headers(self.key))
+        return Endpoint(
+            self._client, self.base_url, self.model, headers=self._headers(self.key), list_query=self.list_query
+        )
 
     async def _endpoint(self) -> Endpoint | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""

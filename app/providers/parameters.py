@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator
 from typing import Any
 
 from app.provider import Told
@@ -40,7 +40,7 @@ class Parameters:
         }
         return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
 
-    def learn(self, status: int, said: str, sent: Mapping[str, Any]) -> frozenset[str]:
+    def learn(self, status: int, said: str, sent: Container[str]) -> frozenset[str]:
         """Which of the fields that were sent this refusal is about; they will not be sent again."""
         if status not in REFUSALS or is_too_long(said):
             return frozenset()

@@ -53,7 +53,7 @@ def by_model(model: str) -> Mapping[str, Any]:
 
 # Asked in this order until one knows the window.
 PLACES = (
-    Place("/v1/models", lambda one: f"{one.base_url}/models", OF_ENTRY),
+    Place("/v1/models", lambda one: f"{one.base_url}/models{one.list_query}", OF_ENTRY),
     Place("/props", lambda one: f"{one.root}/props?model={quote(one.model, safe='')}", OF_PROPERTIES, all_of),
     Place("/api/v0/models", lambda one: f"{one.root}/api/v0/models", OF_ENTRY, local=True),  # LM Studio
     Place("/api/v1/models", lambda one: f"{one.root}/api/v1/models", OF_ENTRY, local=True),  # LM Studio, newer

@@ -87,6 +87,8 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("window", ("context_window",), number),  # Groq
     Reading("window", ("context_length",), number),  # OpenRouter, Together, Moonshot, Ollama
     Reading("window", ("max_context_length",), number),  # Mistral, LM Studio
+    Reading("window", ("max_input_tokens",), number),  # Anthropic
+    Reading("answer", ("max_tokens",), number),  # Anthropic: of one answer
     Reading("counting", ("max_model_len",), named(VLLM.name, number)),
     Reading("tools", ("supported_parameters",), lists("tools")),  # OpenRouter
     Reading("tools", ("capabilities", "function_calling"), flag),  # Mistral
@@ -96,8 +98,10 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("images", ("architecture", "input_modalities"), lists("image")),  # OpenRouter, llama.cpp
     Reading("images", ("capabilities", "vision"), flag),  # Mistral, LM Studio
     Reading("images", ("supports_image_in",), flag),  # Moonshot
+    Reading("images", ("capabilities", "image_input", "supported"), flag),  # Anthropic
     Reading("images", ("type",), kind_of_model),  # LM Studio
     Reading("pdf", ("architecture", "input_modalities"), lists("file", whole=False)),  # OpenRouter reads it to others
+    Reading("pdf", ("capabilities", "pdf_input", "supported"), flag),  # Anthropic
 )
 OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("window", ("default_generation_settings", "n_ctx"), number),  # of one slot

@@ -24,6 +24,7 @@ class Endpoint:
     model: str
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    list_query: str = ""
 
     @property
     def root(self) -> str:

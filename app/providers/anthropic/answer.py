@@ -1,0 +1,181 @@
+"""One streamed answer of the Messages API, from bytes to pieces: sans-IO, tolerant of what servers send.
+
+Its events are those of https://platform.claude.com/docs/en/build-with-claude/streaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from app.provider import Enclosed, Piece, ProviderFailed, Stopped, Told
+from app.providers import failures
+from app.providers.answer import MAX_ANSWER_BYTES, joined
+from app.providers.anthropic.body import Body
+from app.providers.anthropic.reply import Blocks
+from app.providers.anthropic.usage import Counts
+from app.providers.chunks import is_json, read_json
+from app.providers.native import TooManyCalls, text_of
+from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
+
+STOPS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+CUT = ("length", "content_filter")  # the last call may be half
+# What HTTP says for the types of errors (https://platform.claude.com/docs/en/api/errors).
+STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+REFUSED = "The model declined to answer"
+WHY = ("category", "explanation")
+
+
+class MessagesAnswer:
+    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
+
+    `origin` is whose thoughts these are, and `before` the digest of what they follow. `close` gives native calls, what
+    is sealed, usage and Stopped: only then is it known that nothing was cut off.
+    """
+
+    def __init__(self, url: str, origin: str = "", before: str = "") -> None:
+        self.url = url
+        self.done = False  # message_stop was seen: nothing more will come
+        self._origin = origin
+        self._before = before
+        self._stopped = ""
+        self._told: Told | None = None
+        self._events = EventReader()
+        self._size = 0
+        self._start = b""  # as much of the body as a message would show
+        self._body = Body()
+        self._eventful = False
+        self._blocks = Blocks()
+        self._counts = Counts()
+
+    @property
+    def whole(self) -> bool:
+        """The model has said why it stopped: nothing of its answer comes after that."""
+        return self.done or bool(self._stopped)
+
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
+        return joined(self._feed(data))
+
+    def close(self) -> list[Piece]:
+        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+        pieces = list(self._rest())
+        if not self.whole:
+            raise self._broken()
+        stopped = STOPS.get(self._stopped, self._stopped) or ("tool_calls" if self._blocks.calls else "stop")
+        pieces += self._blocks.calls.close(cut=stopped in CUT)
+        if sealed := self._blocks.sealed(self._origin, self._before):
+            pieces.append(Enclosed(sealed))
+        pieces += filter(None, (self._counts.used(), self._told))
+        return list(joined([*pieces, Stopped(stopped)]))
+
+    def _feed(self, data: bytes) -> Iterator[Piece]:
+        self._size += len(data)
+        self._start += data[: failures.EXCERPT - len(self._start)]
+        if self._size > MAX_ANSWER_BYTES:
+            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
+        try:
+            for event in self._events.feed(self._body.events(data)):
+                yield from self._read(event)
+        except EventTooLarge as error:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
+        except TooManyCalls as error:
+            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
+
+    def _rest(self) -> Iterator[Piece]:
+        """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
+        if self._body.held:
+            yield from self._read_whole(self._body.held.decode("utf-8", "replace"))
+        for event in self._events.close():
+            if self.whole or not is_json(event.data):
+                return  # half an event: the answer is cut, if it is not whole
+            yield from self._read(event)
+
+    def _read_whole(self, said: str) -> Iterator[Piece]:
+        """A server that does not stream answers with one JSON object."""
+        try:
+            message = read_json(said)
+        except (ValueError, RecursionError) as error:
+            raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", said) from error
+        match message:
+            case {"type": "error"} | {"error": _}:
+                raise self._failure(message)
+            case {"content": list(content)}:
+                for block in content:
+                    yield from self._blocks.start(None, block)
+                self._counts.see(message)
+                self._end(message)
+                self.done = True
+            case _:
+                raise failures.not_a_model(self.url, "JSON that is not a message", said)
+
+    def _read(self, event: Event) -> Iterator[Piece]:
+        """What comes behind the reason why the model stopped undoes nothing."""
+        self._eventful = True
+        value: Any = None
+        with suppress(ValueError, RecursionError):
+            value = read_json(event.data)
+        if isinstance(value, dict):
+            yield from self._take(text_of(value.get("type")) or event.event, value)
+        elif event.event == "error" and not self.whole:
+            raise self._failure(event.data)
+        elif event.event != "ping" and not self.whole:
+            raise failures.garbled(self.url, "an event that is not a JSON object", event.data)
+
+    def _take(self, kind: str, value: dict[str, Any]) -> Iterator[Piece]:
+        """Kinds that are not known mean nothing: the API may add some at any time."""
+        if not self.whole and (kind == "error" or value.get("error")):
+            raise self._failure(value)
+        match kind:
+            case "message_start":
+                message = value.get("message")
+                self._counts.see(message if isinstance(message, dict) else {})
+            case "content_block_start":
+                yield from self._blocks.start(value.get("index"), value.get("content_block"))
+            case "content_block_delta":
+                yield from self._blocks.go_on(value.get("index"), value.get("delta"))
+            case "content_block_stop":
+                yield from self._blocks.stop(value.get("index"))
+            case "message_delta":
+                delta = value.get("delta")
+                self._counts.see(value)
+                self._end(delta if isinstance(delta, dict) else {})
+            case "message_stop":
+                self.done = True
+
+    def _end(self, delta: dict[str, Any]) -> None:
+        self._stopped = text_of(delta.get("stop_reason")) or self._stopped
+        if self._stopped == "refusal":
+            details = delta.get("stop_details")
+            words = [details.get(name) for name in WHY] if isinstance(details, dict) else []
+            self._told = Told("refusal", ": ".join([REFUSED, *filter(None, map(text_of, words))]))
+
+    def _failure(self, said: Any) -> ProviderFailed:
+        error = said.get("error") if isinstance(said, dict) else said
+        fields = error if isinstance(error, dict) else {"message": str(error or said)}
+        return failures.told(self.url, fields | {"status": STATUSES.get(text_of(fields.get("type")))})
+
+    def _broken(self) -> ProviderFailed:
+        if self._start.strip() and not self._eventful:
+            said = self._start.decode("utf-8", "replace")
+            return failures.not_a_model(self.url, "something that is not a stream", said)
+        return failures.cut(self.url, "it ended without a stop_reason and without message_stop")

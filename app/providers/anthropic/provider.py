@@ -1,0 +1,127 @@
+"""Any server that speaks Anthropic's Messages API, streamed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from app.clock import Clock
+from app.messages import Message
+from app.provider import ModelRequest
+from app.providers.abilities import Abilities, Stated
+from app.providers.added import added
+from app.providers.anthropic.answer import MessagesAnswer
+from app.providers.anthropic.blocks import wire_tools
+from app.providers.anthropic.caching import marked, marked_turns
+from app.providers.anthropic.history import Wire, Written
+from app.providers.anthropic.thoughts import seal_origin, thoughts_in
+from app.providers.attached import Encoded, encoded_files
+from app.providers.hosted import ANY_MODEL, BAD_REQUEST, Defaults, Hosted
+from app.providers.http_stream import Question, Reader, Refused, ask
+from app.providers.too_long import is_too_long
+from app.providers.wire import encode
+
+VERSION = "2023-06-01"  # the newest version takes no temperature from anybody
+HOTTEST = 1.0
+TEMPERATURE = "temperature"  # the only field that a model may refuse and can be asked without
+CLAUDE = re.compile("claude", re.IGNORECASE)
+WINDOW, ANSWER = 200_000, 32_000  # tokens that all of these can read, and write, at least
+SHORT_ANSWER = 8192  # of other models, where nobody says how many: the API wants a number
+LONGEST_ANSWER = 64_000  # where nobody wants fewer
+
+
+def headers_of(key: str | None) -> dict[str, str]:
+    return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
+
+
+class AnthropicMessages(Hosted):
+    """A Provider. `base_url` ends before `/messages`; `close` closes the client.
+
+    With a `clock`, the user's messages end with the time they were sent. Whether a model thinks is left to its server:
+    most do without being told to.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        base_url: str,
+        model: str = ANY_MODEL,
+        key: str | None = None,
+        *,
+        stated: Stated | None = None,
+        defaults: Defaults | None = None,
+        clock: Clock | None = None,
+        abilities: Abilities | None = None,
+    ) -> None:
+        super().__init__(client, base_url, model, key, stated=stated, abilities=abilities)
+        self._defaults = defaults or Defaults()
+        self._clock = clock
+
+    list_query = "?limit=1000"  # else there are twenty on a page
+
+    @property
+    def url(self) -> str:
+        return f"{self.base_url}/messages"
+
+    @property
+    def _origin(self) -> str:
+        return seal_origin(self.model, self.base_url)
+
+    async def window(self) -> int | None:
+        return await super().window() or (WINDOW if CLAUDE.search(self.model) else None)
+
+    def added(self, message: Message) -> str:
+        native = self.native_tools
+        return added(message, native=native, clock=self._clock) + (thoughts_in(message, self._origin) if native else "")
+
+    def _headers(self, key: str | None) -> Mapping[str, str]:
+        return headers_of(key)
+
+    async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+        files, key, thoughtful = await encoded_files(request), request.key or self.key, True
+        while True:  # each further round leaves out more, and there is not much
+            written = self._written(request, files, native=native, thoughtful=thoughtful)
+            body = self._body(request, written)
+            question = Question(self.url, encode(body), headers_of(key), key, request.inactivity_s)
+            try:
+                return await ask(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
+            except Refused as refusal:
+                if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
+                    continue
+                if not (written.thoughtful and may_be_thoughts(refusal)):
+                    raise self._refusal(refusal, native=native) from refusal
+                thoughtful = False
+
+    def _written(self, request: ModelRequest, files: Encoded, *, native: bool, thoughtful: bool) -> Written:
+        tools = wire_tools(request.tools) if native else []
+        return Wire(native, tools, self._origin if thoughtful else "", self._clock, files).write(request.whole())
+
+    def _body(self, request: ModelRequest, written: Written) -> dict[str, Any]:
+        temperature = request.temperature if request.temperature is not None else self._defaults.temperature
+        fields = self._parameters.fields(self.model, None, temperature)
+        body = {
+            "model": self.model,
+            "max_tokens": self._max_tokens(request),
+            "system": marked(written.system),
+            "tools": marked(written.tools),
+            # What is asked once, beside a conversation, is not worth keeping.
+            "messages": marked_turns(written.messages) if written.goes_on else written.messages,
+            "stream": True,
+            TEMPERATURE: min(fields[TEMPERATURE], HOTTEST) if TEMPERATURE in fields else None,
+        }
+        return {name: value for name, value in body.items() if value is not None and value != []}
+
+    def _max_tokens(self, request: ModelRequest) -> int:
+        said = self.ability("answer").value
+        by_name = ANSWER if CLAUDE.search(self.model) else SHORT_ANSWER
+        known = said if isinstance(said, int) else by_name
+        wanted = [most for most in (request.max_tokens, self._defaults.max_tokens) if most is not None]
+        return min(known, *(wanted or [LONGEST_ANSWER]))
+
+
+def may_be_thoughts(refusal: Refused) -> bool:
+    """Whether the thoughts of earlier replies may be what was refused: signed with another key, or too old."""
+    return refusal.status in BAD_REQUEST and not is_too_long(refusal.said)
