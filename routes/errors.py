@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from app.approvals import AlreadyDecided, ApprovalExpired, NoApproval, UnfitArguments
 from app.budgets import SOON_S, BudgetSpent
+from app.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
 from app.inbox import InboxFull
 from app.mcp_servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.pause import Paused
@@ -115,6 +116,9 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
     CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
     UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
+    NoSuchEndpoint: lambda error: Refused(404, "not_found", str(error)),
+    EndpointOfSettings: lambda error: Refused(409, "endpoint_of_settings", str(error)),
+    UnfitEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

@@ -21,7 +21,21 @@ from app.mcp_servers import CALLBACK
 from app.people import in_use
 from app.settings import Loaded, Settings
 from app.store import StoreFailed
-from routes import approvals, attachments, audit, chat, jobs, mcp, overview, pause, runs, sessions, token_routes, usage
+from routes import (
+    approvals,
+    attachments,
+    audit,
+    chat,
+    endpoints,
+    jobs,
+    mcp,
+    overview,
+    pause,
+    runs,
+    sessions,
+    token_routes,
+    usage,
+)
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.limits import BoundedProtocol, SafeHeaders
@@ -63,6 +77,9 @@ ROUTES = (
     Route("/mcp/servers/{name:path}/{action}", mcp.act_on_server, methods=["POST"]),
     Route("/mcp/servers/{name:path}", mcp.show_server),
     Route("/mcp/servers/{name:path}", mcp.delete_server, methods=["DELETE"]),
+    Route("/endpoints", endpoints.list_endpoints),
+    Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
+    Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
     Route("/tools", overview.list_tools),
     Route("/livez", overview.livez),
     Route("/readyz", overview.readyz),

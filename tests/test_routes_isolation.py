@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from app.endpoints.spec import EndpointSpec
 from app.providers.scripted import Scripted
 from routes.errors import SAFE_HEADERS
 from routes.server import ROUTES
@@ -84,6 +85,9 @@ ROWS: dict[str, Row] = {
     "GET /mcp/servers/{name:path}/logs": Admins(),
     "POST /mcp/servers/{name:path}/{action}": Admins(),
     "DELETE /mcp/servers/{name:path}": Admins(ok=204),
+    "GET /endpoints": Own(),
+    "POST /endpoints": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
+    "DELETE /endpoints/{endpoint}": Admins(ok=204),
     "GET /audit": Admins(),
     "POST /pause": Admins(),
     "POST /resume": Admins(),
@@ -99,7 +103,9 @@ LOST = {
     "sha256": "0" * 64,
     "name": "nobody",
     "action": "reconnect",
+    "endpoint": "nowhere",
 }
+EVERYBODYS = ("endpoint",)  # names that all may know
 
 
 def test_every_route_has_a_row() -> None:
@@ -140,7 +146,7 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
         started = await until(turn, "run.started")
         question = await until(turn, "approval.required")
-    named = {"name": "carl", "action": "reconnect"}
+    named = {"name": "carl", "action": "reconnect", "endpoint": "hosted"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     return {"job": job, **ids, **named}
 
@@ -166,7 +172,8 @@ async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, s
             match row:
                 case Open(ok) | Own(ok):
                     assert answer.status_code == ok, f"{route} as {who}"
-                    assert not any(value in answer.text for value in ids.values()), f"{route} as {who}"
+                    theirs = [value for name, value in ids.items() if name not in EVERYBODYS]
+                    assert not any(value in answer.text for value in theirs), f"{route} as {who}"
                 case Thing():
                     assert answer.status_code == 404, f"{route} as {who}"
                     assert told(answer, ids) == told(await asking(route, headers, LOST), LOST), f"{route} as {who}"
@@ -210,6 +217,7 @@ async def test_every_route_as_everybody(tmp_path: Path) -> None:
         others = {"guest": await bearer(served, "gus", "guest"), "user": await bearer(served, "bob"), "admin": admin}
         await bearer(served, "carl")
         await served.services.mcp.add("carl", {"url": "http://127.0.0.1:9/"}, "root")
+        await served.services.endpoints.add("hosted", EndpointSpec(url="http://127.0.0.1:9/"), (), "root")
         asking = Asking(served, count())
         await nobody_comes_in(asking, strangers, ids)
         await others_see_nothing(asking, others, ids)

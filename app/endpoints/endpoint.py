@@ -20,7 +20,7 @@ from app.providers.openai_chat import ANY_MODEL
 
 LIST_LIMIT_S = 5.0  # for a server to say which models it has
 SOON_S = 30.0  # after which one that could not say it is asked again
-OFTEN_S = 1.0  # the least time between two of these questions, whoever wants to know
+OFTEN_S = 5.0  # the least time between two of these questions, whoever wants to know
 LOOK_EVERY_S = 1.0  # how often it is looked whether a removed endpoint is still needed
 MOST_TARGETS = 256  # whoever may ask can make names up
 
@@ -50,7 +50,7 @@ class Endpoint:
         self.host = host
         self.problem = problem
         self._prices = prices or {}
-        self._listed: tuple[str, ...] | None = None  # by the server
+        self._listed: tuple[str, ...] | None = None
         self._default: Target | None = None
         self._targets: Recent[str, Target] = Recent(MOST_TARGETS)
         self._in_use: weakref.WeakSet[Target] = weakref.WeakSet()  # all that were made, as long as anybody has them
@@ -62,6 +62,11 @@ class Endpoint:
         if self.connection.only is not None:
             return tuple(self.connection.only)
         return self.spec.named if self.spec.models else None
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """What the server has said that it has."""
+        return self._listed or ()
 
     @property
     def is_open(self) -> bool:
@@ -79,7 +84,7 @@ class Endpoint:
             return self.only
         answers = self._default.provider.model if self._default else ANY_MODEL
         named = [answers] if answers != ANY_MODEL else []
-        return tuple(dict.fromkeys((*self.spec.named, *named, *(self._listed or ()))))
+        return tuple(dict.fromkeys((*self.spec.named, *named, *self.listed)))
 
     def takes(self, model: str) -> bool:
         """Whether it may be asked for this model, listed or not."""
@@ -89,7 +94,7 @@ class Endpoint:
     def default(self) -> Target:
         """The model that answers who names the endpoint alone."""
         if self._default is None:
-            self._default = self._target(self.spec.default_model or chat_model(self._listed or ()))
+            self._default = self._target(self.spec.default_model or chat_model(self.listed))
         return self._default
 
     def target(self, model: str | None = None) -> Target:
@@ -117,15 +122,15 @@ class Endpoint:
         """Somebody wants to know which models there are now."""
         self._wanted.set()
 
-    async def learn_for_ever(self) -> None:
+    async def learn_for_ever(self, soon_s: float = SOON_S, often_s: float = OFTEN_S) -> None:
         """Ask the server for its models: now, when somebody wants to know, and again after it could not say."""
         learned = self._listed is not None
         while self.only is None:
             learned = learned or await self.learn()
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if learned else SOON_S):
+                async with asyncio.timeout(None if learned else soon_s):
                     await self._wanted.wait()
-            await asyncio.sleep(OFTEN_S)
+            await asyncio.sleep(often_s)
             self._wanted.clear()
             learned = False
 

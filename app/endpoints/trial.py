@@ -1,0 +1,40 @@
+"""Whether an endpoint would work: its server is asked for its models, and nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from app.endpoints.endpoint import LIST_LIMIT_S
+from app.endpoints.key_sources import Keys
+from app.endpoints.opener import Opener
+from app.endpoints.spec import EndpointSpec
+from app.provider import ProviderFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`models` are those that the server lists; `problem` is what a person should know and do, empty if all is well."""
+
+    models: tuple[str, ...] = ()
+    problem: str = ""
+
+
+async def tried(opener: Opener, name: str, spec: EndpointSpec, keys: Keys | None = None) -> Trial:
+    """Within about 5 s. Never raises."""
+    endpoint = opener.opened(name, spec, "added", keys)
+    try:
+        async with asyncio.timeout(LIST_LIMIT_S):
+            await endpoint.connection.start()
+        if not await endpoint.learn():
+            return Trial(problem=endpoint.problem or endpoint.last_error)
+    except ProviderFailed as failure:
+        return Trial(problem=failure.message)
+    except TimeoutError:
+        return Trial(problem=f"It did not start within {LIST_LIMIT_S:g} s. Give it more time, then try again.")
+    finally:
+        await endpoint.close()
+    missing = [model for model in spec.named if model not in endpoint.listed]
+    if missing and endpoint.listed:
+        return Trial(endpoint.listed, f"It does not list {missing[0]}: check the spelling.")
+    return Trial(endpoint.listed, endpoint.problem)
