@@ -15,11 +15,14 @@ import httpx2
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.endpoints.retries import Patience
 from app.provider import Provider
 from app.settings import Settings, load_settings
 from routes.limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
+
+HURRIED = Patience(sleep=lambda _: asyncio.sleep(0))  # no test waits until a model is asked again
 
 
 def settings_in(folder: Path, **flags: object) -> Settings:
@@ -77,6 +80,7 @@ async def serving(
 ) -> AsyncGenerator[Served, None]:
     settings = settings_in(folder, **flags)
     async with open_services(settings, lambda _: chosen(provider)) as services:
+        services.models.patience = HURRIED
         async with listening(create_server(services)) as port:
             url = f"http://localhost:{port}"
             async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, headers=headers) as client:

@@ -26,7 +26,7 @@ LIMIT_S = 30
 WRITE = "```write_file\nnote.txt\nfirst\n```\n"
 READ = "```read_file\npage.txt\n```\n"
 STRANGE = '[{"match": "read_file", "untrusted": true}]'
-DOWN = (Raise(ProviderFailed("model_down", "Nobody is there.", retryable=True)),)
+DOWN = (Raise(ProviderFailed("model_down", "Nobody is there.", retryable=False)),)
 
 
 async def test_without_the_settings_nothing_is_asked_or_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.endpoints.endpoint import Endpoint
 from app.endpoints.names import Endpoints, Place, is_spelled_out, place_of, unknown
-from app.endpoints.route import Route
+from app.endpoints.route import PATIENCE, Route
 from app.endpoints.target import Target
 
 
@@ -32,6 +32,7 @@ class Models:
         self.fallback = fallback
         self.helper = helper
         self.wanted: str | None = None
+        self.patience = PATIENCE
 
     @property
     def default(self) -> Target:
@@ -63,12 +64,12 @@ class Models:
             for endpoint in self.endpoints.values():
                 endpoint.look()  # it may have the model by now
             raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
-        return Route(_each_once([target, *self._stand_ins()]), asker)
+        return Route(_each_once([target, *self._stand_ins()]), asker, self.patience)
 
     def utility(self, route: Route) -> Route:
         """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
         target = self._found(self.helper) if self.helper else None
-        return Route(_each_once([target, *route.targets]), route.asker) if target else route
+        return Route(_each_once([target, *route.targets]), route.asker, self.patience) if target else route
 
     def needed_by(self, endpoint: str) -> str | None:
         """Which setting could not be followed without this endpoint."""
