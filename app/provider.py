@@ -114,6 +114,7 @@ class ModelRequest:
     key: str | None = field(default=None, repr=False)  # to use instead of the provider's own
     read: ReadFile | None = None  # gives the bytes of an attachment by its SHA-256
     describe_files: bool = False  # a model that cannot see an attachment is told of it in words
+    afford: Callable[[], None] = field(default=lambda: None, repr=False)  # asked once it is known who will answer
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
@@ -176,6 +177,10 @@ class Provider(Protocol):
         """What is known of the model by now, for people."""
         ...
 
+    def show(self, name: str, value: bool | str, detail: str) -> None:
+        """An answer has shown this ability; `detail` says how."""
+        ...
+
     def cost(self, used: Used) -> float | None:
         """What so many tokens cost, in the money of the price table; None for a model without a price.
 
@@ -212,6 +217,9 @@ class Plain:
 
     def abilities(self) -> Sequence[Ability]:
         return ()
+
+    def show(self, name: str, value: bool | str, detail: str) -> None:
+        """It is not remembered."""
 
     def cost(self, used: Used) -> float | None:
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from app.attachments import PDF, Attachment
-from app.endpoints.sight import AGAIN_S, Looking, Sight
+from app.endpoints.sight import Looking, sees
 from app.messages import Message, in_words
 from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
 from app.providers.scripted import Raise, Reply, Scripted
@@ -28,26 +28,21 @@ class Knowing(Scripted):
 
     def __init__(self, replies: Sequence[Reply], *known: Ability) -> None:
         super().__init__(replies)
-        self.known = known
+        self.known = {one.name: one for one in known}
 
     def abilities(self) -> Sequence[Ability]:
-        return self.known
+        return list(self.known.values())
 
-
-@dataclass(slots=True)
-class Time:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+    def show(self, name: str, value: bool | str, detail: str) -> None:
+        self.known[name] = Ability(name, value, "answer", detail)
 
 
 def fails(status: int | None, message: str = "image input is not supported", code: str = "model_failed") -> list[Raise]:
     return [Raise(ProviderFailed(code, message, retryable=True, status=status))]
 
 
-async def heard(provider: Scripted, request: ModelRequest, sight: Sight | None = None, **more: object) -> list[Piece]:
-    looking = Looking("there/model", provider, sight or Sight(), **more)  # type: ignore[arg-type]
+async def heard(provider: Scripted, request: ModelRequest, **more: object) -> list[Piece]:
+    looking = Looking("there/model", provider, **more)  # type: ignore[arg-type]
     async with aclosing(looking.stream(request)) as pieces:
         return [piece async for piece in pieces]
 
@@ -95,20 +90,20 @@ REFUSALS = [(400, "whatever it says"), (415, ""), (422, ""), (500, "hint: you ma
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
 async def test_a_refusal_is_learned_and_described_at_once(status: int, said: str) -> None:
-    provider, sight = Knowing([fails(status, said), "In words", "Again"]), Sight()
-    pieces = await heard(provider, DESCRIBED, sight)
+    provider = Knowing([fails(status, said), "In words", "Again"])
+    pieces = await heard(provider, DESCRIBED)
     assert Said("In words") in pieces
-    assert sight.sees("images", ()) is False
-    await heard(provider, DESCRIBED, sight)
+    assert sees(provider, "images") is False
+    await heard(provider, DESCRIBED)
     assert [bool(message.attachments) for message in sent(provider)] == [True, False, False]
 
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
 async def test_a_refusal_is_told_as_one(status: int, said: str) -> None:
-    provider, sight = Knowing([fails(status, said)]), Sight()
+    provider = Knowing([fails(status, said)])
     for _ in range(2):
         with pytest.raises(ProviderFailed) as refused:
-            await heard(provider, ASKED, sight)
+            await heard(provider, ASKED)
         assert refused.value.code == "no_vision"
         assert "ask a model that can" in refused.value.message
     assert len(provider.requests) == 1, "it is remembered"
@@ -120,51 +115,54 @@ OTHERS = [(500, "out of memory"), (503, "no image"), (401, "image"), (None, "ima
 @pytest.mark.parametrize(("status", "said"), OTHERS)
 @pytest.mark.parametrize("request_", [ASKED, DESCRIBED], ids=["refuse", "describe"])
 async def test_other_failures_say_nothing_of_sight(status: int | None, said: str, request_: ModelRequest) -> None:
-    provider, sight = Knowing([fails(status, said)]), Sight()
+    provider = Knowing([fails(status, said)])
     with pytest.raises(ProviderFailed, match=said):
-        await heard(provider, request_, sight)
-    assert (sight.sees("images", ()), len(provider.requests)) == (None, 1)
+        await heard(provider, request_)
+    assert (sees(provider, "images"), len(provider.requests)) == (None, 1)
 
 
 async def test_a_prompt_that_is_too_long_says_nothing_of_sight() -> None:
-    provider, sight = Knowing([fails(400, "image too long", "model_context")]), Sight()
+    provider = Knowing([fails(400, "image too long", "model_context")])
     with pytest.raises(ProviderFailed, match="too long"):
-        await heard(provider, DESCRIBED, sight)
-    assert sight.sees("images", ()) is None
+        await heard(provider, DESCRIBED)
+    assert sees(provider, "images") is None
 
 
 async def test_a_server_that_refuses_the_words_too_had_another_reason() -> None:
-    provider, sight = Knowing([fails(400, "first"), fails(400, "second")]), Sight()
+    provider = Knowing([fails(400, "first"), fails(400, "second")])
     with pytest.raises(ProviderFailed, match="first"):
-        await heard(provider, DESCRIBED, sight)
-    assert sight.sees("images", ()) is None
+        await heard(provider, DESCRIBED)
+    assert sees(provider, "images") is None
 
 
 async def test_after_the_first_word_nothing_is_asked_again() -> None:
-    provider, sight = Knowing([["I see", *fails(400)], "Never"]), Sight()
+    provider = Knowing([["I see", *fails(400)], "Never"])
     with pytest.raises(ProviderFailed, match="not supported"):
-        await heard(provider, DESCRIBED, sight)
-    assert (sight.sees("images", ()), len(provider.requests)) == (True, 1)
+        await heard(provider, DESCRIBED)
+    assert (sees(provider, "images"), len(provider.requests)) == (True, 1)
 
 
 async def test_one_that_is_known_to_see_is_never_described_to() -> None:
-    provider, sight = Knowing([fails(400, "image is too large")], Ability("images", True, "server")), Sight()
+    provider = Knowing([fails(400, "image is too large")], Ability("images", True, "server"))
     with pytest.raises(ProviderFailed, match="too large"):
-        await heard(provider, DESCRIBED, sight)
-    assert sight.sees("images", ()) is None
+        await heard(provider, DESCRIBED)
+    assert provider.known["images"].source == "server"
 
 
-async def test_what_answers_show_beats_names_and_is_forgotten_in_time() -> None:
-    time = Time()
-    sight = Sight(time)
-    guess, sure = [Ability("images", True, "name")], [Ability("images", True, "setting")]
-    assert (sight.sees("images", guess), sight.sees("pdf", guess)) == (True, None)
-    assert sight.sees("images", [Ability("images", False, "name")]) is None, "a name alone refuses nobody"
-    sight.learn(["images"], sees=False)
-    assert (sight.sees("images", guess), sight.sees("images", sure)) == (False, True)
-    assert sight.abilities(guess) == [Ability("images", False, "answer", "a message with files")]
-    time.now += AGAIN_S
-    assert sight.sees("images", guess) is True
+GUESSES: list[tuple[bool | None, Source, bool | None]] = [
+    (True, "name", True),
+    (False, "name", None),
+    (False, "answer", False),
+    (True, "setting", True),
+    (False, "server", False),
+    (None, "unknown", None),
+]
+
+
+@pytest.mark.parametrize(("value", "source", "seen"), GUESSES)
+def test_a_name_alone_refuses_nobody(value: bool | None, source: Source, seen: bool | None) -> None:
+    provider = Knowing([], Ability("images", value, source))
+    assert (sees(provider, "images"), sees(provider, "pdf")) == (seen, None)
 
 
 async def test_words_alone_go_through_as_they_are() -> None:

@@ -52,7 +52,9 @@ class Route:
             while True:
                 self._asking = self._asked = trip.target
                 host = trip.target.host
+                request.afford()  # a stand-in may be dearer
                 await self._check_room(trip.target, request)
+                trip.target.learn_slots()
                 place = host.queue.join(self.asker)
                 try:
                     number = place.number
@@ -85,7 +87,7 @@ class Route:
         """Without files nothing stands between the model and who listens: it would cost time with each token."""
         if not any(message.attachments for message in request.messages):
             return target.provider.stream(request)
-        return Looking(target.name, target.provider, target.sight, self.able, self._told).stream(request)
+        return Looking(target.name, target.provider, self.able, self._told).stream(request)
 
     def _trip(self, request: ModelRequest) -> Trip:
         until = math.inf if request.left_s is None else self.patience.now() + request.left_s
@@ -134,6 +136,9 @@ class Route:
 
     def abilities(self) -> Sequence[Ability]:
         return self.current.provider.abilities()
+
+    def show(self, name: str, value: bool | str, detail: str) -> None:
+        self.last.provider.show(name, value, detail)
 
     def cost(self, used: Used) -> float | None:
         return self.last.cost(used)

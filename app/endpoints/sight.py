@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.attachments import CANNOT, Attachment, described
 from app.messages import Message
-from app.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, Told
+from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Told
 
 NO_VISION = "no_vision"  # code of failures and notices
-AGAIN_S = 900.0  # after which what an answer showed counts no more: another model may have been loaded
 # What a server refuses that cannot read a part says so with these; others need words that are about files, too.
 REFUSALS = frozenset({400, 415, 422})
 OTHER_REFUSALS = frozenset({404, 500, 501})
@@ -20,34 +18,12 @@ ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmpro
 SHOWN = {"images": "pictures", "pdf": "PDFs"}
 
 
-@dataclass(slots=True)
-class Sight:
-    """What answers have shown of one model: `images` and `pdf`, seen or not."""
-
-    clock: Callable[[], float] = time.monotonic
-    _shown: dict[str, tuple[bool, float]] = field(default_factory=dict)
-
-    def learn(self, abilities: Collection[str], *, sees: bool) -> None:
-        self._shown.update((one, (sees, self.clock())) for one in abilities)
-
-    def sees(self, ability: str, known: Sequence[Ability]) -> bool | None:
-        """Settings and servers know best, then answers. A name alone never says no: it is tried."""
-        said = next((one for one in known if one.name == ability and isinstance(one.value, bool)), None)
-        if said and said.source not in ("name", "unknown"):
-            return bool(said.value)
-        sees, at = self._shown.get(ability, (None, 0.0))
-        if sees is not None and self.clock() < at + AGAIN_S:
-            return sees
-        return True if said and said.value else None
-
-    def abilities(self, known: Sequence[Ability]) -> list[Ability]:
-        """What is known, with what answers have shown where that counts more."""
-        told = {one.name: one for one in known}
-        for name in self._shown:
-            was = told.get(name, Ability(name, None, "unknown"))
-            if (sees := self.sees(name, known)) is not None and was.value is not sees:
-                told[name] = Ability(name, sees, "answer", "a message with files")
-        return list(told.values())
+def sees(provider: Provider, ability: str) -> bool | None:
+    """`images` or `pdf`; None while nobody knows. A name alone never says no: it is tried."""
+    known = next((one for one in provider.abilities() if one.name == ability), None)
+    if known is None or not isinstance(known.value, bool) or (known.source == "name" and not known.value):
+        return None
+    return known.value
 
 
 Able = Callable[[str], Sequence[str]]
@@ -60,29 +36,27 @@ def nobody_knows(ability: str) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Looking:
-    """Asks one model, as `sight` knows it. `told` are the files that this run has been told of."""
+    """Asks one model, called `name`, and remembers what it shows. `told` are the files that this run was told of."""
 
     name: str
     provider: Provider
-    sight: Sight
     able: Able = nobody_knows
     told: set[str] = field(default_factory=set)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer. Raises ProviderFailed, with the code NO_VISION where the model would have to see."""
         attached = {one.ability for message in request.messages for one in message.attachments}
-        known = self.provider.abilities() if attached else ()
-        blind = {one for one in attached if self.sight.sees(one, known) is False}
+        blind = {one for one in attached if sees(self.provider, one) is False}
         if blind and not request.describe_files:
             raise self._refusal(request, blind)
-        tried = {one for one in attached - blind if self.sight.sees(one, known) is None}
+        tried = {one for one in attached - blind if sees(self.provider, one) is None}
         answered = False
         try:
             async with aclosing(self._asked(request, blind)) as pieces:
                 async for piece in pieces:
                     if not answered and not isinstance(piece, Told):
                         answered = True
-                        self.sight.learn(tried, sees=True)
+                        self._learn(tried, sees=True)
                     yield piece
             return
         except ProviderFailed as failure:
@@ -90,7 +64,7 @@ class Looking:
                 raise
             refusal = failure
         if not request.describe_files:
-            self.sight.learn(tried, sees=False)
+            self._learn(tried, sees=False)
             raise self._refusal(request, tried, refusal.message) from refusal
         async with aclosing(self._again(request, blind | tried, tried, refusal)) as pieces:
             async for piece in pieces:
@@ -116,12 +90,16 @@ class Looking:
                 async for piece in pieces:
                     if not answered and not isinstance(piece, Told):
                         answered = True
-                        self.sight.learn(tried, sees=False)
+                        self._learn(tried, sees=False)
                     yield piece
         except ProviderFailed:
             if answered:
                 raise
             raise refusal from None
+
+    def _learn(self, abilities: Collection[str], *, sees: bool) -> None:
+        for one in abilities:
+            self.provider.show(one, sees, "a message with files was answered" if sees else "one was refused")
 
     def _refusal(self, request: ModelRequest, blind: Collection[str], why: str = "") -> ProviderFailed:
         shown = " and ".join(SHOWN[one] for one in sorted(blind))

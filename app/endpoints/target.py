@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app.context.counter import Counter
 from app.endpoints.host import Host
 from app.endpoints.prices import cost_of, price_of
-from app.endpoints.sight import Sight
+from app.endpoints.sight import sees
 from app.endpoints.spec import Price
 from app.provider import Provider, Used
 
@@ -22,7 +22,6 @@ class Target:
     counter: Counter
     prices: Mapping[str, Price] = field(default_factory=dict)
     host: Host = field(default_factory=Host)
-    sight: Sight = field(default_factory=Sight)
     _priced: tuple[str, Price | None] = ("", None)  # what was found in the table, by the name that the model had
 
     def __post_init__(self) -> None:
@@ -30,7 +29,13 @@ class Target:
 
     def sees(self, ability: str) -> bool | None:
         """`images` or `pdf`; None while nobody knows."""
-        return self.sight.sees(ability, self.provider.abilities())
+        return sees(self.provider, ability)
+
+    def learn_slots(self) -> None:
+        """As many requests at a time as the server says that it answers, if nobody has set a number."""
+        slots = next((one.value for one in self.provider.abilities() if one.name == "slots"), None)
+        if isinstance(slots, int):
+            self.host.queue.set_slots(slots)
 
     @property
     def name(self) -> str:
