@@ -173,7 +173,7 @@ class Agent:
                     async for piece in pieces:
                         for event in reply.add(piece):
                             yield event
-                        asking.heard(piece)
+                        asking.heard()
             except (ProviderFailed, BudgetSpent):
                 for event in reply.end():  # what it had said is still shown
                     yield event

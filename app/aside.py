@@ -82,7 +82,7 @@ class Aside:
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))
-                        asking.heard(piece)
+                        asking.heard()
                         if enough is not None and len(reply.shown) > enough:
                             break
             except TimeoutError:

@@ -14,7 +14,7 @@ from app.context.counter import CHARACTERS_PER_TOKEN
 from app.conversation import Conversation
 from app.endpoints.prices import MILLION
 from app.events import Usage
-from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Switched, Used
+from app.provider import ModelRequest, Provider, ProviderFailed, Used
 from app.reply import Reply
 from app.store import Spent
 
@@ -86,9 +86,9 @@ class Asking:
         left = min(meter.answer(prompt) for meter in meters)
         self._bounded = left < ALLOWANCE
         most = int(min(left, request.max_tokens or left)) if self._bounded else request.max_tokens
-        self.request = replace(request, max_tokens=most)
+        self.request = replace(request, max_tokens=most, afford=self._afford)
         self._room = self._characters()
-        self._unread = self._begun = False
+        self._unread = False
 
     def hearing(self, reply: Reply, account: Account) -> Self:
         """The answer will be in `reply`; `account` is that of the run."""
@@ -111,11 +111,14 @@ class Asking:
             if error:
                 self._conversation.tell(self.usage)
 
-    def heard(self, piece: Piece) -> None:
+    def heard(self) -> None:
         """Of the answer, by now. Raises BudgetSpent when no more can be had for it."""
-        if not self._begun or isinstance(piece, Switched):  # now it is known who answers, and at which price
-            self._begun = True
-            self._room = self._characters()
+        if self._reply.characters > self._room:
+            self._afford()
+
+    def _afford(self) -> None:
+        """Take what is missing, at the price of whoever answers by now. Raises BudgetSpent."""
+        self._room = self._characters()
         while self._reply.characters > self._room:
             for meter in self._meters:
                 if meter.answer(self._prompt) * self._each < self._reply.characters:
@@ -138,8 +141,8 @@ class Asking:
         answered = self._reply.characters
         if self._unread and not answered:
             return NOTHING
-        taken = int(self._meters[0].held.amount) - self._prompt
-        return Used(self._prompt, min(answered // CHARACTERS_PER_TOKEN, taken))
+        taken = max(0.0, min(meter.answer(self._prompt) for meter in self._meters))
+        return Used(self._prompt, int(min(answered // CHARACTERS_PER_TOKEN, taken)))
 
     def _used(self) -> tuple[Used, bool]:
         """And whether the server has counted all of it.

@@ -176,8 +176,9 @@ class View:
                 return self._block(Text(f"✗ The run failed ({printable(code)}): {printable(message)}{again}", "red"))
             case RunFinished(reason=reason) if reason != "answered":
                 return self._block(Text(f"■ The run ended early: {printable(reason).replace('_', ' ')}.", "yellow"))
-            case RunFinished(rounds=rounds, calls=calls) if self._summary:
-                return self._block(Text(f"  {_count(rounds, 'round')}, {_count(calls, 'call')}", "dim"))
+            case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
+                told = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}"
+                return self._block(Text(told, "dim"))
         return self._fresh_line()
 
     def _flow(self, text: str, style: str, *, thinking: bool) -> list[Text]:
@@ -222,6 +223,15 @@ def _line(text: str, style: str) -> Text:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _cost(usage: dict[str, Any]) -> str:
+    """Of a model with a price, in the money of the server's price table."""
+    match usage:
+        case {"cost": float(cost) | int(cost)}:
+            about = "" if usage.get("measured") else "about "
+            return f", cost {about}{cost:.6f}".rstrip("0").rstrip(".")
+    return ""
 
 
 def _seconds(seconds: float) -> str:

@@ -25,8 +25,8 @@ def at(*moment: int) -> float:
     return datetime(*moment, tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
 
 
-def ann(**budget: int) -> Principal:
-    return Principal("ann", Role.ADMIN, budget=Budget(**budget))
+def ann(**budget: float) -> Principal:
+    return Principal("ann", Role.ADMIN, budget=Budget(**budget))  # type: ignore[arg-type]
 
 
 def nothing(_: Change) -> None:

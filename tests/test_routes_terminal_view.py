@@ -59,6 +59,19 @@ def test_a_run_reads_from_top_to_bottom() -> None:
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
 
 
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        ({"measured": True}, "1 round, 2 calls"),
+        ({"measured": True, "cost": 0.0045}, "1 round, 2 calls, cost 0.0045"),
+        ({"measured": False, "cost": 12}, "1 round, 2 calls, cost about 12"),
+        ({"measured": True, "cost": "much"}, "1 round, 2 calls"),
+    ],
+)
+def test_a_run_of_a_model_with_a_price_ends_with_its_cost(usage: dict[str, object], told: str) -> None:
+    assert transcript([RunFinished("answered", "", 1, 2, usage)], summary=True).strip() == told
+
+
 ENDINGS = [
     (RunFinished("answered", "", 1, 0, {}), 0, ""),
     (RunFinished("cancelled", "", 1, 0, {}), 130, "■ The run ended early: cancelled."),

@@ -1,0 +1,215 @@
+"""One request to a model: what it takes before, what is counted after, whoever answers and however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.account import Account
+from app.asking import ALLOWANCE, NOTHING, Asking
+from app.budgets import COST, BudgetSpent, Ledger
+from app.conversation import Conversation
+from app.endpoints.prices import cost_of
+from app.endpoints.spec import Price
+from app.events import AgentEvent, Usage
+from app.people import Principal
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.scripted import Scripted
+from app.redaction import Redactor
+from app.reply import Reply
+from app.spending import Spending
+from app.store import Change, Spent, UsageAdded
+from app.store.sqlite import SQLiteStore
+from tests.test_app_budgets import ann, opened
+
+pytestmark = pytest.mark.anyio
+CHEAP, DEAR = Price(input=1, output=2), Price(input=100, output=200)
+MEGA = 10**6
+
+
+class Priced(Scripted):
+    """A model whose price the test sets."""
+
+    def __init__(self, price: Price | None) -> None:
+        super().__init__([], "priced")
+        self.price = price
+
+    def cost(self, used: Used) -> float | None:
+        return cost_of(self.price, used) if self.price else None
+
+
+@dataclass(slots=True)
+class Desk:
+    """Where requests are made, and what was kept and told of them."""
+
+    store: SQLiteStore
+    ledger: Ledger
+    principal: Principal
+    provider: Priced
+    account: Account = field(default_factory=Account)
+    kept: list[Change] = field(default_factory=list)
+    told: list[AgentEvent] = field(default_factory=list)
+
+    async def asking(self, prompt: int = 1000, most: int | None = None) -> Asking:
+        conversation = Conversation(
+            "ses_1", [], lambda *_: None, self.kept.append, self.stored, Redactor(), self.told.append, run="run_1"
+        )
+        spending = Spending(self.ledger, self.principal)
+        return await spending.asking(self.provider, ModelRequest([], max_tokens=most), prompt, conversation)
+
+    async def ask(self, *pieces: Piece | BaseException, prompt: int = 1000) -> Usage:
+        """One request that is answered so."""
+        asking, answer = await self.asking(prompt), reply()
+        with asking.hearing(answer, self.account):
+            for piece in pieces:
+                if isinstance(piece, BaseException):
+                    raise piece
+                list(answer.add(piece))
+                asking.heard()
+        return asking.usage
+
+    async def stored(self) -> None:
+        """Nothing is waited for."""
+
+    async def used(self, budget: str = "cost_per_month") -> dict[str, Any]:
+        return (await self.ledger.usage(self.principal))[budget]
+
+    @property
+    def spent(self) -> list[Spent]:
+        return [row for row in self.kept if isinstance(row, Spent)]
+
+
+def reply() -> Reply:
+    return Reply({}, fences=lambda: False, new_id=str)
+
+
+@asynccontextmanager
+async def desk(folder: Path, price: Price | None = CHEAP, **budget: float) -> AsyncGenerator[Desk, None]:
+    async with asyncio.timeout(30), opened(folder) as store:
+        yield Desk(store, Ledger(store), ann(**budget), Priced(price))
+
+
+FAILED = ProviderFailed("model_cut", "Lost.", retryable=True)
+DOWN = ProviderFailed("model_down", "Nobody is there.", retryable=True)
+LONG = Said("x" * 400)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "counted", "measured"),
+    [
+        ([Said("Hi."), Used(900, 7), Stopped("stop")], (900, 7), True),
+        ([LONG, Stopped("stop")], (1000, 100), False),
+        ([LONG, Used(900, 0), Stopped("stop")], (900, 100), False),  # it has counted the prompt only
+        ([LONG, Used(0, 7), Stopped("stop")], (1000, 7), False),  # nobody reads an empty prompt
+        ([Used(900, 0), Stopped("stop")], (900, 0), True),
+        ([Used(900, 1), LONG, FAILED], (900, 100), False),  # that was early
+        ([Used(900, 300), LONG, FAILED], (900, 300), True),
+        ([Used(900, 1), LONG, asyncio.CancelledError()], (900, 100), False),
+        ([LONG, GeneratorExit()], (1000, 100), False),
+        ([Used(5, 1), LONG, Used(900, 300), Stopped("stop")], (900, 300), True),
+        ([FAILED], (1000, 0), False),
+        ([DOWN], (0, 0), True),
+        ([LONG, DOWN], (1000, 100), False),
+    ],
+)
+async def test_what_an_answer_has_used_is_counted_however_it_ends(
+    tmp_path: Path, pieces: list[Piece | BaseException], counted: tuple[int, int], measured: bool
+) -> None:
+    async with desk(tmp_path) as at:
+        try:
+            usage: Usage | None = await at.ask(*pieces)
+        except (ProviderFailed, asyncio.CancelledError, GeneratorExit):
+            [usage] = at.told or [None]  # type: ignore[list-item]
+        assert (at.account.prompt_tokens, at.account.completion_tokens) == counted
+        assert at.account.measured is measured
+        if counted == (0, 0):
+            assert usage is None and not at.spent  # nobody has read anything
+            return
+        cost = cost_of(CHEAP, Used(*counted))
+        assert usage == Usage(*counted, *counted, measured, None, cost, cost)
+        [row] = at.spent
+        assert (row.model, row.run, row.requests, row.prompt_tokens, row.completion_tokens) == (
+            *("priced", "run_1", 1),
+            *counted,
+        )
+        assert row.cost == round(cost * COST.parts)
+        assert (row.estimated_tokens, row.estimated_cost) == ((0, 0) if measured else (sum(counted), row.cost))
+        assert (await at.used())["used"] == cost and (await at.used())["reserved"] == 0
+
+
+async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path: Path) -> None:
+    async with desk(tmp_path, None, cost_per_month=1e-6) as at:
+        usage = await at.ask(LONG, Used(10**6, 10**6), Stopped("stop"))
+        assert (usage.cost, usage.total_cost, at.account.finished("answered").usage.get("cost")) == (None, None, None)
+        assert at.spent[0].cost is None and (await at.used())["used"] == 0
+        at.provider.price = DEAR
+        with pytest.raises(BudgetSpent) as spent:
+            await at.asking()
+        tokens = await at.used("tokens_per_month")
+    assert (
+        spent.value.budget == "cost_per_month" and tokens["reserved"] == 0
+    )  # what it had taken of those is free again
+
+
+async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
+    async with desk(tmp_path, cost_per_month=0.002) as at:  # a prompt of 1,000 costs half of that
+        asking = await at.asking()
+        assert asking.request.max_tokens == 500
+        with pytest.raises(BudgetSpent), asking.hearing(answer := reply(), at.account):
+            for _ in range(2000):
+                list(answer.add(Said("four")))
+                asking.heard()
+        used = await at.used()
+        assert used["used"] + used["reserved"] <= 0.002 and answer.characters > 500 * 4
+
+
+@pytest.mark.parametrize(("most", "expected"), [(None, 500), (100, 100), (10**6, 500)])
+async def test_a_request_that_wants_less_gets_no_more(tmp_path: Path, most: int | None, expected: int) -> None:
+    async with desk(tmp_path, cost_per_month=0.002) as at:
+        assert (await at.asking(most=most)).request.max_tokens == expected
+
+
+async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path) -> None:
+    for limit, answers in ((1.0, True), (0.09, False)):  # its prompt alone costs 0.1
+        async with desk(tmp_path, cost_per_month=limit) as at:
+            asking, answer = await at.asking(), reply()
+            at.provider.price = DEAR
+            try:
+                with asking.hearing(answer, at.account):
+                    asking.request.afford()
+                    held = (await at.used())["reserved"]
+                    assert held >= 0.1
+            except BudgetSpent:
+                assert not answers
+            else:
+                assert answers
+
+
+async def test_what_a_server_may_ask_for_its_cache_is_taken_too(tmp_path: Path) -> None:
+    async with desk(tmp_path, Price(input=1, output=0, cache_written=1.25), cost_per_month=1) as at:
+        await at.asking(MEGA * 4 // 5)
+        assert (await at.used())["reserved"] == 1
+        with pytest.raises(BudgetSpent):
+            await at.asking(1)
+
+
+async def test_a_server_that_is_killed_gives_no_money_back(tmp_path: Path) -> None:
+    async with desk(tmp_path, cost_per_month=1) as at:
+        await at.asking()
+        await at.store.write(at.kept)
+        again = await Ledger(at.store).usage(at.principal)
+        assert again["cost_per_month"]["used"] == cost_of(CHEAP, Used(1000, ALLOWANCE)) == 0.009192
+    assert sum(row.amount for row in at.kept if isinstance(row, UsageAdded) and row.kind == "cost") == 9_192_000
+
+
+async def test_nothing_is_counted_of_a_question_that_nobody_heard(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        with pytest.raises(ProviderFailed):
+            await at.ask(DOWN)
+        assert not at.told and not at.spent and Used(at.account.prompt_tokens, 0) == NOTHING
