@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.provider import Piece, ProviderFailed, Stopped
+from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
 from app.providers.answer import Answer, joined
-from parsing import BadCall, Call, CallDelta, CallOpened
+from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
 URL = "http://model.example/v1/chat/completions"
 ORIGIN = "m at model.example"
+END = (Stopped, ProviderFailed)
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,34 @@ def check(name: str, expected: Sequence[Piece | Fails]) -> None:
 def told(seen: Sequence[Piece | ProviderFailed]) -> list[str]:
     """Pieces and failures, comparable."""
     return [f"{piece.code}: {piece}" if isinstance(piece, ProviderFailed) else repr(piece) for piece in seen]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an answer comes to, however it was cut: what was said and thought, the calls, and how it ended.
+
+    `used` are the tokens of prompt and answer, and those that were found in the cache.
+    """
+
+    text: str = ""
+    thought: str = ""
+    calls: tuple[tuple[str, object], ...] = ()
+    bad: int = 0
+    sealed: int = 0
+    used: tuple[int, int, int | None] | None = None
+    end: str = ""
+
+
+def outcome(seen: Sequence[Piece | ProviderFailed]) -> Outcome:
+    used = [(one.prompt_tokens, one.completion_tokens, one.cached) for one in seen if isinstance(one, Used)]
+    ends = [one.code if isinstance(one, ProviderFailed) else one.reason for one in seen if isinstance(one, END)]
+    assert len(ends) == 1 and isinstance(seen[-1], END), seen
+    return Outcome(
+        "".join(one.text for one in seen if isinstance(one, Said)),
+        "".join(one.text for one in seen if isinstance(one, Thought)),
+        tuple((one.name, one.arguments) for one in seen if isinstance(one, Call)),
+        sum(isinstance(one, BadCall) for one in seen),
+        sum(isinstance(one, Enclosed) for one in seen),
+        used[-1] if used else None,
+        *ends,
+    )

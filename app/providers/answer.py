@@ -196,9 +196,9 @@ class Answer:
     def _read_chunk(self, chunk: Any) -> Iterator[Piece]:
         if not isinstance(chunk, dict):
             raise failures.garbled(self.url, "a chunk that is not an object", str(chunk))
-        if (error := error_of(chunk)) and not self._stopped:
-            raise failures.told(self.url, error)
         self._used = last_of(self._used, usage_of(chunk))
+        if (error := error_of(chunk)) and not self._stopped:
+            yield from self._fail(failures.told(self.url, error))
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not index_of(choice.get("index")):
@@ -220,8 +220,15 @@ class Answer:
         self._used = last_of(self._used, usage_of(choice))
         reason = text_of(choice.get("finish_reason")) or self._stopped
         if reason in GIVEN_UP:
-            raise failures.cut(self.url, f"the server gave up in the middle (finish_reason {reason})")
+            why = f"the server gave up in the middle (finish_reason {reason})"
+            yield from self._fail(failures.cut(self.url, why))
         self._stopped = LIMITED[0] if reason in LIMITED else reason
+
+    def _fail(self, failure: ProviderFailed) -> Iterator[Piece]:
+        """What has been used is told first: it costs all the same."""
+        if self._used and self._used != self._early:
+            yield self._used
+        raise failure
 
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -84,7 +84,7 @@ PROFILES: tuple[Profile, ...] = (
         port=1234,
         quirks=(
             Quirk("Every further fragment of a call has an empty name.", "parallel_calls.sse"),
-            Quirk("An error is an event that is named `error`, and says everything twice.", "error_in_stream.sse"),
+            Quirk("An error says everything twice, and nothing follows it.", "error_in_stream.sse"),
         ),
     ),
     Profile(
@@ -142,6 +142,7 @@ PROFILES: tuple[Profile, ...] = (
         quirks=(
             Quirk("Content is a list of typed parts as soon as the model thinks.", "reasoning.sse"),
             Quirk("Calls come whole, with the finish_reason; ids are nine letters and digits.", "parallel_calls.sse"),
+            Quirk("The token limit is called `model_length`.", "limited.sse"),
             Quirk("Usage comes unasked: the question for it is refused, in nested `loc`s.", "refused_usage.json"),
         ),
     ),
