@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[object, int, str]] = {
 
 
 async def test_what_is_refused_says_which_part_and_what_to_do(tmp_path: Path) -> None:
-    limits = {"max_attachment_bytes": "4096", "max_attachments": "2", "max_message_bytes": "1024"}
+    limits: dict[str, Any] = {"max_attachment_bytes": "4096", "max_attachments": "2", "max_message_bytes": "1024"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **limits) as served:
         for name, (part, status, said) in REFUSED.items():
             answer = await served.client.post("/chat", json={"message": [text_part("x"), part]})
@@ -211,7 +211,7 @@ async def wire_of(folder: Path, model: Upstream, turns: Sequence[object]) -> lis
     """The messages of each request to an OpenAI server."""
     (folder / "work").mkdir()
     async with server(folder, model.base_url) as (client, _):
-        session = {}
+        session: dict[str, str] = {}
         for message in turns:
             answer = await client.post("/chat", json={"message": message, **session})
             session = {"session": answer.headers["x-session-id"]}

@@ -8,6 +8,7 @@ from app.endpoints.endpoint import Endpoint
 from app.endpoints.names import Endpoints, Place, is_spelled_out, place_of, unknown
 from app.endpoints.route import PATIENCE, Route
 from app.endpoints.target import Target
+from app.providers.names import suggested
 
 
 class UnknownModel(Exception):
@@ -64,12 +65,20 @@ class Models:
             for endpoint in self.endpoints.values():
                 endpoint.look()  # it may have the model by now
             raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
-        return Route(_each_once([target, *self._stand_ins()]), asker, self.patience)
+        return Route(_each_once([target, *self._stand_ins()]), asker, self.patience, self.able)
 
     def utility(self, route: Route) -> Route:
         """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
         target = self._found(self.helper) if self.helper else None
         return Route(_each_once([target, *route.targets]), route.asker, self.patience) if target else route
+
+    def able(self, ability: str) -> list[str]:
+        """The models that have it, as far as is known of those that are in use, or suggested by their names."""
+        endpoints = self.endpoints.values()
+        known = {target.name: target.sees(ability) for endpoint in endpoints for target in endpoint.targets()}
+        names = [(f"{endpoint.name}/{model}", model) for endpoint in endpoints for model in endpoint.models()]
+        guessed = {name: suggested(model).get(ability) for name, model in names if known.get(name) is None}
+        return [name for name, sees in (known | guessed).items() if sees]
 
     def needed_by(self, endpoint: str) -> str | None:
         """Which setting could not be followed without this endpoint."""

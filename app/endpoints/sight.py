@@ -11,6 +11,7 @@ from app.messages import Message
 from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Told
 
 NO_VISION = "no_vision"  # code of failures and notices
+MOST_NAMED = 5  # models that could be asked instead
 # What a server refuses that cannot read a part says so with these; others need words that are about files, too.
 REFUSALS = frozenset({400, 415, 422})
 OTHER_REFUSALS = frozenset({404, 500, 501})
@@ -104,7 +105,7 @@ class Looking:
     def _refusal(self, request: ModelRequest, blind: Collection[str], why: str = "") -> ProviderFailed:
         shown = " and ".join(SHOWN[one] for one in sorted(blind))
         names = ", ".join(dict.fromkeys(one.file_name for one in files_in(request, blind)))
-        can = sorted(set.intersection(*(set(self.able(one)) for one in blind)))
+        can = sorted(set.intersection(*(set(self.able(one)) for one in blind)))[:MOST_NAMED]
         ask = f"ask {' or '.join(can)}" if can else "ask a model that can"
         said = f" Its server said: {why}" if why else ""
         message = f"{self.name} cannot see {shown} ({names}): {ask}, or send without_vision: describe.{said}"
