@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterable, Callable
 from typing import cast
 
@@ -33,6 +34,15 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         return self._open and not self._transport.is_closing()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a resting one is usable: nothing lies there, no end either, that the loop has yet to tell of."""
+        if not self.usable:
+            return False
+        watched = select.poll()
+        watched.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not watched.poll(0)
 
     # --- what the loop tells ---
 

@@ -69,7 +69,7 @@ def _is_address(host: str) -> bool:
 async def first_answer(found: Iterable[Address]) -> socket.socket:
     """Address families take turns; one that fails makes room for the next at once. Raises OSError."""
     waiting, under_way = deque(_alternating(found)), set[asyncio.Task[socket.socket]]()
-    failures: list[BaseException] = []
+    failure: BaseException = OSError("the name has no address")
     try:
         while waiting or under_way:
             if waiting:
@@ -79,14 +79,14 @@ async def first_answer(found: Iterable[Address]) -> socket.socket:
             )
             for task in done:
                 under_way.discard(task)
-                if (failure := task.exception()) is None:
+                if (failed := task.exception()) is None:
                     return task.result()
-                failures.append(failure)
+                failure = failed
     finally:
         for task in under_way:
             task.add_done_callback(_dropped)
             task.cancel()
-    raise OSError("; ".join(map(str, failures)) or "the name has no address")
+    raise failure
 
 
 async def _answer(address: Address) -> socket.socket:

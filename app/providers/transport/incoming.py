@@ -55,7 +55,7 @@ class Incoming:
 
     def feed(self, data: bytes) -> None:
         if self.complete or self.failure:
-            self.keeps = False  # nobody asked for more
+            self.keeps = self.keeps and not data  # nobody asked for more
             return
         self._framing += len(data)
         try:

@@ -27,8 +27,8 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         self._limits = limits
         self._verify, self._trust_env = verify, trust_env
         self._tls: ssl.SSLContext | None = None
-        self._resting: deque[tuple[Origin, Connection]] = deque()  # the one that began to rest last at the end
-        self._used: set[Connection] = set()
+        self.resting: deque[tuple[Origin, Connection]] = deque()  # the one that began to rest last at the end
+        self.used: set[Connection] = set()
         self._places = asyncio.Semaphore(limits.max_connections) if limits.max_connections is not None else None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -39,7 +39,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         answer = _Answer(partial(self._done, origin), limits.get("read"))
         try:
             connection = answer.connection = self._rested(origin) or await self._dialled(origin, limits.get("connect"))
-            self._used.add(connection)
+            self.used.add(connection)
             assert isinstance(request.stream, httpx2.AsyncByteStream)
             headless = request.method == "HEAD"
             await connection.send(head, request.stream, headless=headless, limit_s=limits.get("write"))
@@ -51,8 +51,8 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(found.status, headers=found.headers, stream=answer, extensions=told)
 
     async def aclose(self) -> None:
-        resting, self._resting = self._resting, deque()
-        for connection in [*self._used, *(connection for _, connection in resting)]:
+        resting, self.resting = self.resting, deque()
+        for connection in [*self.used, *(connection for _, connection in resting)]:
             connection.abort()
 
     def _origin(self, request: httpx2.Request) -> Origin:
@@ -76,11 +76,13 @@ class LeanTransport(httpx2.AsyncBaseTransport):
 
     def _rested(self, origin: Origin) -> Connection | None:
         """The one that was used last: its server is the least likely to have given it up."""
-        for at in range(len(self._resting) - 1, -1, -1):
-            leads_to, connection = self._resting[at]
-            if leads_to == origin and connection.usable:
-                del self._resting[at]
-                return connection
+        for at in range(len(self.resting) - 1, -1, -1):
+            leads_to, connection = self.resting[at]
+            if leads_to == origin:
+                del self.resting[at]
+                if connection.fresh:
+                    return connection
+                connection.abort()
         return None
 
     async def _dialled(self, origin: Origin, limit_s: float | None) -> Connection:
@@ -91,15 +93,15 @@ class LeanTransport(httpx2.AsyncBaseTransport):
             self._places.release()
         if connection is None:
             return
-        self._used.discard(connection)
+        self.used.discard(connection)
         if connection.rest(self._limits.keepalive_expiry):
-            self._resting.append((origin, connection))
+            self.resting.append((origin, connection))
             most = self._limits.max_keepalive_connections
-            if most is not None and len(self._resting) > most:
-                self._resting.popleft()[1].abort()
+            if most is not None and len(self.resting) > most:
+                self.resting.popleft()[1].abort()
 
     def _ended(self, connection: Connection) -> None:
-        self._resting = deque(pair for pair in self._resting if pair[1] is not connection)
+        self.resting = deque(pair for pair in self.resting if pair[1] is not connection)
 
 
 class _Answer(httpx2.AsyncByteStream):
