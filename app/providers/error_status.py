@@ -13,19 +13,22 @@ STATUSES = {
     "INVALID_ARGUMENT": 400,  # Gemini
     "authentication_error": 401,
     "invalid_api_key": 401,
+    "billing_error": 402,  # Anthropic
     "insufficient_quota": 402,
     "exceeded_current_quota_error": 402,  # Moonshot
     "permission_error": 403,
     "not_found_error": 404,
     "model_not_found": 404,
     "timeout": 408,
+    "request_too_large": 413,  # Anthropic
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "rate_limit_reached_error": 429,  # Moonshot
     "RESOURCE_EXHAUSTED": 429,
     "engine_overloaded_error": 503,
-    "overloaded_error": 503,
     "UNAVAILABLE": 503,
+    "timeout_error": 504,  # Anthropic
+    "overloaded_error": 529,
 }
 
 

@@ -38,6 +38,7 @@ REMEDIES: dict[int, Remedy] = {
     502: Remedy("model_down", True, "The gateway cannot reach the model: see that it runs, then try again."),
     503: Remedy("model_down", True, "The model is loading or overloaded: wait a little, then try again."),
     504: Remedy("model_silent", True, "The gateway gave up waiting for the model: try again."),
+    529: Remedy("model_down", True, "The model is overloaded: wait a little, then try again."),  # Anthropic
 }
 MOVED = Remedy(
     "model_not_found",
@@ -87,10 +88,11 @@ def told(url: str, error: Any) -> ProviderFailed:
     """The server put an error object (or a sentence) into its stream."""
     fields = error if isinstance(error, dict) else {"message": error}
     said = str(fields.get("message") or error)
-    row = remedy_for(status_of(fields), f"{said} {fields.get('type')} {fields.get('code')}")
+    status = status_of(fields)
+    row = remedy_for(status, f"{said} {fields.get('type')} {fields.get('code')}")
     shown = excerpt(said)
     message = f"{shown_url(url)} reported an error in its answer: {shown}{ending(shown)} {row.advice}"
-    return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}')
+    return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}', 500 if row is UNREAD else status)
 
 
 def failed(

@@ -14,12 +14,12 @@ from app.providers.added import added
 from app.providers.answer import Answer
 from app.providers.attached import Encoded, encoded_files
 from app.providers.echo import Back, echo_of
-from app.providers.hosted import ANY_MODEL, Defaults, Hosted
+from app.providers.hosted import ANY_MODEL, LOST, Defaults, Hosted
 from app.providers.http_stream import Question, Reader, Refused, ask
 from app.providers.seals import origin_of
 from app.providers.wire import BRIDGED, encode, wire_messages, wire_tools
 
-__all__ = ["ANY_MODEL", "Defaults", "OpenAIChat"]
+__all__ = ["ANY_MODEL", "LOST", "Defaults", "OpenAIChat"]
 
 
 class OpenAIChat(Hosted):

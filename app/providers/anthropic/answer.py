@@ -28,19 +28,6 @@ STOPS = {
     "refusal": "content_filter",
 }
 CUT = ("length", "content_filter")  # the last call may be half
-# What HTTP says for the types of errors (https://platform.claude.com/docs/en/api/errors).
-STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
 REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
 
@@ -171,8 +158,7 @@ class MessagesAnswer:
 
     def _failure(self, said: Any) -> ProviderFailed:
         error = said.get("error") if isinstance(said, dict) else said
-        fields = error if isinstance(error, dict) else {"message": str(error or said)}
-        return failures.told(self.url, fields | {"status": STATUSES.get(text_of(fields.get("type")))})
+        return failures.told(self.url, error or said)
 
     def _broken(self) -> ProviderFailed:
         if self._start.strip() and not self._eventful:
