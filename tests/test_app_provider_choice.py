@@ -88,6 +88,7 @@ def test_the_well_known_ports() -> None:
     assert [(server.name, server.port) for server in KNOWN_SERVERS] == [
         ("llama.cpp", 8080),
         ("vLLM", 8000),
+        ("SGLang", 30000),
         ("LM Studio", 1234),
         ("Ollama", 11434),
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx2
 
 from app.providers.models import NoModelList, chat_model, model_names
+from app.providers.profiles import PROFILES
 
 PROBE_LIMIT_S = 0.3
 
@@ -25,12 +26,7 @@ class KnownServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-KNOWN_SERVERS = (
-    KnownServer("llama.cpp", 8080),
-    KnownServer("vLLM", 8000),
-    KnownServer("LM Studio", 1234),
-    KnownServer("Ollama", 11434),
-)
+KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row.port)
 
 
 @dataclass(frozen=True, slots=True)

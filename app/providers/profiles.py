@@ -70,6 +70,14 @@ PROFILES: tuple[Profile, ...] = (
         ),
     ),
     Profile(
+        "LM Studio",
+        port=1234,
+        quirks=(
+            Quirk("Every further fragment of a call has an empty name.", "parallel_calls.sse"),
+            Quirk("An error says everything twice, and nothing follows it.", "error_in_stream.sse"),
+        ),
+    ),
+    Profile(
         "Ollama",
         port=11434,
         quirks=(
@@ -77,14 +85,6 @@ PROFILES: tuple[Profile, ...] = (
             Quirk(
                 "An error stands in a line of its own, without `data:`, and nothing follows it.", "error_in_stream.sse"
             ),
-        ),
-    ),
-    Profile(
-        "LM Studio",
-        port=1234,
-        quirks=(
-            Quirk("Every further fragment of a call has an empty name.", "parallel_calls.sse"),
-            Quirk("An error says everything twice, and nothing follows it.", "error_in_stream.sse"),
         ),
     ),
     Profile(
@@ -163,7 +163,15 @@ PROFILES: tuple[Profile, ...] = (
             Quirk("Errors are in a list.", "error.json"),
         ),
     ),
-    Profile("Anthropic", hosts=("api.anthropic.com",)),
+    Profile(
+        "Anthropic",
+        hosts=("api.anthropic.com",),
+        quirks=(
+            Quirk("What was read from the cache, and what was kept there, is not in `input_tokens`.", "cached.sse"),
+            Quirk("Thoughts without words, which newer models send: only their signature.", "thinking_omitted.sse"),
+            Quirk("Pings come in between; `message_delta` repeats all counts.", "text.sse"),
+        ),
+    ),
 )
 OTHERS = Profile("another server")
 

@@ -1,0 +1,46 @@
+"""The servers that people use: each quirk is a row of data, a stream that shows it, and a line for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.providers.profiles import PROFILES, Profile, Quirk
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures" / "providers"
+QUIRKS = [(row, quirk) for row in PROFILES for quirk in row.quirks]
+
+
+def place(row: Profile) -> str:
+    return f"port {row.port}" if row.port else ", ".join(f"`{host}`" for host in row.hosts)
+
+
+def lines() -> list[str]:
+    """The table of the README as the data has it."""
+    return [
+        f"| {row.name}, {place(row)} | {quirk.odd} | `{row.folder}/{quirk.stream}` |"
+        for row in PROFILES
+        for quirk in row.quirks
+    ]
+
+
+def test_the_readme_has_the_table_of_quirks() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("<!-- servers -->\n")[2].partition("<!-- /servers -->")[0].splitlines()
+    assert table[2:] == lines(), "README.md must have these lines:\n" + "\n".join(lines())
+
+
+@pytest.mark.parametrize(("row", "quirk"), QUIRKS, ids=lambda value: getattr(value, "stream", None) or value.name)
+def test_each_quirk_has_a_stream_that_says_so(row: Profile, quirk: Quirk) -> None:
+    odd, stream = quirk.odd, quirk.stream
+    assert (FIXTURES / row.folder / stream).is_file()
+    described = (FIXTURES / row.folder / "README.md").read_text().splitlines()
+    assert any(line.startswith(f"| `{stream}` | ") and odd in line for line in described), odd
+
+
+def test_every_server_has_a_quirk_and_an_address_of_its_own() -> None:
+    assert all(row.quirks for row in PROFILES)
+    addresses = [address for row in PROFILES for address in (*row.hosts, row.port) if address]
+    assert len(addresses) == len(set(addresses)) and all(row.hosts or row.port for row in PROFILES)
