@@ -76,10 +76,11 @@ async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[s
 
 @asynccontextmanager
 async def serving(
-    folder: Path, provider: Provider, headers: Mapping[str, str] | None = None, **flags: object
+    folder: Path, provider: Provider | None, headers: Mapping[str, str] | None = None, **flags: object
 ) -> AsyncGenerator[Served, None]:
+    """With this provider, or with what `dragoman.toml` in the folder names."""
     settings = settings_in(folder, **flags)
-    async with open_services(settings, lambda _: chosen(provider)) as services:
+    async with open_services(settings, provider and (lambda _: chosen(provider))) as services:
         services.models.patience = HURRIED
         async with listening(create_server(services)) as port:
             url = f"http://localhost:{port}"
