@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.rules import ToolRule
+from pydantic import BaseModel
+
 from app.settings_sources import Given
 
 if TYPE_CHECKING:  # pydantic's, whose models app.settings makes anyway
@@ -15,6 +17,7 @@ if TYPE_CHECKING:  # pydantic's, whose models app.settings makes anyway
 
 SECRET = frozenset({"model_key", "endpoints"})  # what an error may not repeat: someone may write a key into it
 MAX_SHOWN = 80
+PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def as_written(value: object) -> str:
@@ -24,16 +27,26 @@ def as_written(value: object) -> str:
             return "(not set)"
         case tuple():
             return f"[{', '.join(map(_entry, value))}]"
+        case Mapping():
+            return _table({name: _entry(one) for name, one in value.items()})
         case bool():
             return str(value).lower()
     return str(value)  # str of a secret is its mask
 
 
 def _entry(value: object) -> str:
-    if isinstance(value, ToolRule):
-        told = value.model_dump(mode="json", exclude_none=True)
-        return "{" + ", ".join(f"{key} = {json.dumps(one)}" for key, one in told.items()) + "}"
+    if isinstance(value, BaseModel):
+        told = value.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return _table({name: json.dumps(one) for name, one in told.items()})
     return json.dumps(value)
+
+
+def _table(written: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{_key(name)} = {one}" for name, one in written.items()) + "}"
+
+
+def _key(name: str) -> str:
+    return name if PLAIN_KEY.fullmatch(name) else json.dumps(name)
 
 
 def wrong_values(wrong: ValidationError, given: Mapping[str, Given], fields: Mapping[str, FieldInfo]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve | chat | config | token | mcp | db | parse | dialects`, a row of COMMANDS each.
+"""The command line: `dragoman serve`, `chat`, `config` and the others, a row of COMMANDS each.
 
 A subcommand's modules are imported only when it is chosen: those of the server take 0.3 s, `--version` needs none.
 """
@@ -191,6 +191,20 @@ def _mcp(args: argparse.Namespace, environ: Environ) -> int:
     return run_mcp(args, loaded, environ, args.behind)
 
 
+def _endpoint_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.endpoints_cli import endpoint_flags
+
+    for child in endpoint_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace", "host", "port"))  # some of the others are words of `add`
+
+
+def _endpoint(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.endpoints_cli import run_endpoint
+
+    return run_endpoint(args, loaded, environ)
+
+
 def _db_flags(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
@@ -242,6 +256,7 @@ COMMANDS = (
     Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
     Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
+    Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),

@@ -1,4 +1,4 @@
-"""What the command line says to a server that runs: its MCP servers, as that server has them."""
+"""What the command line says to a server that runs: its MCP servers and endpoints, as that server has them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ class Remote:
         """All of them, and what is wrong with the file."""
         answer = self._ask("GET", "/mcp/servers")
         return answer["servers"], answer["problem"]
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        """The endpoints of models, as admins see them."""
+        endpoints: list[dict[str, Any]] = self._ask("GET", "/endpoints")["endpoints"]
+        return endpoints
 
     def logs(self, name: str) -> list[str]:
         lines: list[str] = self._ask("GET", f"/mcp/servers/{quote(name, safe='')}/logs")["lines"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from app.provider import Provider, ProviderFailed
 from app.providers import connect
 from app.providers.connections import Connection, Given, Manner, UnusableConnection
 from app.redaction import Redactor
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,6 @@ class Opener:
         if keys.problems:
             problem = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Mend that, and start again."
             host.failed(ProviderFailed("model_auth", problem, retryable=False))
-            logger.warning("%s", problem)
         if problem and not keys.values:
             connection: Connection = UnusableConnection(problem)
         else:

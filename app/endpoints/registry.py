@@ -96,7 +96,11 @@ class Registry(Mapping[str, Endpoint]):
 
     def _order(self) -> None:
         """What a person has named comes before what was found."""
+        before = self._all
         self._all = self._set | self._added | {name: one for name, one in self._last.items() if name not in self._added}
+        for endpoint in self._all.values():
+            if endpoint.problem and before.get(endpoint.name) is not endpoint:
+                logger.warning("%s", endpoint.problem)
         if self._learning:
             self.learn()
 
