@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ async def serving(
 ) -> AsyncGenerator[Served, None]:
     """With this provider, or with what `dragoman.toml` in the folder names."""
     settings = settings_in(folder, **flags)
-    async with open_services(settings, provider and (lambda _: chosen(provider))) as services:
+    choose = partial(chosen, provider) if provider else None
+    async with open_services(settings, choose) as services:
         services.models.patience = HURRIED
         async with listening(create_server(services)) as port:
             url = f"http://localhost:{port}"
@@ -132,5 +134,5 @@ async def finish(server: uvicorn.Server) -> None:
         await listener.wait_closed()
 
 
-async def chosen(provider: Provider) -> tuple[Provider, str]:
+async def chosen(provider: Provider, settings: Settings | None = None) -> tuple[Provider, str]:
     return provider, f"{provider.model} (a test's)"

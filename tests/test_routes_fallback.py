@@ -18,7 +18,7 @@ from app.discipline.nudges import GO_ON
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.guards import Event, notices, of_kind
 from tests.people import bearer
-from tests.serving import Served, serving, until
+from tests.serving import Served, events_of, serving, until
 from tests.upstream import Act, Upstream, answer, hang, hang_up, stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -203,12 +203,11 @@ async def test_who_waits_is_told_so_and_a_crowd_lets_another_pass(tmp_path: Path
             events: list[Event] = []
             lines.append(events)
             async with served.client.stream("POST", "/chat", json=body, headers=headers) as response:
-                async with aclosing(response.aiter_lines()) as text:
-                    async for line in text:
-                        if line.startswith("data:"):
-                            events.append(json.loads(line.removeprefix("data:")))
-                            if events[-1]["type"] in ("notice", "round.started"):
-                                in_line.set()
+                async with aclosing(events_of(response)) as heard:
+                    async for event in heard:
+                        events.append(event)
+                        if event["type"] in ("notice", "round.started"):
+                            in_line.set()
             order.append(name)
 
         async with asyncio.TaskGroup() as group:
