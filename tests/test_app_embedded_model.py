@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +17,15 @@ import pytest
 from app.messages import Message
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
 from app.providers.embedded import (
-    ENGINE,
     INHERITED,
     SMOLLM2,
     EmbeddedModel,
-    EmbeddedProvider,
     end_of,
     package_folder,
 )
-from app.providers.http import model_client
+from tests.real_models import LIMIT_S, embedded, need_embedded, pieces_of
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 100
 ROOT = Path(__file__).parent.parent
 CAPITAL = ModelRequest([Message("user", "What is the capital of France? Answer in one word.")], max_tokens=8)
 PARENT = """
@@ -49,12 +44,7 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    """Skips where the packages of the embedded model are not installed, and says which."""
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
+    need_embedded()
 
 
 async def test_the_child_gets_none_of_the_server_s_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,23 +55,6 @@ async def test_the_child_gets_none_of_the_server_s_secrets(monkeypatch: pytest.M
         environ = psutil.Process(model.pid).environ()
     assert environ.keys() <= {*INHERITED, "PYTHONPATH", "LC_CTYPE"}  # the last one is Python's own
     assert environ["LD_LIBRARY_PATH"] == "/nowhere/lib"
-
-
-@asynccontextmanager
-async def embedded() -> AsyncGenerator[tuple[EmbeddedModel, EmbeddedProvider], None]:
-    """A model with its provider; the whole test is bounded by it."""
-    async with asyncio.timeout(LIMIT_S):
-        model = EmbeddedModel()
-        provider = EmbeddedProvider(model_client("http://127.0.0.1"), model)
-        try:
-            yield model, provider
-        finally:
-            await provider.close()
-
-
-async def pieces_of(provider: EmbeddedProvider, request: ModelRequest = CAPITAL) -> list[Piece]:
-    async with aclosing(provider.stream(request)) as pieces:
-        return [piece async for piece in pieces]
 
 
 def answered(pieces: list[Piece]) -> str:
@@ -108,11 +81,11 @@ async def ended(pid: int) -> None:
 
 async def test_it_answers_survives_a_kill_and_ends_when_it_is_closed() -> None:
     async with embedded() as (model, provider):
-        assert "Paris" in answered(await pieces_of(provider))
+        assert "Paris" in answered(await pieces_of(provider, CAPITAL))
         first = model.pid
         assert first
         os.kill(first, signal.SIGKILL)
-        assert "Paris" in answered(await pieces_of(provider))
+        assert "Paris" in answered(await pieces_of(provider, CAPITAL))
         second = model.pid
         assert second
         assert second != first

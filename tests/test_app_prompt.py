@@ -31,7 +31,8 @@ from app.prompt import (
     worked_examples,
 )
 from app.provider import ModelRequest, Said
-from app.providers.embedded import EmbeddedModel, EmbeddedProvider
+from app.providers.embedded import EmbeddedModel
+from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.wire import ENOUGH, wire_messages
 from parsing import parse
 from tools.catalogue import TOOLS

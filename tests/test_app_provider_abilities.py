@@ -219,5 +219,5 @@ def test_any_json_is_read_without_a_fault(value: Any) -> None:
     for rows in (OF_ENTRY, OF_PROPERTIES, OF_DETAILS):
         for found in (read(rows, value), read(rows, entry_of(value, "m"))):
             assert all(isinstance(found.get(name, True), bool) for name in ("tools", "images", "pdf"))
-            assert SMALLEST <= found.get("window", SMALLEST) <= LARGEST
-            assert 1 <= found.get("slots", 1) <= MOST_SLOTS
+            assert SMALLEST <= int(found.get("window", SMALLEST)) <= LARGEST
+            assert 1 <= int(found.get("slots", 1)) <= MOST_SLOTS

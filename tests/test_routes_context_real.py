@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Stopped, Used
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
+from app.provider import ModelRequest, Piece, Stopped, Used
+from app.providers.embedded import SMOLLM2, EmbeddedModel
+from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.http import model_client
 from app.providers.scripted import Scripted
 from tests.guards import notices
+from tests.real_models import need_embedded
 from tests.serving import serving
 from tests.test_routes_context import GOAL, LIMIT_S
 
@@ -25,11 +27,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Path) -> None:
     """Real counts, a real window: no request is refused, whatever the model makes of the conversation."""
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
+    need_embedded()
     small = EmbeddedModel(replace(SMOLLM2, context=512), slots=1)
     model = Brief(EmbeddedProvider(model_client("http://127.0.0.1"), small))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:

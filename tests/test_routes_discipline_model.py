@@ -6,21 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from app.provider import ProviderFailed
-from app.providers.embedded import ENGINE, SMOLLM2, package_folder
+from tests.real_models import embedded
 from tests.serving import serving
-from tests.test_app_embedded_model import embedded
 from tests.test_routes_discipline import ended, history
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_run_of_few_rounds_ends_with_text(tmp_path: Path) -> None:
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
     async with embedded() as (_, provider), serving(tmp_path, provider) as served:
         # However slow the machine is, and whatever the model makes of it.
         events = await served.chat("Print hello world with the shell.", max_rounds=2, time_limit_s=10)

