@@ -20,6 +20,7 @@ ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
 # Mistral's models, whose server and templates refuse a person's words right behind a result.
 BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
+ODD = re.compile(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
 WireMessage = dict[str, Any]
 
@@ -104,7 +105,7 @@ def result(message: Message, *, bare: bool = False) -> str:
 
 def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: Back) -> Iterator[WireMessage]:
     """An assistant message with native calls, and a result for each of them, in order."""
-    functions = [{"name": call.name, "arguments": json.dumps(call.arguments)} for call in calls]
+    functions = [{"name": plain_name(call.name), "arguments": json.dumps(call.arguments)} for call in calls]
     asked = [
         {"id": call.id, "type": "function", "function": function} | back.with_call(call)
         for call, function in zip(calls, functions, strict=True)
@@ -113,6 +114,11 @@ def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message],
     for call in calls:
         answer = result(results[call.id]) if call.id in results else INTERRUPTED
         yield {"role": "tool", "tool_call_id": call.id, "content": answer}
+
+
+def plain_name(name: str) -> str:
+    """A name that strict servers take back, whatever the model has called."""
+    return ODD.sub("_", name)[:64] or "unknown"
 
 
 def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:

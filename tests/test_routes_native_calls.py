@@ -1,0 +1,125 @@
+"""Native calls through to the next request: one result per call, under its own id, in order, whatever became of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.answers import FIXTURES
+from tests.chatting import DONE, chat_with, chunk, says
+from tests.serving import Served, serving
+from tests.upstream import Act, Upstream, answer, stream, upstream
+
+pytestmark = pytest.mark.anyio
+
+END = stream(says("Done."), chunk(finish="stop"), DONE)
+NAME, ID = re.compile(r"[a-zA-Z0-9_-]{1,64}"), re.compile(r"[a-zA-Z0-9]{9}")  # OpenAI's rule, and Mistral's
+# Streams whose calls come to a next round, all but those that are cut or given up.
+CALLS = sorted(
+    f"{path.parent.name}/{path.name}"
+    for path in FIXTURES.glob("*/*call*.sse")
+    if path.parent.name != "anthropic" and not re.search("inside|promised|fenced", path.name)
+)
+
+
+@asynccontextmanager
+async def model_that(folder: Path, acts: list[Act], **flags: Any) -> AsyncGenerator[tuple[Served, Upstream], None]:
+    """A server whose model says these replies, one after the other; `acts` may be filled later."""
+    opened: list[Upstream] = []
+
+    async def say(reader: Any, writer: Any) -> None:
+        act = acts.pop(0) if opened[0].asked[-1].path.endswith("/chat/completions") else answer("{}", 404)
+        await act(reader, writer)
+
+    async with upstream(say, repeat=True) as server, chat_with(server) as chat:
+        opened.append(server)
+        async with serving(folder, chat, window=32_768, **flags) as served:
+            yield served, server
+
+
+def asked_of(server: Upstream) -> list[dict[str, Any]]:
+    return [asked.json for asked in server.asked if asked.path.endswith("/chat/completions")]
+
+
+def pairs_in(body: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Of each native call its name, its arguments and its result; asserts all that strict servers ask for."""
+    pairs, waiting = [], list[dict[str, Any]]()
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            call = waiting.pop(0)
+            assert message["tool_call_id"] == call["id"] and message["content"]
+            pairs.append((call["function"]["name"], call["function"]["arguments"], message["content"]))
+            continue
+        assert not waiting, "a call without its result"
+        waiting = list(message.get("tool_calls", ()))
+        for call in waiting:
+            assert ID.fullmatch(call["id"]) and NAME.fullmatch(call["function"]["name"]), call
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+    assert not waiting, "a call without its result"
+    return pairs
+
+
+def call(name: str, arguments: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}} | fields
+
+
+async def test_each_call_of_a_reply_gets_its_own_result(tmp_path: Path) -> None:
+    """A batch of everything that can happen to a call; the server's own ids are all the same."""
+    batch = [
+        call("no_such_tool", '{"a":1}'),
+        call("read_file", '{"path":"there.txt"}'),
+        call("bash", '{"command":"rm -rf /tmp/bui'),
+        call("read_file", '{"path":"../secret.txt"}'),
+        call("", '{"path":"there.txt"}'),
+        call("read_file", '{"path":"missing.txt"}'),
+        call("read file, please!", "{}"),
+        call("read_file", '["there.txt"]'),
+        call("read_file", '"{\\"path\\":\\"there.txt\\"}"'),
+    ]
+    fragments = [one | {"index": place, "id": "same"} for place, one in enumerate(batch)]
+    act = stream(chunk({"tool_calls": fragments}), chunk(finish="tool_calls"), DONE)
+    async with model_that(tmp_path, [act, END]) as (served, server):
+        (tmp_path / "work" / "there.txt").write_text("here it is")
+        events = await served.chat("Go.", approval="deny")
+    assert events[-1]["type"] == "run.finished" and events[-1]["reason"] == "answered"
+    names, _, results = zip(*pairs_in(asked_of(server)[1]), strict=True)
+    assert names == (
+        *("no_such_tool", "read_file", "bash", "read_file", "unknown", "read_file", "read_file__please_"),
+        *("read_file", "read_file"),
+    )
+    expected = (
+        *("no_such_tool", "here it is", "cut off", "outside", "without a name", "missing.txt", "read file, please!"),
+        *("a JSON list", "here it is"),
+    )
+    for result, part in zip(results, expected, strict=True):
+        assert part in result, (part, result)
+    told = [event["call"] for event in events if event["type"] in ("tool.finished", "tool.rejected")]
+    assert len(told) == len(set(told)) == len(batch)
+
+
+async def test_the_calls_of_every_stream_come_back_with_their_results(tmp_path: Path) -> None:
+    acts: list[Act] = []
+    async with model_that(tmp_path, acts) as (served, server):
+        for name in CALLS:
+            acts[:] = [stream((FIXTURES / name).read_bytes()), *[END] * 3]
+            before = len(asked_of(server))
+            events = await served.chat("Go.")
+            if events[-1]["type"] == "run.finished":
+                opened = {event["call"] for event in events if event["type"] in ("tool.delta", "tool.rejected")}
+                assert len(pairs_in(asked_of(server)[before + 1])) == len(opened) > 0, name
+
+
+async def test_a_reply_that_promises_a_call_and_makes_none_is_an_answer(tmp_path: Path) -> None:
+    async with model_that(tmp_path, [stream((FIXTURES / "odd/call_promised.sse").read_bytes()), *[END] * 3]) as (
+        served,
+        _,
+    ):
+        events = await served.chat("Go.")
+    assert [event["type"] for event in events].count("run.finished") == 1
+    assert not [event for event in events if event["type"].startswith("tool.")]
