@@ -125,7 +125,7 @@ async def test_what_an_answer_has_used_is_counted_however_it_ends(
         try:
             usage: Usage | None = await at.ask(*pieces)
         except (ProviderFailed, asyncio.CancelledError, GeneratorExit):
-            [usage] = at.told or [None]  # type: ignore[list-item]
+            usage = next((event for event in at.told if isinstance(event, Usage)), None)
         assert (at.account.prompt_tokens, at.account.completion_tokens) == counted
         assert at.account.measured is measured
         if counted == (0, 0):

@@ -16,10 +16,12 @@ from app.agent import Agent
 from app.asking import ALLOWANCE
 from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.conversation import Conversation
+from app.endpoints.prices import total
 from app.people import Principal
 from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
 from app.redaction import Redactor
 from app.spending import EARLY_S, SLICE_S, Running, Spending
+from app.spent import sums
 from app.store import RunRow, Store, StoreFailed
 from app.store.sqlite import SQLiteStore
 from app.turns import Turn
@@ -29,6 +31,9 @@ from tests.serving import chosen, settings_in
 from tests.test_app_budgets import ann, nothing, opened
 
 pytestmark = pytest.mark.anyio
+
+
+PRICES = '{"moody": {"input": 1, "output": 4}}'
 
 
 class Moody(Plain):
@@ -42,6 +47,7 @@ class Moody(Plain):
     def __init__(self, seed: int, limit: int) -> None:
         self.chance = random.Random(seed)
         self.limit = limit
+        self.money = limit * self.chance.choice((3, 6)) / 10**6  # either may be spent first
         self.ledger: Ledger | None = None
         self.seen = 0
         self.looked = asyncio.Event()
@@ -69,8 +75,9 @@ class Moody(Plain):
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         assert self.ledger
-        tokens = (await self.ledger.usage(ann(tokens_per_month=self.limit)))["tokens_per_month"]
-        assert tokens["used"] + tokens["reserved"] <= self.limit
+        usage = await self.ledger.usage(ann(tokens_per_month=self.limit, cost_per_month=self.money))
+        for budget in ("tokens_per_month", "cost_per_month"):
+            assert usage[budget]["used"] + usage[budget]["reserved"] <= usage[budget]["limit"]
         self.seen += 1
         self.looked.set()
 
@@ -94,9 +101,11 @@ async def soon_cancelled(services: Services, run: str, provider: Moody, steps: i
 @pytest.mark.parametrize("seed", range(6))
 async def test_parallel_runs_never_overdraw_and_all_is_settled(tmp_path: Path, seed: int) -> None:
     limit = random.Random(seed).randrange(20_000, 80_000)
-    provider, principal = Moody(seed, limit), ann(tokens_per_month=limit, tool_seconds_per_day=1000)
+    provider = Moody(seed, limit)
+    principal = ann(tokens_per_month=limit, cost_per_month=provider.money, tool_seconds_per_day=1000)
     agents: list[Agent] = []
-    async with asyncio.timeout(60), open_services(settings_in(tmp_path), lambda _: chosen(provider)) as services:
+    settings = settings_in(tmp_path, prices=PRICES)
+    async with asyncio.timeout(60), open_services(settings, lambda _: chosen(provider)) as services:
         ledger = provider.ledger = services.runs.ledger
         ends = []
         for _ in range(40):
@@ -110,6 +119,10 @@ async def test_parallel_runs_never_overdraw_and_all_is_settled(tmp_path: Path, s
         usage = await ledger.usage(principal)
         period = usage["tokens_per_month"]["period"]
         stored = await services.store.usage("ann", "tokens", period)
+        spent = sums(await services.store.spent(principal="ann", month=period))
+    money = usage["cost_per_month"]
+    assert money["used"] == total(*(agent.account.cost for agent in agents)) == spent.get("cost", 0) <= provider.money
+    assert (money["reserved"], spent["prompt_tokens"] + spent["completion_tokens"]) == (0, stored)
     charged = sum(agent.account.prompt_tokens + agent.account.completion_tokens for agent in agents)
     assert usage["runs"]["used"] == usage["tokens_per_month"]["reserved"] == 0
     assert usage["tool_seconds_per_day"]["reserved"] == 0

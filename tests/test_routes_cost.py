@@ -1,0 +1,227 @@
+"""Cost over HTTP: each round, run, session and month; whatever ends a run, its rounds add up to all of these."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from app.budgets import TOKENS
+from app.provider import ProviderFailed, Said, Stopped, Used
+from app.providers.scripted import Line, Pause, Raise, Scripted
+from app.store import Spent
+from tests.chatting import chat_with, says
+from tests.people import bearer
+from tests.serving import Served, serving, until
+from tests.test_routes_approvals_survive import following, left_as_killed, waiting
+from tests.upstream import hang, stream, upstream
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 30
+PRICES = json.dumps({"scripted": {"input": 2, "output": 10, "cached": 0.5}})
+ONE = '{"*": {"input": 1, "output": 1}}'
+LOOK, WRITE = "```list_files\n```\n", "```bash\ntouch a\n```\n"
+HANGS = Said("")  # stands for a model that says no more
+LOST = Raise(ProviderFailed("model_cut", "Lost.", retryable=False))
+
+
+class Silence(asyncio.Event):
+    """It never ends, and it is known when somebody waits for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noticed = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.noticed.set()
+        return await super().wait()
+
+
+def of_kind(events: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] == kind]
+
+
+async def got(served: Served, path: str, **headers: str) -> Any:
+    answer = await served.client.get(path, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_each_round_the_run_the_session_and_the_month_tell_what_they_cost(tmp_path: Path) -> None:
+    script: list[list[Line]] = [[Used(1000, 100, 600), LOOK], [Used(1200, 50), "Done."], [Used(10, 1), "Again."]]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), prices=PRICES) as served:
+        events = await served.chat()
+        run, session = events[0]["run"], events[0]["session"]
+        assert (await served.chat("And?", session=session))[-1]["usage"]["cost"] == 0.00003
+        one = (await got(served, f"/runs/{run}"))["usage"]
+        both = await got(served, f"/sessions/{session}")
+        [month] = (await got(served, "/usage"))["months"]
+        assert (await served.client.delete(f"/sessions/{session}")).status_code == 204
+        assert (await got(served, "/usage"))["months"] == [month]  # what was spent is spent
+    assert [(one["cost"], one["total_cost"]) for one in of_kind(events, "usage")] == [(0.0021, 0.0021), (0.0029, 0.005)]
+    assert events[-1]["usage"] == {"prompt_tokens": 2200, "completion_tokens": 150, "measured": True, "cost": 0.005}
+    assert one == {
+        **{"requests": 2, "prompt_tokens": 2200, "completion_tokens": 150, "cached_tokens": 600},
+        **{"estimated_tokens": 0, "cost": 0.005, "estimated_cost": 0},
+    }
+    assert both["runs"][0]["usage"] == one and both["usage"]["cost"] == 0.00503
+    assert month == {"month": TOKENS.now(time.time())[0], **both["usage"]} | {"models": month["models"]}
+    assert month["models"] == [{"model": "default/scripted", **both["usage"]}]
+
+
+async def test_a_model_without_a_price_tells_of_no_cost(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[Used(7, 2), "Hi."]])) as served:
+        events = await served.chat()
+        [month] = (await got(served, "/usage"))["months"]
+    assert "cost" not in json.dumps(events) and "cost" not in month and month["completion_tokens"] == 2
+
+
+ENDS: dict[str, tuple[list[Sequence[Line]], dict[str, Any], dict[str, Any]]] = {
+    "answered": ([[Used(100, 10), LOOK], [Used(200, 20), "Done."]], {}, {}),
+    "answered, unmeasured": ([[LOOK], ["Done."]], {}, {}),
+    "failed": ([[Used(100, 10), LOOK], ["Half", LOST]], {}, {}),
+    "failed, with usage": ([[Used(100, 10), LOOK], [Used(90, 1), "Half", LOST]], {}, {}),
+    "failed at once": ([[LOST]], {}, {}),
+    "deadline": ([[Used(100, 10), LOOK], ["Half", HANGS]], {}, {"time_limit_s": 1}),
+    "cancelled": ([[Used(100, 10), "A\n", LOOK], ["Half ", HANGS]], {}, {}),
+    "left": ([[Used(90, 1), "Half ", HANGS]], {}, {"on_disconnect": "cancel"}),
+    "round_limit": ([[Used(100, 10), LOOK], [Used(9, 9), LOOK], [Used(80, 8), "Sum."]], {}, {"max_rounds": 2}),
+    "no tokens left": ([["word " * 100] * 400], {"tokens_per_month": "6000"}, {}),
+    "no money left": ([["word " * 100] * 400], {"cost_per_month": "0.02"}, {}),
+    "cut by length": ([[Used(900, 3000), "Half", Stopped("length")]], {"cost_per_month": "0.02"}, {}),
+    "judged": ([[Used(100, 10), WRITE], [Used(50, 5), "SAFE"], ["Done."], ["SAFE"]], {"judge_output": "true"}, {}),
+    "judge fails": ([[Used(9, 9), WRITE], ["SA", LOST], ["No."], ["SAFE"]], {"judge_output": "true"}, {}),
+    "cancelled, judged": ([["A\n", WRITE], ["SA", HANGS]], {"judge_output": "true"}, {}),
+    "verified": ([[Used(99, 9), WRITE], ["Done."], [Used(50, 5), "SUCCESS"]], {"verify": "true"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_whatever_ends_a_run_its_rounds_are_its_sum_and_the_month_s(tmp_path: Path, name: str) -> None:
+    script, settings, wish = ENDS[name]
+    silence = Silence()
+    provider = Scripted([[Pause(silence) if line is HANGS else line for line in reply] for reply in script])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, prices=PRICES, **settings) as served:
+        async with aclosing(served.turn(message="x", **wish)) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            if name.startswith(("cancelled", "left")):
+                await silence.noticed.wait()
+            if name.startswith("cancelled"):
+                await served.client.post(f"/runs/{run}/cancel")
+            if name != "left":
+                assert [event async for event in turn]
+        await served.services.runs.ended(run)
+        events = await served.events(run)
+        of_run = (await got(served, f"/runs/{run}"))["usage"]
+        usage = await got(served, "/usage")
+    rounds, [month] = of_kind(events, "usage"), usage["months"]
+    tokens = {name: sum(one[name] for one in rounds) for name in ("prompt_tokens", "completion_tokens")}
+    cost = round(sum(one["cost"] for one in rounds), 9)
+    assert of_run == {key: month[key] for key in of_run} and rounds[-1]["total_cost"] == cost == of_run["cost"] > 0
+    assert tokens == {name: of_run[name] for name in tokens} and of_run["requests"] == len(rounds)
+    assert (usage["usage"]["cost_per_month"]["used"], usage["usage"]["cost_per_month"]["reserved"]) == (cost, 0)
+    assert (usage["usage"][TOKENS.budget]["used"], usage["usage"][TOKENS.budget]["reserved"]) == (
+        sum(tokens.values()),
+        0,
+    )
+    estimated = [one for one in rounds if not one["measured"]]
+    assert of_run["estimated_tokens"] == sum(one["prompt_tokens"] + one["completion_tokens"] for one in estimated)
+    assert of_run["estimated_cost"] == round(sum(one["cost"] for one in estimated), 9)
+    if events[-1]["type"] == "run.finished":
+        assert events[-1]["usage"] == {**tokens, "measured": not estimated, "cost": cost}
+
+
+async def test_whoever_has_spent_the_money_is_refused_until_the_next_month(tmp_path: Path) -> None:
+    script: list[list[Line]] = [[Used(1_000_000, 300_000), "Hi."]]
+    settings: dict[str, Any] = {"prices": PRICES, "cost_per_month": "5"}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), **settings) as served:
+        assert (await served.chat())[-1]["usage"]["cost"] == 5
+        answer = await served.client.post("/chat", json={"message": "x"})
+        error, cost = answer.json()["error"], (await got(served, "/usage"))["usage"]["cost_per_month"]
+    assert (answer.status_code, error["code"], error["budget"]) == (429, "budget", "cost_per_month")
+    assert (cost["used"], cost["limit"], cost["reset"]) == (5, 5, error["reset"])
+    assert "local may use 5 units of money a month and has used 5. The budget begins again at" in error["message"]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."]), cost_per_month="5") as served:
+        assert (await served.chat())[-1]["reason"] == "answered"  # a model without a price is for everybody
+
+
+async def test_money_that_is_left_bounds_the_answer_and_the_run(tmp_path: Path) -> None:
+    provider = Scripted([[Used(500, 500), LOOK], ["Half of it", Used(500, 450), Stopped("length")]])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, prices=PRICES, cost_per_month="0.012") as served:
+        events = await served.chat()
+    assert all(0 < (asked.max_tokens or 0) <= 1200 for asked in provider.requests)
+    assert events[-1]["reason"] == "budget" and events[-1]["usage"]["cost"] == 0.0115
+
+
+async def test_everybody_sees_their_own_cost_and_admins_everybody_s(tmp_path: Path) -> None:
+    script: list[list[Line]] = [[Used(10, 5), "Hi."], [Used(100, 50), "Hi."]]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), prices=PRICES) as served:
+        await served.chat()
+        root, bob = await bearer(served, "root", "admin"), await bearer(served, "bob", budget='{"cost_per_month": 2.5}')
+        assert "answered" in (await served.client.post("/chat", json={"message": "x"}, headers=bob)).text
+        everybody = await got(served, "/usage?principal=*", **root)
+        own = await got(served, "/usage", **bob)
+        assert await got(served, "/usage?principal=bob", **root) == own
+        refused = [await served.client.get(f"/usage?principal={who}", headers=bob) for who in ("*", "local", "root")]
+        none = await got(served, "/usage?month=2020-01", **bob)
+        odd = await served.client.get("/usage?month=November", headers=bob)
+    assert [(one["principal"], one["cost"]) for one in everybody["principals"]] == [("bob", 0.0007), ("local", 0.00007)]
+    assert everybody["cost"] == 0.00077 and everybody["month"] == own["months"][0]["month"]
+    assert (own["months"][0]["cost"], own["usage"]["cost_per_month"]["limit"]) == (0.0007, 2.5)
+    assert [answer.status_code for answer in refused] == [403] * 3 and none["months"] == []
+    assert (odd.status_code, odd.json()["error"]["code"]) == (400, "invalid_query")
+
+
+async def test_a_run_that_goes_on_after_a_restart_goes_on_counting(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"prices": PRICES, "approval_user": "ask", "approval_admin": "ask"}
+    script: list[list[Line]] = [[Used(100, 10), WRITE]]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), **settings) as served:
+        question, path = await waiting(served)
+        await left_as_killed(served.services, question["run"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[Used(200, 20), "Done."]]), **settings) as served:
+        await served.client.post(path, json={"decision": "deny"})
+        events = [event async for event in following(served.client, question["run"], question["seq"])]
+        of_run = (await got(served, f"/runs/{question['run']}"))["usage"]
+    assert events[-1]["usage"]["cost"] == of_run["cost"] == 0.0009 and of_run["requests"] == 2
+
+
+async def test_what_a_server_said_early_counts_when_its_stream_is_cancelled(tmp_path: Path) -> None:
+    early = {"choices": [], "usage": {"prompt_tokens": 5000, "completion_tokens": 0, "total_tokens": 5000}}
+    async with (
+        asyncio.timeout(LIMIT_S),
+        upstream(stream(f"data: {json.dumps(early)}\n\n", says("x" * 400), then=hang), chats=True) as at,
+    ):
+        async with chat_with(at) as provider, serving(tmp_path, provider, prices=ONE) as served:
+            async with aclosing(served.turn(message="x")) as turn:
+                run = (await until(turn, "run.started"))["run"]
+                await until(turn, "text.delta")
+                await served.client.post(f"/runs/{run}/cancel")
+                [usage] = [event async for event in turn if event["type"] == "usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["measured"]) == (5000, 100, False)
+
+
+async def test_sums_of_sessions_that_are_gone_stay_and_add_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        store = served.services.store
+        for number in range(6):
+            cost = None if number % 3 == 0 else 10.0 * number
+            row = Spent(
+                "ann", "2026-11", f"m{number % 2}", f"run_{number}", f"ses_{number // 2}", 1, 5, 7, 0, 0, cost, cost
+            )
+            await store.write([row, row])
+        whole = await store.spent(principal="ann")
+        for session in ("ses_0", "ses_2", "ses_1"):
+            await store.delete_session(session)
+            assert await store.spent(principal="ann") == whole
+            assert await store.spent_by_runs(session) == []
+        assert (await store.sizes())["spent"] == 2
+    assert [(row.model, row.requests, row.prompt_tokens, row.cost) for row in whole] == [
+        ("m0", 6, 30, 120),
+        ("m1", 6, 30, 120),
+    ]
