@@ -224,6 +224,7 @@ async def open_services(
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         opened = await stack.enter_async_context(opened_models(settings, store, redactor, os.environ, choose))
         models = opened.models
+        models.may_ask = switch.check
         stack.push_async_callback(runs.close)
         made(settings.workspace, "workspace")
         people = settings.workspace / PEOPLE

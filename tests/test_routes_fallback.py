@@ -184,13 +184,13 @@ async def test_a_stand_in_with_less_room_gets_a_prompt_that_fits(tmp_path: Path)
 
 
 async def test_who_waits_is_told_so_and_a_crowd_lets_another_pass(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
         await go_on.wait()
         await WHOLE(reader, writer)
 
-    order: list[str] = []
     async with (
         upstream(slow, *[WHOLE] * 9, chats=True) as server,
         models(tmp_path, {"local": at(server, max_requests=1)}) as served,
@@ -199,42 +199,32 @@ async def test_who_waits_is_told_so_and_a_crowd_lets_another_pass(tmp_path: Path
         lines: list[list[Event]] = []
 
         async def ask(name: str, headers: dict[str, str], in_line: asyncio.Event) -> None:
-            body = {"message": "x", "tools": []}
+            body = {"message": name, "tools": []}
             events: list[Event] = []
             lines.append(events)
             async with served.client.stream("POST", "/chat", json=body, headers=headers) as response:
                 async with aclosing(events_of(response)) as heard:
                     async for event in heard:
                         events.append(event)
-                        if event["type"] in ("notice", "round.started"):
+                        if event["type"] == "notice":
                             in_line.set()
-            order.append(name)
 
         async with asyncio.TaskGroup() as group:
-            for number in range(4):
+            group.create_task(ask("ann0", ann, asyncio.Event()))
+            await begun.wait()
+            for name, headers in [(f"ann{number}", ann) for number in (1, 2, 3)] + [("bob", bob)]:
                 in_line = asyncio.Event()
-                group.create_task(ask(f"ann{number}", ann, in_line))
+                group.create_task(ask(name, headers, in_line))
                 await in_line.wait()
-            await waiting(served, ann, 3)
-            last = asyncio.Event()
-            group.create_task(ask("bob", bob, last))
-            await waiting(served, ann, 4)
             go_on.set()
-    assert order.index("bob") <= 1, "served as soon as the first place was free"
-    assert sorted(order) == ["ann0", "ann1", "ann2", "ann3", "bob"]
+    assert [asked.json["messages"][-1]["content"].split()[0] for asked in server.asked] == [
+        *("ann0", "bob", "ann1", "ann2", "ann3")
+    ], "the other's first, then as they came"
     places = [
         [message.split("number ")[1] for code, message in notices(events) if code == "waiting"] for events in lines
     ]
     assert places[0] == [] and places[4] == ["1 in the line."]
     assert [told[0] for told in places[1:4]] == [f"{place} in the line." for place in (1, 2, 3)]
-
-
-async def waiting(served: Served, headers: dict[str, str], number: int) -> None:
-    """Until so many requests wait."""
-    while True:
-        [row] = (await served.client.get("/endpoints", headers=headers)).json()["endpoints"]
-        if row["waiting"] == number:
-            return
 
 
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_the_line(tmp_path: Path) -> None:
@@ -254,3 +244,25 @@ async def test_a_run_that_is_cancelled_while_it_waits_leaves_the_line(tmp_path: 
         [row] = (await served.client.get("/endpoints")).json()["endpoints"]
         assert (row["waiting"], row["under_way"]) == (0, 0)
         assert text_of(await served.chat()) == "Hi"
+
+
+async def test_who_waited_while_the_server_was_paused_is_not_asked(tmp_path: Path) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
+        await go_on.wait()
+        await WHOLE(reader, writer)
+
+    async with (
+        upstream(slow, chats=True) as server,
+        models(tmp_path, {"local": at(server, max_requests=1)}) as served,
+    ):
+        async with aclosing(served.turn(message="x")) as busy, aclosing(served.turn(message="y")) as waits:
+            await until(busy, "round.started")
+            await begun.wait()
+            await until(waits, "notice")
+            await served.client.post("/pause")
+            go_on.set()
+            *_, last = [event async for event in waits]
+    assert (last["type"], last["reason"], len(server.asked)) == ("run.finished", "paused", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from app.endpoints.endpoint import Endpoint
 from app.endpoints.names import Endpoints, Place, is_spelled_out, place_of, unknown
@@ -34,6 +34,7 @@ class Models:
         self.helper = helper
         self.wanted: str | None = None
         self.patience = PATIENCE
+        self.may_ask: Callable[[], None] = lambda: None  # raises what forbids that any model is asked
 
     @property
     def default(self) -> Target:
@@ -65,12 +66,16 @@ class Models:
             for endpoint in self.endpoints.values():
                 endpoint.look()  # it may have the model by now
             raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
-        return Route(_each_once([target, *self._stand_ins()]), asker, self.patience, self.able)
+        return self._way([target, *self._stand_ins()], asker)
 
     def utility(self, route: Route) -> Route:
         """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
         target = self._found(self.helper) if self.helper else None
-        return Route(_each_once([target, *route.targets]), route.asker, self.patience) if target else route
+        return self._way([target, *route.targets], route.asker) if target else route
+
+    def _way(self, targets: Sequence[Target], asker: str) -> Route:
+        """Each of them once."""
+        return Route(list(dict.fromkeys(targets)), asker, self.patience, self.may_ask, self.able)
 
     def able(self, ability: str) -> list[str]:
         """The models that have it, as far as is known of those that are in use, or suggested by their names."""
@@ -105,7 +110,3 @@ class Models:
 
     def _stand_ins(self) -> list[Target]:
         return [target for name in self.fallback if (target := self._found(name))]
-
-
-def _each_once(targets: Sequence[Target]) -> list[Target]:
-    return list(dict.fromkeys(targets))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +29,7 @@ class Route:
     targets: Sequence[Target]
     asker: str = ""
     patience: Patience = field(default=PATIENCE, repr=False)
+    may_ask: Callable[[], None] = lambda: None  # raises what forbids it; who has waited is to ask once more
     able: Able = nobody_knows
     _told: set[str] = field(default_factory=set)  # files that this run has been told of in words
     _asking: Target | None = None
@@ -61,6 +62,7 @@ class Route:
                     while number:
                         yield waiting(host, number)
                         number = await place.moved(number)
+                    self.may_ask()
                     asked = replace(request, key=trip.ask().value)
                     async with aclosing(self._answer(trip.target, asked)) as pieces:
                         async for piece in pieces:
