@@ -19,7 +19,7 @@ from app.store import Spent
 from tests.chatting import chat_with, says
 from tests.people import bearer
 from tests.serving import Served, serving, until
-from tests.test_routes_approvals_survive import following, left_as_killed, waiting
+from tests.test_routes_approvals_survive import left_as_killed, waiting
 from tests.upstream import hang, stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -186,7 +186,8 @@ async def test_a_run_that_goes_on_after_a_restart_goes_on_counting(tmp_path: Pat
         await left_as_killed(served.services, question["run"])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[Used(200, 20), "Done."]]), **settings) as served:
         await served.client.post(path, json={"decision": "deny"})
-        events = [event async for event in following(served.client, question["run"], question["seq"])]
+        await served.services.runs.ended(question["run"])
+        events = await served.events(question["run"])
         of_run = (await got(served, f"/runs/{question['run']}"))["usage"]
     assert events[-1]["usage"]["cost"] == of_run["cost"] == 0.0009 and of_run["requests"] == 2
 
