@@ -8,6 +8,7 @@ from typing import Any
 
 from app.provider import Piece, ProviderFailed, Said, Stopped, Used
 from app.providers import failures
+from app.providers.alike import Alike
 from app.providers.chunks import (
     all_json,
     content,
@@ -58,6 +59,7 @@ class Answer:
         self._stopped = ""
         self._shape = Shape.UNKNOWN
         self._events = EventReader()
+        self._alike = Alike()
         self._body: list[bytes] = []
         self._size = 0
         self._start = b""  # as much of the body as a message would show
@@ -160,7 +162,11 @@ class Answer:
             if not self._stopped:
                 raise failures.told(self.url, error_in(event.data))
             return
+        if (text := self._alike.read(event.data)) is not None:
+            yield text
+            return
         for chunk in self._chunks(event.data):
+            self._alike.learn(event.data, chunk)
             yield from self._read_chunk(chunk)
 
     def _chunks(self, data: str) -> Iterator[Any]:

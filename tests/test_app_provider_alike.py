@@ -1,0 +1,88 @@
+"""What is known of a chunk without decoding it is what decoding would have said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.provider import Piece, Said
+from app.providers.alike import TRIES, Alike
+from app.providers.answer import Answer
+from parsing import Thought
+
+TEXT = st.text(alphabet=st.sampled_from('abc "\\{}[]:,n\n\u2028é'), min_size=0, max_size=6)
+DELTAS = st.dictionaries(
+    st.sampled_from(["content", "reasoning", "reasoning_content", "role", "refusal", "content2"]), TEXT, max_size=3
+)
+
+
+def chunk(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": more.pop("finish_reason", None)}
+    return {"id": "c", "model": 'the "content": "a" model', "choices": [choice], **more}
+
+
+def learned(one: dict[str, Any], **form: Any) -> Alike:
+    alike = Alike()
+    alike.learn(json.dumps(one, **form), one)
+    return alike
+
+
+@pytest.mark.parametrize("form", [{}, {"separators": (",", ":")}])
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [("content", Said), ("reasoning_content", Thought), ("reasoning", Thought), ("thinking", Thought)],
+)
+def test_a_chunk_like_the_last_one_need_not_be_decoded(field: str, kind: type, form: dict[str, Any]) -> None:
+    one = {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", field: "one"}}]}
+    other = {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", field: "other"}}]}
+    assert learned(one, **form).read(json.dumps(other, **form)) == kind("other")
+
+
+@pytest.mark.parametrize("text", ["", 'a "quote"', "a \\ backslash", "a\nline", "an \u2028 escape"])
+def test_what_has_to_be_decoded_is_left_to_json(text: str) -> None:
+    assert learned(chunk({"content": "one"})).read(json.dumps(chunk({"content": text}))) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chunk({"content": "x"}, finish_reason="stop"),
+        chunk({"content": "x"}, usage={"prompt_tokens": 1, "completion_tokens": 1}),
+        chunk({"content": "x"}, error={"message": "no"}),
+        chunk({"content": "x", "reasoning": "y"}),
+        chunk({"content": "x", "tool_calls": [{"index": 0}]}),
+        chunk({"content": "x", "extra_content": {"signed": 1}}),
+        chunk({"content": [{"type": "text", "text": "x"}]}),
+        {"choices": [{"index": 1, "delta": {"content": "x"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "x"}}, {"index": 1, "delta": {"content": "x"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "x"}, "message": {"content": "x"}}]},
+    ],
+)
+def test_a_chunk_that_says_more_than_a_text_teaches_nothing(other: dict[str, Any]) -> None:
+    assert learned(other).read(json.dumps(other)) is None
+
+
+def test_a_server_whose_chunks_are_never_alike_is_not_learned_from_for_ever() -> None:
+    alike = Alike()
+    for number in range(TRIES + 1):
+        alike.learn(json.dumps(one := chunk({"content": "x"}, number=number)), one)
+    assert alike.read(json.dumps(chunk({"content": "x"}, number=TRIES - 1))) == Said("x")
+    assert alike.read(json.dumps(chunk({"content": "x"}, number=TRIES))) is None
+
+
+def pieces_of(texts: list[str]) -> list[Piece]:
+    answer = Answer("http://here")
+    return [piece for text in texts for piece in answer.feed(f"data: {text}\n\n".encode("utf-8", "replace"))]
+
+
+@given(st.lists(DELTAS, max_size=8), st.booleans(), st.booleans())
+def test_a_stream_says_what_its_chunks_say_one_by_one(
+    deltas: list[dict[str, str]], escaped: bool, narrow: bool
+) -> None:
+    form: dict[str, Any] = {"ensure_ascii": escaped} | ({"separators": (",", ":")} if narrow else {})
+    texts = [json.dumps(chunk(delta), **form) for delta in deltas]
+    assert pieces_of(texts) == [piece for text in texts for piece in pieces_of([text])]
