@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -131,11 +132,12 @@ async def read_message(
     time_limit_s: float = BODY_TIME_S,
 ) -> Words:
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
-    body = await _body(request, max_message_bytes, time_limit_s, limits.room)
-    wish = checked(kind, _said(request, kind, body))
-    if len(wish.text.encode()) > max_message_bytes:
-        raise _too_long(max_message_bytes)
-    await wish.read_files(limits)
+    async with AsyncExitStack() as held:
+        body = await _body(request, max_message_bytes, time_limit_s, limits.room, held)
+        wish = checked(kind, _said(request, kind, body))
+        if len(wish.text.encode()) > max_message_bytes:
+            raise _too_long(max_message_bytes)
+        await wish.read_files(limits)
     if not wish.files and not wish.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
     return wish
@@ -197,16 +199,25 @@ def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any
 
 
 async def _body(
-    request: Request, max_message_bytes: int, time_limit_s: float = BODY_TIME_S, room_for_files: int = 0
+    request: Request,
+    max_message_bytes: int,
+    time_limit_s: float = BODY_TIME_S,
+    room_for_files: int = 0,
+    held: AsyncExitStack | None = None,
 ) -> bytes:
-    body = bytearray()
-    limit = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE + room_for_files
+    """A large one, which has files, waits until few others of the same principal are `held`."""
+    body, large = bytearray(), False
+    usual = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
     try:
         async with asyncio.timeout(time_limit_s):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > limit:
+                if len(body) > usual + room_for_files:
                     raise _too_long(max_message_bytes, with_files=room_for_files > 0)
+                if len(body) > usual and held and not large:
+                    large = True
+                    coming = request.app.state.services.files.coming(request.state.principal.name)
+                    await held.enter_async_context(coming)
     except TimeoutError:
         slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
         slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more

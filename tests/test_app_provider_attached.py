@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def user(text: str, *files: Attachment) -> Message:
     return Message("user", text, attachments=files)
 
 
-WIRED = {
+WIRED: dict[str, tuple[list[Message], list[Any]]] = {
     "files before words": ([user("Look", CAT, LAW)], [[CAT_PART, LAW_PART, words("Look")]]),
     "files alone": ([user("", CAT)], [[CAT_PART]]),
     "two messages as one": ([user("One", CAT), user("Two", DOG)], [[CAT_PART, words("One"), DOG_PART, words("Two")]]),

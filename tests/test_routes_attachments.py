@@ -12,6 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.files.reading import AT_A_TIME
+from app.people import LOCAL_USER
 from app.provider import Ability
 from app.providers.scripted import Pause, Scripted
 from tests.chatting import DONE, chunk, says
@@ -131,6 +133,23 @@ async def test_what_is_refused_says_which_part_and_what_to_do(tmp_path: Path) ->
         words = await served.client.post("/chat", json={"message": "x" * 2000})
         assert (words.status_code, words.json()["error"]["code"]) == (413, "too_long")
         assert await files_of(served) == {"files": 0, "session_files": 0}
+
+
+async def test_large_requests_of_one_person_wait_for_each_other(tmp_path: Path) -> None:
+    large = {"message": [image_part(png(tail=bytes(1 << 20)))]}
+    model, limits = Scripted(["I see."], repeat=True), {"max_message_bytes": "1024"}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, None, **limits) as served:
+        coming = served.services.files.coming(LOCAL_USER.name)
+        for _ in range(AT_A_TIME):
+            await coming.acquire()
+        waits = asyncio.create_task(served.client.post("/chat", json=large))
+        assert (await served.chat([image_part(CAT)]))[-1]["type"] == "run.finished", "small ones wait for nobody"
+        assert not waits.done()
+        for _ in range(AT_A_TIME):
+            coming.release()
+        assert "run.finished" in (await waits).text
+        await asyncio.gather(*(served.client.post("/chat", json=large) for _ in range(3 * AT_A_TIME)))
+        assert len(model.requests) == 2 + 3 * AT_A_TIME
 
 
 async def test_a_server_without_attachments_takes_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of attachments, for requests: a run asks for the same ones in each of its rounds."""
+"""The bytes of attachments in memory: those that come in, and those that runs ask for in each of their rounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from app.store import Store, StoreFailed
 
 MOST_BYTES = 64 << 20  # that are kept in memory, of all runs
+AT_A_TIME = 4  # large requests that are taken of one principal; their others wait
 
 
 class Files:
@@ -20,6 +21,11 @@ class Files:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._one_reader: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._coming: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def coming(self, principal: str) -> asyncio.Semaphore:
+        """To be held while a large request of theirs is read."""
+        return self._coming.setdefault(principal, asyncio.Semaphore(AT_A_TIME))
 
     async def read(self, sha256: str) -> bytes:
         """Raises StoreFailed, also for a file that is not there (any more)."""
