@@ -9,6 +9,7 @@ from app.provider import ProviderFailed
 
 LIMIT_S = 30.0  # that a limited key rests, if its server does not say
 LONGEST_S = 3600.0  # rest that a server can ask for
+TOO_LONG = "model_context"  # told with whatever status
 OutOfOrder = Literal["request", "model", "host", "key", "key_here"]
 
 
@@ -56,7 +57,7 @@ BY_CODE: dict[str, Fault] = {
 
 def fault_of(failure: ProviderFailed) -> Fault:
     status = failure.status
-    if failure.code == "model_context":  # told by whatever status: another model may have the room, or not
+    if failure.code == TOO_LONG:  # another model may have the room, or not: the agent makes it fit
         return REQUEST
     if status is None:
         return BY_CODE.get(failure.code, PASSING if failure.retryable else REQUEST)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from app.endpoints.faults import LIMITED, Fault, fault_of, refuses_key, rest_s
+from app.endpoints.faults import LIMITED, TOO_LONG, Fault, fault_of, refuses_key, rest_s
 from app.endpoints.health import Now
 from app.endpoints.keys import Key
 from app.endpoints.target import Target
@@ -101,7 +101,7 @@ class Trip:
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
         """What rests from now on."""
         host, seconds = self.target.host, rest_s(fault, failure)
-        if self.key:  # else nobody was asked
+        if self.key and failure.code != TOO_LONG:  # else nobody was asked, or nothing is wrong there
             host.failed(failure)
         if fault.of == "host":
             host.health.dead(seconds, failure.code)
@@ -175,7 +175,10 @@ class Trip:
 def keyless(target: Target) -> ProviderFailed:
     count = len(target.host.keys.keys)
     what = "The key" if count == 1 else f"Each of the {count} keys"
-    message = f"{what} of the endpoint {target.endpoint} was refused by its server. Give it another one."
+    message = (
+        f"{what} of the endpoint {target.endpoint} was refused by its server. Give it another one (its key_file or "
+        "key_env, or `dragoman endpoint add`); those it has are tried again ten minutes after they were refused."
+    )
     return ProviderFailed("model_auth", message, retryable=False)
 
 

@@ -25,11 +25,13 @@ class Remedy:
 
 REMEDIES: dict[int, Remedy] = {
     400: Remedy("model_rejected", False, "The server does not accept this request: read what it says."),
-    401: Remedy("model_auth", False, "Set DRAGOMAN_MODEL_KEY to a key that this server accepts."),
-    402: Remedy("model_auth", False, "The account behind DRAGOMAN_MODEL_KEY has no credit left."),
-    403: Remedy("model_auth", False, "The key in DRAGOMAN_MODEL_KEY may not use this model: use another key or model."),
+    401: Remedy("model_auth", False, "Set DRAGOMAN_MODEL_KEY, or the endpoint's own key, to one that is accepted."),
+    402: Remedy("model_auth", False, "The account behind the key has no credit left."),
+    403: Remedy("model_auth", False, "The key may not use this model: use another key or model."),
     404: Remedy(
-        "model_not_found", False, "Check that DRAGOMAN_MODEL_URL ends in /v1 and DRAGOMAN_MODEL is served there."
+        "model_not_found",
+        False,
+        "Check that this model is served there, and that the URL (DRAGOMAN_MODEL_URL) ends in /v1.",
     ),
     408: Remedy("model_silent", True, "Try again."),
     413: Remedy("model_context", False, "Shorten the conversation, or set a smaller DRAGOMAN_WINDOW."),
