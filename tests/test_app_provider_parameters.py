@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from app.providers.openai_chat import Defaults
 from app.providers.parameters import Parameters, named_in
 from app.providers.profiles import OTHERS, PROFILES, profile_of
 from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
+from tests.serving import serving
 from tests.upstream import answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,16 @@ async def test_a_limit_that_has_no_name_is_told() -> None:
     (first, second), bodies = await asked_of([*refused, WHOLE, WHOLE], ModelRequest([HELLO], max_tokens=9))
     assert [type(piece) for piece in first] == [Told, Said, Stopped] and second == HI
     assert [sum("max" in name for name in body) for body in bodies] == [1, 1, 0, 0]
+
+
+async def test_a_person_is_told_what_is_lost(tmp_path: Path) -> None:
+    acts = [answer(REFUSALS["OpenAI, of a value"][0], 400), WHOLE]
+    async with upstream(*acts, chats=True) as server, chat_with(server, defaults=Defaults(None, 0.5)) as chat:
+        async with serving(tmp_path, chat, window=32_768) as served:
+            events = await served.chat("Hello")
+    (notice,) = [event for event in events if event["type"] == "notice"]
+    assert notice["code"] == "parameter" and "temperature" in notice["message"]
+    assert events[-1]["text"] == "Hi"
 
 
 @pytest.mark.parametrize("status", [400, 422])

@@ -1,0 +1,128 @@
+"""Native calls put together: whatever way a server cuts, numbers and names them, the same calls come out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.providers.native import NativeCalls
+from parsing import BadCall, Call, CallDelta, CallOpened
+
+Fragment = tuple[int, dict[str, Any]]  # of which call
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a server streams calls. `index` and `id` name what it does with each; `mixed` sends calls side by side."""
+
+    index: str
+    id: str
+    mixed: bool
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether fragments that come between those of another call can be told from them."""
+        return self.index == "own"
+
+
+MANNERS = st.builds(
+    Manner,
+    st.sampled_from(["own", "text", "null", "missing", "zero"]),
+    st.sampled_from(["own", "missing", "same", "every"]),
+    st.booleans(),
+)
+VALUES = st.text(max_size=6) | st.integers() | st.booleans() | st.none() | st.lists(st.integers(), max_size=2)
+CALLS = st.lists(
+    st.tuples(st.sampled_from(["bash", "read_file"]), st.dictionaries(st.text(max_size=4), VALUES, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def fragments_of(number: int, name: str, raw: str, sizes: Sequence[int], manner: Manner) -> Iterator[Fragment]:
+    """One call as this server streams it: at least a character of its arguments comes with its name."""
+    parts, rest = [], raw
+    for size in sizes:
+        parts.append(rest[:size])
+        rest = rest[size:]
+    for place, part in enumerate([*filter(None, parts), rest] if rest else filter(None, parts)):
+        function = {"name": name, "arguments": part} if place == 0 else {"arguments": part}
+        ids = {"own": f"x{number}", "same": "x", "every": f"x{number}-{place}"}
+        id = {"id": ids[manner.id]} if manner.id in ids and (place == 0 or manner.id == "every") else {}
+        index = {"own": number, "text": str(number), "null": None, "zero": 0}
+        yield number, ({"index": index[manner.index]} if manner.index in index else {}) | id | {"function": function}
+
+
+def sent(calls: Sequence[tuple[str, dict[str, Any]]], manner: Manner, data: st.DataObject) -> list[dict[str, Any]]:
+    sizes = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+    streams = [
+        list(fragments_of(number, name, json.dumps(arguments), data.draw(sizes), manner))
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    ordered = [fragment for stream in streams for fragment in stream]
+    if manner.mixed and manner.tells_apart:
+        order = data.draw(st.permutations([number for number, _ in ordered]))
+        left = [iter(stream) for stream in streams]
+        ordered = [next(left[number]) for number in order]
+    return [fragment for _, fragment in ordered]
+
+
+@given(CALLS, MANNERS, st.data())
+def test_however_a_server_streams_them_the_same_calls_come_out(
+    calls: list[tuple[str, dict[str, Any]]], manner: Manner, data: st.DataObject
+) -> None:
+    if manner.id == "every" and manner.index not in ("own", "text"):
+        return  # a new id with each fragment, and nothing else to go by
+    reading = NativeCalls()
+    events = [event for fragment in sent(calls, manner, data) for event in reading.add(fragment)]
+    ended = list(reading.close(cut=False))
+    found = {event.index: (event.name, event.arguments) for event in ended if isinstance(event, Call)}
+    firsts = [event.index for event in (*events, *ended) if isinstance(event, CallOpened)]
+    assert len(found) == len(calls) and firsts == sorted(firsts) == list(range(len(calls)))
+    assert sorted(map(repr, found.values())) == sorted(map(repr, calls))
+    if not manner.mixed:
+        assert list(found.values()) == calls
+    for index, (_, arguments) in found.items():
+        written = "".join(event.text for event in events if isinstance(event, CallDelta) and event.index == index)
+        assert json.loads(written) == arguments  # what was shown is what is run
+
+
+ANYTHING = (
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "x", "bash", '{"a":', "1}", "{}", "null"])
+)
+ODD = st.recursive(
+    ANYTHING,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+FRAGMENTS = ODD | st.fixed_dictionaries(
+    {},
+    optional={
+        "index": ODD,
+        "id": ODD,
+        "function": ODD | st.fixed_dictionaries({}, optional={"name": ODD, "arguments": ODD}),
+    },
+)
+
+
+@given(st.lists(st.tuples(FRAGMENTS, st.none() | st.integers(0, 3)), max_size=12), st.booleans())
+def test_of_any_fragments_each_call_ends_once_and_is_run_only_if_it_is_whole(
+    fragments: list[tuple[Any, int | None]], cut: bool
+) -> None:
+    reading = NativeCalls()
+    events = [event for fragment, place in fragments for event in reading.add(fragment, place)]
+    ended = list(reading.close(cut=cut))
+    opened = [event.index for event in (*events, *ended) if isinstance(event, CallOpened)]
+    ends = [event.index for event in ended if isinstance(event, Call | BadCall)]
+    assert ends == list(range(len(ends))) and len(opened) == len(set(opened)) and set(opened) <= set(ends)
+    for event in ended:
+        written = "".join(one.text for one in events if isinstance(one, CallDelta) and one.index == event.index)
+        assert not isinstance(event, Call) or isinstance(event.arguments, dict)
+        assert not isinstance(event, Call) or event.name
+        if isinstance(event, BadCall) and event.index in opened:
+            assert event.raw == written
