@@ -19,6 +19,7 @@ from tests.serving import settings_in
 from tests.upstream import Act, Paths, Upstream, answer, stream, upstream
 
 LIMIT_S = 30
+HELLO = ModelRequest([Message("user", "Hello")])
 NOWHERE = "http://127.0.0.1:9/v1"  # where no server is
 SAID = stream('data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
 
@@ -62,6 +63,5 @@ def server_at(url: str = NOWHERE, **more: object) -> dict[str, object]:
 
 async def asked(models: Models, name: str | None = None) -> None:
     """One request to the model of that name; who says what is for the test to see."""
-    request = ModelRequest([Message("user", "Hello")])
-    async with asyncio.timeout(LIMIT_S), aclosing(models.route(name, "ann").stream(request)) as pieces:
+    async with asyncio.timeout(LIMIT_S), aclosing(models.route(name, "ann").stream(HELLO)) as pieces:
         assert [piece async for piece in pieces]

@@ -153,11 +153,11 @@ class Endpoint:
         message = f"{self.name} {what}. Name them as {self.name}/MODEL."
         self.host.failed(ProviderFailed("model_list", message, retryable=True))
 
-    async def retire(self) -> None:
+    async def retire(self, look_s: float = LOOK_EVERY_S) -> None:
         """Close it as soon as no run uses it any more."""
         self._default, self._targets = None, Recent(MOST_TARGETS)
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(look_s)
             if not self._in_use:
                 return await self.close()
 

@@ -89,9 +89,12 @@ class KeyFolder:
             kept.write("".join(f"{key}\n" for key in keys))
         return file
 
+    def drop(self, files: Sequence[str]) -> None:
+        for file in files:
+            (self.folder / file).unlink(missing_ok=True)
+
     def sweep(self, specs: Sequence[EndpointSpec]) -> None:
         """Delete the files that no endpoint names any more."""
         wanted = {file for spec in specs for file in spec.key_file}
-        for file in list(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if file.name not in wanted:
-                file.unlink(missing_ok=True)
+        there = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
+        self.drop([file for file in there if file not in wanted])

@@ -140,7 +140,11 @@ class Registry(Mapping[str, Endpoint]):
             except OSError as error:
                 raise StoreFailed(f"The keys cannot be kept in {self.opener.keys.folder}: {error.strerror}.") from error
             kept = spec.model_copy(update={"key_file": (*spec.key_file, *files)})
-            await self._store.write([row_of(name, kept, by), audit(name, "added", by, kept)])
+            try:
+                await self._store.write([row_of(name, kept, by), audit(name, "added", by, kept)])
+            except StoreFailed:
+                self.opener.keys.drop(files)
+                raise
             await self._reload()
         return self._all[name]
 
