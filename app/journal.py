@@ -41,7 +41,7 @@ class RunLog:
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
-        self._news = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._redacted = RedactedEvents(journal.redactor)
         self._documents = Documents() if journal.documents else None
 
@@ -59,11 +59,20 @@ class RunLog:
     async def after(self, cursor: int) -> list[EventRow] | None:
         """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
         while self.last_seq <= cursor and not self.ended:
-            await self._news.wait()
+            await self._news()
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
         return list(islice(self._kept, len(self._kept) - missing, None))
+
+    async def _news(self) -> None:
+        """A future for each who waits: an asyncio.Event would be made anew for every batch, also if nobody does."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
 
     def take(self) -> tuple[list[Change], list[EventRow]]:
         """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
@@ -83,13 +92,18 @@ class RunLog:
         self._kept.extend(rows)
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
-        self._news.set()
-        self._news = asyncio.Event()
+        self._wake()
 
     def leave(self) -> None:
         """End the watchers' streams, not the log: it goes on when the server is back."""
         self.ended = True
-        self._news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
 
     def fail(self, reason: str) -> None:
         """The store refused: the watchers still get a terminal event, and whoever drives the run may store it later."""

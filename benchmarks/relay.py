@@ -47,7 +47,7 @@ class Load:
 
 LOADS = (
     Load("one stream", 1, 120, 30),
-    Load("paced", 300, 150, 30),
+    Load("paced", 300, 300, 30),
     Load("flat out", 4, 40_000, 0),
     Load("requests", 8, 1, 0, turns=40),
 )

@@ -61,10 +61,12 @@ class EventReader:
         under_way = self._partial or self._data or self._event or self._first_line
         if under_way or not data.endswith(b"\n\n") or b"\r" in data or len(data) > self._max_bytes:
             return None
-        lines = data[:-2].split(b"\n\n")
-        if not all(line.startswith(b"data: ") and b"\n" not in line for line in lines):
-            return None
-        return [Event(line[6:].decode("utf-8", "replace"), "message", self._id) for line in lines]
+        events = []
+        for line in data[:-2].split(b"\n\n"):
+            if line[:6] != b"data: " or b"\n" in line:
+                return None
+            events.append(Event(line[6:].decode("utf-8", "replace"), "message", self._id))
+        return events
 
     def close(self) -> list[Event]:
         """The event that the end of the stream left without its blank line, if there is one."""
