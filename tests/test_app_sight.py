@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from app.attachments import PDF, Attachment
+from app.context.summary import goals, transcript
 from app.endpoints.sight import Looking, sees
+from app.judges import requests_of
 from app.messages import Message, in_words
 from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
 from app.providers.scripted import Raise, Reply, Scripted
+from app.recall import recalled
+from tests.endpoints import opened, server_at
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +176,25 @@ async def test_words_alone_go_through_as_they_are() -> None:
     assert sent(provider) == [Message("user", "x")]
 
 
+async def test_who_cannot_see_names_models_that_can(tmp_path: Path) -> None:
+    """As their settings say, as their names suggest, as their answers have shown; nobody is asked for that."""
+    endpoints = {
+        "blind": server_at(model="m", images=False),
+        "stated": server_at(model="m", images=True),
+        "guessed": server_at(models=["gpt-4o", "gpt-3.5-turbo"]),
+        "doubted": server_at(model="llava", images=False),
+        "shown": server_at(models=["plain", "other"]),
+    }
+    async with opened(tmp_path, endpoints=endpoints) as there:
+        route = there.models.route("shown/plain", "ann")
+        route.show("images", True, "a test")
+        with pytest.raises(ProviderFailed) as refused:
+            async with aclosing(there.models.route("blind", "ann").stream(ASKED)) as pieces:
+                await anext(pieces)
+    assert refused.value.code == "no_vision"
+    assert "ask guessed/gpt-4o or shown/plain or stated/m, or send" in refused.value.message
+
+
 def test_a_message_in_words() -> None:
     assert in_words(Message("user", "See", attachments=(CAT, LAW))).splitlines() == [
         "[picture cat.png, 800 x 600, image/png]",
@@ -178,3 +202,13 @@ def test_a_message_in_words() -> None:
         "See",
     ]
     assert in_words(Message("user", "Plain")) == "Plain"
+
+
+def test_who_reads_texts_only_is_told_of_files() -> None:
+    """Summaries, judges, and what a search finds."""
+    message = Message("user", "See", attachments=(CAT,))
+    told = "[picture cat.png, 800 x 600, image/png]\nSee"
+    assert transcript([message]) == f"Person: {told}"
+    assert goals([message], 1, 4000) == told
+    assert requests_of([message]) == told
+    assert recalled(0, message, ["cat"]).text == told

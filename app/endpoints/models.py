@@ -78,12 +78,15 @@ class Models:
         return Route(list(dict.fromkeys(targets)), asker, self.patience, self.may_ask, self.able)
 
     def able(self, ability: str) -> list[str]:
-        """The models that have it, as far as is known of those that are in use, or suggested by their names."""
-        endpoints = self.endpoints.values()
-        known = {target.name: target.sees(ability) for endpoint in endpoints for target in endpoint.targets()}
-        names = [(f"{endpoint.name}/{model}", model) for endpoint in endpoints for model in endpoint.models()]
-        guessed = {name: suggested(model).get(ability) for name, model in names if known.get(name) is None}
-        return [name for name, sees in (known | guessed).items() if sees]
+        """The models that have it: as is known of those in use, or stated of their endpoint, or by their names."""
+        found: dict[str, bool | None] = {}
+        for endpoint in self.endpoints.values():
+            stated = {"images": endpoint.spec.images, "pdf": endpoint.spec.pdf}.get(ability)
+            for model in endpoint.models():
+                found[f"{endpoint.name}/{model}"] = suggested(model).get(ability) if stated is None else stated
+            known = ((target.name, target.sees(ability)) for target in endpoint.targets())
+            found.update((name, sees) for name, sees in known if sees is not None)
+        return [name for name, sees in found.items() if sees]
 
     def needed_by(self, endpoint: str) -> str | None:
         """Which setting could not be followed without this endpoint."""
