@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
 from app.endpoints.keys import REFUSED_S
-from app.provider import ProviderFailed, Said, Stopped
+from app.provider import Piece, ProviderFailed, Said, Stopped
 from app.providers.scripted import Reply, Scripted
 from tests.asking import ASKED, Time, fails, heard, model, said, told
 from tests.chatting import LIMIT_S, WHOLE, chat_with
@@ -82,9 +83,13 @@ async def test_a_key_that_may_not_use_one_model_may_use_another() -> None:
 async def test_without_a_good_key_nobody_is_asked_and_it_is_said_what_to_do() -> None:
     time, provider = Time(), model(REFUSED, REFUSED, "Hi")
     target = time.target(provider, time.host("hosted", KEYS[:2]))
+    pieces: list[Piece] = []
     with pytest.raises(ProviderFailed) as failed:
-        await heard(time.route(target))
+        async with aclosing(time.route(target).stream(ASKED)) as stream:
+            async for piece in stream:
+                pieces.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
     assert failed.value.status == 401, "the server's own words, the first time"
+    assert told(pieces) == ["key_disabled"] * 2
     with pytest.raises(ProviderFailed, match="Each of the 2 keys of the endpoint hosted was refused") as failed:
         await heard(time.route(target))
     assert (failed.value.code, failed.value.retryable, len(provider.requests)) == ("model_auth", False, 2)

@@ -34,10 +34,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to tell before the next question, and how long to wait for it."""
+    """What to tell, and how long to wait, before the next question; if there is none, why nobody answers."""
 
-    told: tuple[Told, ...] = ()
+    told: list[Told]
     wait_s: float = 0.0
+    failure: ProviderFailed | None = None
 
 
 class Trip:
@@ -85,18 +86,23 @@ class Trip:
         return None if self.target is wanted else Switched(wanted.name, self.target.name, self._reason)
 
     def failed(self, failure: ProviderFailed) -> Next:
-        """It did not answer. Raises ProviderFailed if nobody else is to be asked."""
+        """It did not answer."""
         fault = fault_of(failure)
         told = self._learn(fault, failure)
         if self._has_key_left(fault):
-            return Next(tuple(told))
+            return Next(told)
         self._tried += 1
         wait_s = self._wait_s(fault, failure)
         if wait_s is not None:
-            return Next((*told, *self._waits(failure, wait_s)), wait_s)
+            return Next([*told, *self._waits(failure, wait_s)], wait_s)
         if not fault.elsewhere:
-            raise failure
-        return Next((*told, self._move_on(fault, failure)))
+            return Next(told, failure=failure)
+        before, following = self.target, self._give_up(fault, failure)
+        if following is None:
+            return Next(told, failure=self._end())
+        self._turn_to(following)
+        said = f"{before.name} could not answer ({failure.code}): {following.name} is asked."
+        return Next([*told, Told("retry", said)])
 
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
         """What rests from now on."""
@@ -140,19 +146,14 @@ class Trip:
         said = f"{self.target.name} could not answer ({failure.code}): it is asked again in {wait_s:.1f} s"
         return [Told("retry", f"{said}, for the {ordinal(self._tried + 1)} time.")]
 
-    def _move_on(self, fault: Fault, failure: ProviderFailed) -> Told:
-        """On to the next target. Raises ProviderFailed if there is none."""
-        before = self.target
+    def _give_up(self, fault: Fault, failure: ProviderFailed) -> Target | None:
+        """The target is not asked any more; who is to be asked next, if there is anybody."""
         if fault.of == "model":
-            before.host.health.rests(self._model, rest_s(fault, failure), failure.code)
-        if before is self._targets[0]:
+            self.target.host.health.rests(self._model, rest_s(fault, failure), failure.code)
+        if self.target is self._targets[0]:
             self._reason = failure.code
         self._failed.append(failure)
-        following = self._next(resting=True)
-        if following is None:
-            raise self._end()
-        self._turn_to(following)
-        return Told("retry", f"{before.name} could not answer ({failure.code}): {following.name} is asked.")
+        return self._next(resting=True)
 
     def _next(self, *, resting: bool = False) -> Target | None:
         """The first that was not asked yet and does not rest; or, if all do and `resting` ones will do, one of them."""

@@ -81,6 +81,8 @@ class Route:
                     place.leave()
                 for told in following.told:
                     yield told
+                if following.failure:
+                    raise following.failure
                 await self.patience.sleep(following.wait_s)
         finally:
             self._asking = None
