@@ -1,0 +1,28 @@
+"""Chat templates for real servers: what a model's server makes of its messages decides what can be said of it."""
+
+from __future__ import annotations
+
+TURNS = """{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"""
+ASKED = """{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+PLAIN = TURNS + ASKED
+REFUSES = "{%- if tools %}{{ raise_exception('This model takes no tools.') }}{%- endif %}" + PLAIN
+# Thoughts begin in the prompt. In the first llama.cpp sees no thoughts, of the second it learns how to send them apart.
+MUSES = TURNS + ASKED.replace("assistant\\n", "assistant\\n<think>\\n")
+MUSES_APART = (
+    TURNS.replace(
+        "m.content +",
+        "(('<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n') if m.reasoning_content else '') + m.content +",
+    )
+    + MUSES[len(TURNS) :]
+)
+CALLS = """{%- if tools %}{{- '<|im_start|>system\\nTools:\\n' }}
+{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}
+{%- for m in messages %}
+{%- if m.role == 'assistant' and m.tool_calls %}{{- '<|im_start|>assistant' }}
+{%- for c in m.tool_calls %}{{- '\\n<tool_call>\\n{"name": "' + c.function.name + '", "arguments": ' }}
+{{- c.function.arguments | tojson }}{{- '}\\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\\n' }}
+{%- elif m.role == 'tool' %}
+{{- '<|im_start|>user\\n<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>\\n' }}
+{%- else %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endif %}
+{%- endfor %}"""
+WITH_CALLS = CALLS + ASKED

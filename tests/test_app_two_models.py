@@ -1,0 +1,201 @@
+"""Two real model servers: what they say of their models, what they refuse, that they are busy, killed, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from app.messages import AskedCall, Message
+from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched
+from app.providers.embedded import SMOLLM2
+from app.providers.http import model_client
+from app.providers.native import NATIVE
+from app.providers.openai_chat import Defaults, OpenAIChat
+from app.reply import Reply
+from parsing import Call
+from tests.asking import Time
+from tests.real_models import GEMMA, LIMIT_S, LlamaServer, Served, embedded, need_embedded, need_gemma, pieces_of
+from tests.templates import MUSES, MUSES_APART, PLAIN, REFUSES, WITH_CALLS
+from tools.catalogue import TOOLS
+
+pytestmark = pytest.mark.anyio
+COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+BASH = [replace(tool, description="Run it.", parameters=COMMAND) for tool in TOOLS if tool.name == "bash"]
+HELLO = ModelRequest([Message("user", "Say hello.")], max_tokens=2, temperature=0.0)
+TEXTS = ["Unknowable", "请阅读文件", "def area(r): return 3.14159 * r**2", "<|im_start|>"]
+OTHER = Served(str(GEMMA), "gemma-3-270m", WITH_CALLS, slots=2)
+
+
+@pytest.fixture(autouse=True)
+def installed() -> None:
+    need_embedded()
+    need_gemma()
+
+
+@asynccontextmanager
+async def chat_with(server: LlamaServer) -> AsyncGenerator[OpenAIChat, None]:
+    """The whole test is bounded by it."""
+    async with asyncio.timeout(LIMIT_S), model_client(server.base_url) as client:
+        yield OpenAIChat(client, server.base_url, server.served.name, defaults=Defaults(max_tokens=64, temperature=0.0))
+
+
+async def tokens_of(server: LlamaServer, text: str) -> int:
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        url = f"{server.base_url.removesuffix('/v1')}/tokenize"
+        return len((await client.post(url, json={"content": text, "add_special": False})).json()["tokens"])
+
+
+async def test_two_servers_say_what_their_models_can_and_count_for_themselves() -> None:
+    with LlamaServer(OTHER) as server:
+        async with embedded() as (_, small), chat_with(server) as large:
+            assert (await small.window(), await large.window()) == (SMOLLM2.context, OTHER.context)
+            known = [{row.name: row.value for row in provider.abilities()} for provider in (small, large)]
+            assert {name for name in known[0] if known[0][name] != known[1][name]} == {"tools", "window"}
+            both = {"images": False, "pdf": False, "slots": 2, "counting": "llama.cpp"}
+            assert known[1].items() >= ({"tools": True} | both).items()
+            assert known[0]["tools"] is False
+            assert {row.source for row in (*small.abilities(), *large.abilities())} == {"server"}
+            assert (large.native_tools, large.teach_fences) == (True, False)
+            counted = await large.count_tokens(TEXTS)
+            assert counted == [await tokens_of(server, text) for text in TEXTS]
+            assert counted != await small.count_tokens(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("served", "detail"),
+    [
+        (Served(template=REFUSES), "status 400 for tools"),
+        (Served(template=PLAIN, jinja=False), "status 500 for tools"),
+    ],
+    ids=["a template that takes none", "a server that takes none"],
+)
+async def test_tools_that_a_server_refuses_are_taught_at_once_and_from_then_on(served: Served, detail: str) -> None:
+    """Nobody has asked it before."""
+    with LlamaServer(served) as server:
+        async with chat_with(server) as chat:
+            assert (chat.native_tools, chat.teach_fences) == (True, True)
+            assert Stopped("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
+            assert (chat.native_tools, chat.teach_fences) == (False, True)
+            shown = chat.ability("tools")
+            assert (shown.source, shown.detail) == ("answer", detail)
+            await chat.window()  # the server says so itself
+            assert chat.ability("tools").value is False
+
+
+def native_turns() -> list[Message]:
+    """So often that the model does it once more."""
+    turns = []
+    for number in range(3):
+        call = AskedCall(f"c{number}", "bash", {"command": "ls"}, NATIVE)
+        turns += [
+            Message("user", "Show the files."),
+            Message("assistant", "", calls=(call,)),
+            Message("tool", "guide.md", call=call.id, name="bash"),
+            Message("assistant", "There is guide.md."),
+        ]
+    return [*turns, Message("user", "Show the files.")]
+
+
+async def test_a_native_call_shows_that_the_model_takes_tools() -> None:
+    with LlamaServer(Served(template=WITH_CALLS, context=2048)) as server:
+        async with chat_with(server) as chat:
+            pieces = await pieces_of(chat, ModelRequest(native_turns(), BASH))
+            assert Call(0, "bash", {"command": "ls"}, NATIVE) in pieces
+            shown = chat.ability("tools")
+            assert (shown.value, shown.source, chat.teach_fences) == (True, "answer", False)
+
+
+MUSED = "I muse.</think>\n\nParis"
+EMPTY = "</think>\n\nParis"
+
+
+@pytest.mark.parametrize(
+    ("template", "reasoning", "says", "hint", "thought"),
+    [
+        (MUSES, 3, MUSED, "<|im_end|>\n<|im_start|>assistant\n<think>\n", "I muse."),
+        (MUSES, 3, EMPTY, "<|im_end|>\n<|im_start|>assistant\n<think>\n", ""),
+        (MUSES_APART, 3, MUSED, "", "I muse."),
+        (MUSES_APART, 3, EMPTY, "", ""),
+        (MUSES_APART, 0, MUSED, "", "I muse."),
+    ],
+)
+async def test_thoughts_that_the_prompt_begins_are_thoughts_and_the_answer_is_never_one(
+    template: str, reasoning: int, says: str, hint: str, thought: str
+) -> None:
+    with LlamaServer(Served(template=template, reasoning=reasoning, says=says)) as server:
+        async with chat_with(server) as chat:
+            await chat.window()
+            reply = Reply({}, fences=lambda: True, new_id=str, prompt_suffix=chat.prompt_suffix)
+            for piece in await pieces_of(chat, replace(HELLO, max_tokens=32)):
+                list(reply.add(piece))
+            list(reply.end())
+            assert (reply.message().reasoning.strip(), reply.shown.strip()) == (thought, "Paris")
+            assert chat.prompt_suffix() == hint
+
+
+async def test_fifty_runs_share_two_slots_and_none_fails() -> None:
+    """More than the server has room for are in the line, not at its door."""
+    async with embedded() as (_, provider):
+        await provider.window()
+        time = Time()
+        host = time.host("local")
+        target, most = time.target(provider, host), 0
+
+        async def asked(asker: str) -> list[Piece]:
+            nonlocal most
+            pieces = []
+            async with aclosing(time.route(target, asker=asker).stream(replace(HELLO, max_tokens=1))) as stream:
+                async for piece in stream:
+                    most = max(most, host.queue.under_way)
+                    pieces.append(piece)
+            return pieces
+
+        answers = await asyncio.gather(*(asked(f"person {number % 7}") for number in range(50)))
+        assert all(isinstance(pieces[-1], Stopped) for pieces in answers)
+        assert (host.queue.limit, most, host.queue.under_way, host.queue.waiting) == (2, 2, 0, 0)
+
+
+async def test_a_server_killed_in_the_middle_is_another_one_when_it_is_back() -> None:
+    with LlamaServer(OTHER) as server:
+        async with chat_with(server) as chat:
+            await chat.window()
+            with pytest.raises(ProviderFailed) as failed:
+                async with aclosing(chat.stream(replace(HELLO, max_tokens=900))) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, Said):
+                            server.kill()
+            assert failed.value.code == "model_cut"
+            assert chat.native_tools  # as far as anybody knows
+            server.start(Served(name=OTHER.name, template=PLAIN, context=512))
+            assert await chat.window() == 512
+            assert (chat.native_tools, chat.teach_fences) == (False, True)
+            assert Stopped("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
+
+
+async def test_one_stands_in_for_the_other_until_it_is_back() -> None:
+    time = Time()
+    with LlamaServer(OTHER) as server:
+        async with embedded() as (_, small), chat_with(server) as large:
+            targets = (time.target(large, time.host("far")), time.target(small, time.host("near")))
+            route = time.route(*targets)
+            asked = replace(HELLO, tools=BASH)
+
+            async def answer() -> tuple[list[Switched], str]:
+                pieces = await pieces_of(route, asked)
+                assert isinstance(pieces[-1], Stopped)
+                return [piece for piece in pieces if isinstance(piece, Switched)], route.last.name
+
+            assert await answer() == ([], f"far/{OTHER.name}")
+            server.kill()
+            switched = [Switched(f"far/{OTHER.name}", f"near/{SMOLLM2.name}", "model_down")]
+            assert await answer() == (switched, f"near/{SMOLLM2.name}")
+            assert (route.native_tools, route.teach_fences) == (False, True)
+            server.start()
+            assert await answer() == (switched, f"near/{SMOLLM2.name}")  # it is left alone for a while
+            time.now += 21
+            assert await answer() == ([], f"far/{OTHER.name}")
