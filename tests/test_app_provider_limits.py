@@ -39,6 +39,17 @@ WORDINGS = {
         "messages, 10000 in the completion). Please reduce the length of the messages or completion.",
         16_384,
     ),
+    "vLLM, since 0.16": (
+        "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024 "
+        "tokens, resulting in a maximum input length of 1014 tokens. Please reduce the length of the input prompt. "
+        "(parameter=input_tokens, value=1015)",
+        1024,
+    ),
+    "OpenRouter": (
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 140012 tokens (131820 of "
+        'text input, 8192 in the output). Please reduce the length of either one, or use the "middle-out" transform.',
+        131_072,
+    ),
     "SGLang": ("The input (131123 tokens) is longer than the model's context length (131072 tokens).", 131_072),
     "SGLang, in all": (
         "Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of "

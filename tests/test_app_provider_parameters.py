@@ -78,7 +78,10 @@ def test_a_refusal_names_what_it_is_about(server: str) -> None:
 )
 def test_any_refusal_can_be_read(body: Any) -> None:
     named_in(json.dumps(body))
-    named_in("[" * 5000)
+
+
+def test_a_refusal_that_is_nested_too_deep_names_nothing() -> None:
+    assert named_in("[" * 5000) == named_in(json.dumps({"a": [[[[[[[{"param": "temperature"}]]]]]]]})) == set()
 
 
 async def asked_of(acts: Sequence[Any], request: ModelRequest, **options: Any) -> tuple[list[Any], list[Any]]:
