@@ -1,0 +1,124 @@
+"""`dragoman endpoint`, with and without a server that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Scripted
+from routes.cli import main
+from tests.endpoints import LIMIT_S, NOWHERE, model_server
+from tests.people import bearer
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-a-secret-that-nobody-sees"
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Types commands in a folder."""
+
+    folder: Path
+    seen: pytest.CaptureFixture[str]
+    url: str = "http://127.0.0.1:9"  # where no server is
+    token: str = ""
+
+    def __call__(self, *words: str, **environ: str) -> tuple[int, str, str]:
+        places = ["--data-dir", str(self.folder / "data"), "--workspace", str(self.folder / "work")]
+        more = {"HOME": str(self.folder), "DRAGOMAN_URL": self.url, "DRAGOMAN_TOKEN": self.token}
+        code = main(["endpoint", *" ".join(words).split(), *places], more | environ)
+        out = self.seen.readouterr()
+        return code, out.out, out.err
+
+    async def aside(self, *words: str, **environ: str) -> tuple[int, str, str]:
+        """While a server runs in the test's own loop."""
+        return await asyncio.to_thread(self, *words, **environ)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, capsys)
+
+
+def at(served: Served, shell: Shell, token: str = "") -> Shell:
+    return Shell(shell.folder, shell.seen, str(served.client.base_url), token)
+
+
+async def test_an_endpoint_is_added_tried_listed_and_removed_without_a_server(shell: Shell) -> None:
+    (shell.folder / "key").write_text(KEY)
+    async with asyncio.timeout(LIMIT_S), model_server("qwen", "llama") as server:
+        added = await shell.aside(f"add hosted --url {server.base_url} --key-file {shell.folder}/key --model llama")
+        tried = await shell.aside("test hosted")
+        listing = await shell.aside("list")
+        removed = await shell.aside("remove hosted")
+        nothing = await shell.aside("list")
+    assert added[0] == 0
+    assert "hosted is added. A server that runs takes that in" in added[1]
+    assert "hosted lists qwen, llama." in added[1]
+    assert tried == (0, "hosted lists qwen, llama.\n", "")
+    assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}
+    assert listing[1].splitlines()[1].split() == ["hosted", "not", "running", "llama", "-", "-", "-", server.base_url]
+    assert "No dragoman server answers" in listing[2]
+    assert (removed[0], "hosted is removed" in removed[1]) == (0, True)
+    assert "None is configured." in nothing[2]
+    assert KEY not in str((added, tried, listing, removed))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("add a/b --url http://h/v1", "an endpoint's name has 1 to 64"),
+        ("add a --url ftp://h/v1", "--url: is not a plain http(s) URL"),
+        ("add a --url http://h/v1 --window 3", "--window: "),
+        ("add a --url http://h/v1 --key-env a=b", "--key-env: "),
+        ("add a --url http://h/v1 --key-file work/key", "inside the workspace"),
+        ("add ours --url http://h/v1", "ours is in the settings"),
+        ("remove ours", "ours is in the settings"),
+        ("remove nowhere", "No endpoint 'nowhere' was added"),
+        ("test nowhere", "No endpoint 'nowhere' was added"),
+    ],
+)
+def test_what_cannot_be_done_says_why(shell: Shell, monkeypatch: pytest.MonkeyPatch, words: str, told: str) -> None:
+    monkeypatch.chdir(shell.folder)
+    (shell.folder / "dragoman.toml").write_text(f'[endpoints.ours]\nurl = "{NOWHERE}"\n')
+    code, out, err = shell(words)
+    assert (code, out, told in err) == (1, "", True), err
+
+
+def test_a_key_that_is_not_there_is_told(shell: Shell) -> None:
+    code, _, err = shell(f"add a --url {NOWHERE} --key-env NOT_SET_HERE")
+    assert (code, "the variable NOT_SET_HERE is not set" in err) == (0, True)
+    assert shell("test a")[0] == 1
+    assert "Nothing listens" in shell("test a", NOT_SET_HERE=KEY)[2]
+
+
+async def test_a_server_that_runs_takes_changes_in_by_itself(shell: Shell) -> None:
+    async with asyncio.timeout(LIMIT_S), model_server("qwen") as server:
+        async with serving(shell.folder, Scripted(["x"])) as served:
+            there = at(served, shell)
+            assert (await there.aside(f"add hosted --url {server.base_url} --max-requests 2"))[0] == 0
+            await served.services.endpoints.reload()  # which it does every two seconds
+            assert (await served.chat(model="hosted/qwen"))[-1]["text"] == "Hi"
+            code, out, err = await there.aside("list")
+            assert (code, err) == (0, "")
+            assert [line.split()[:3] for line in out.splitlines()] == [
+                ["name", "state", "models"],
+                ["default", "ok", "(default)"],
+                ["hosted", "ok", "qwen"],
+            ]
+            assert (await there.aside("remove hosted"))[0] == 0
+            await served.services.endpoints.reload()
+            assert list(served.services.models.endpoints) == ["default"]
+
+
+async def test_others_than_admins_see_no_servers(shell: Shell) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(shell.folder, Scripted(["x"])) as served:
+        token = (await bearer(served, "gus", "guest"))["authorization"].removeprefix("Bearer ")
+        code, out, _ = await at(served, shell, token).aside("list")
+        assert (code, "http" in out) == (0, False)
+        code, _, err = await at(served, shell, "dgm_wrong").aside("list")
+        assert (code, "token" in err) == (1, True)
