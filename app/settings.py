@@ -59,8 +59,10 @@ class Settings(RunSettings, ModelSettings):
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
     model_inactivity_s: float = seconds(300.0, "how long a model may stay silent before its request is given up")
-    tool_calls: Literal["auto", "fenced"] = setting(
-        "auto", "auto: native calls where the model's server takes them; fenced: taught in the prompt", "auto or fenced"
+    tool_calls: Literal["auto", "native", "fenced"] = setting(
+        "auto",
+        "native: offered to the model's server; fenced: taught in the prompt; auto: what the model takes, else both",
+        "auto, native or fenced",
     )
     data_dir: Path = path(
         ..., "folder of the database and of personas (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)"

@@ -21,7 +21,7 @@ from app.redaction import Redactor
 class Common:
     """What holds for all endpoints, where they say nothing else."""
 
-    tool_calls: Literal["auto", "fenced"] = "auto"
+    tool_calls: Literal["auto", "native", "fenced"] = "auto"
     temperature: float | None = None
     inactivity_s: float | None = None
     window: int | None = None
