@@ -19,6 +19,7 @@ from app.settings_models import ModelSettings
 from routes.errors import Refused
 from routes.system_text import storable
 
+MOST_PARTS = 4096
 ROOM_FOR_NAME = 2048  # bytes of a body beside the data of a part
 SEND_BYTES = 'send its bytes, as {"type": "image", "data": "<base64>"}'
 # Where bytes stand in a part, whatever its form.
@@ -101,7 +102,7 @@ AnyPart = Annotated[
     ),
 ]
 Content = Annotated[
-    Annotated[Storable, Tag("a text")] | Annotated[list[AnyPart], Tag("parts")],
+    Annotated[Storable, Tag("a text")] | Annotated[list[AnyPart], Field(max_length=MOST_PARTS), Tag("parts")],
     Discriminator(content_form, custom_error_type="content", custom_error_message="send a string or a list of parts"),
 ]
 

@@ -225,6 +225,9 @@ async def _body(
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
     request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
+    if large and sum(map(body.count, (b",", b"[", b"{"))) > max_message_bytes + ROOM_AROUND_MESSAGE:
+        # Files are long and simple; what is long and has many parts would take far more room once it is read.
+        raise Refused(413, "too_long", "The body has too many parts for one message with files. Send fewer.")
     return bytes(body)
 
 

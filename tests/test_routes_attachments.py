@@ -114,24 +114,32 @@ REFUSED: dict[str, tuple[object, int, str]] = {
     "a long name": (image_part(CAT, name="x" * 300), 422, "message.1.name"),
     "a name that cannot be kept": (image_part(CAT, name="a\0"), 422, "message.1.name"),
     "no file": ({"type": "file", "file": {"filename": "x"}}, 422, "message.1.file.file_data is missing"),
-    "too much": (image_part(png(tail=bytes(5000))), 413, "message.1.data: the pictures and PDFs of message have more"),
+    "too many parts": ([text_part("x")] * 4097, 422, "message: List should have at most 4096 items"),
+    "too much": (
+        image_part(png(tail=bytes(50_000))),
+        413,
+        "message.1.data: the pictures and PDFs of message have more",
+    ),
     "far too much": (image_part(png(tail=bytes(500_000))), 413, "DRAGOMAN_MAX_ATTACHMENT_BYTES"),
 }
 
 
 async def test_what_is_refused_says_which_part_and_what_to_do(tmp_path: Path) -> None:
-    limits: dict[str, Any] = {"max_attachment_bytes": "4096", "max_attachments": "2", "max_message_bytes": "1024"}
+    limits: dict[str, Any] = {"max_attachment_bytes": "40960", "max_attachments": "2", "max_message_bytes": "1024"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **limits) as served:
         for name, (part, status, said) in REFUSED.items():
-            answer = await served.client.post("/chat", json={"message": [text_part("x"), part]})
+            message = part if isinstance(part, list) else [text_part("x"), part]
+            answer = await served.client.post("/chat", json={"message": message})
             assert answer.status_code == status, name
             assert said in answer.json()["error"]["message"], name
         three = await served.client.post("/chat", json={"message": [image_part(CAT)] * 3})
         assert (three.status_code, three.json()["error"]["code"]) == (422, "too_many_files")
-        sum_of_two = await served.client.post("/chat", json={"message": [image_part(png(tail=bytes(2500)))] * 2})
+        sum_of_two = await served.client.post("/chat", json={"message": [image_part(png(tail=bytes(25_000)))] * 2})
         assert (sum_of_two.status_code, "message.1.data" in sum_of_two.text) == (413, True)
         words = await served.client.post("/chat", json={"message": "x" * 2000})
         assert (words.status_code, words.json()["error"]["code"]) == (413, "too_long")
+        many = await served.client.post("/chat", content=b"[" * 300_000)
+        assert (many.status_code, "too many parts" in many.text) == (413, True)
         assert await files_of(served) == {"files": 0, "session_files": 0}
 
 
