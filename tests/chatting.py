@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed
+from app.provider import ModelRequest, Piece, Provider, ProviderFailed
 from app.providers.http import model_client
 from app.providers.openai_chat import OpenAIChat
 from tests.upstream import Upstream, stream
@@ -58,12 +58,12 @@ async def chat_with(
             await chat.close()
 
 
-async def pieces_of(chat: OpenAIChat, request: ModelRequest = ASKED) -> list[Piece]:
+async def pieces_of(chat: Provider, request: ModelRequest = ASKED) -> list[Piece]:
     async with aclosing(chat.stream(request)) as pieces:
         return [piece async for piece in pieces]
 
 
-async def failure_of(chat: OpenAIChat, request: ModelRequest = ASKED) -> tuple[list[Piece], ProviderFailed]:
+async def failure_of(chat: Provider, request: ModelRequest = ASKED) -> tuple[list[Piece], ProviderFailed]:
     """What came before the failure, and the failure."""
     seen: list[Piece] = []
     with pytest.raises(ProviderFailed) as failed:

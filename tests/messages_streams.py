@@ -1,9 +1,25 @@
-"""Parts of streams of the Messages API, for tests."""
+"""A client of the Messages API, and parts of its streams, for tests."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+
+from app.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.answer import joined
+from app.providers.anthropic.answer import MessagesAnswer
+from app.providers.anthropic.provider import AnthropicMessages
+from app.providers.http import model_client
+from tests.chatting import LIMIT_S
+from tests.upstream import Upstream, stream
+
+KEY = "sk-ant-secret"
+URL = "https://api.example.com/v1/messages"
+ORIGIN = "claude at api.example.com, messages"
+BEFORE = "0123456789abcdef"
 
 
 def event(kind: str, **fields: Any) -> str:
@@ -30,3 +46,38 @@ def says(text: str, index: int = 0) -> str:
 def end(reason: str, out: Any = 2, *, whole: bool = True) -> str:
     told = event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": out})
     return told + (event("message_stop") if whole else "")
+
+
+WHOLE = stream(start(), says("Hi"), end("end_turn"))
+HI: list[Piece] = [Said("Hi"), Used(3, 2), Stopped("stop")]
+
+
+@asynccontextmanager
+async def claude_at(
+    server: Upstream, model: str = "claude-m", **options: Any
+) -> AsyncGenerator[AnthropicMessages, None]:
+    """A client of this server; the whole test is bounded by it."""
+    async with asyncio.timeout(LIMIT_S):
+        chat = AnthropicMessages(model_client(server.base_url), server.base_url, model, KEY, **options)
+        try:
+            yield chat
+        finally:
+            await chat.close()
+
+
+def fails(code: str, retryable: bool, status: int | None = None) -> tuple[str, bool, int | None]:
+    return code, retryable, status
+
+
+def outcome(parts: Sequence[bytes]) -> list[Any]:
+    """The pieces, neighbouring text joined, and what went wrong in the end."""
+    answer, pieces = MessagesAnswer(URL, ORIGIN, BEFORE), list[Any]()
+    try:
+        for part in parts:
+            pieces.extend(answer.feed(part))
+            if answer.done:
+                break
+        pieces.extend(answer.close())
+    except ProviderFailed as failure:
+        return [*joined(pieces), fails(failure.code, failure.retryable, failure.status)]
+    return list(joined(pieces))

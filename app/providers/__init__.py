@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from app.endpoints.spec import EndpointSpec, WireFormat
 from app.providers.connections import (
+    AnthropicConnection,
     Connection,
     EmbeddedConnection,
     Manner,
@@ -39,6 +40,7 @@ class ProviderKind:
 
 
 PROVIDERS: tuple[ProviderKind, ...] = (
+    ProviderKind("anthropic", ("http", "https"), AnthropicConnection, "anthropic", ("api.anthropic.com",)),
     ProviderKind("openai-compatible", ("http", "https"), OpenAIConnection, "openai"),
     ProviderKind("embedded", ("embedded",), EmbeddedConnection),
     ProviderKind("scripted", ("scripted",), ScriptedConnection),

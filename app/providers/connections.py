@@ -14,6 +14,7 @@ from app.endpoints.spec import EndpointSpec
 from app.provider import ModelRequest, Piece, Plain, Provider, ProviderFailed
 from app.providers import failures
 from app.providers.abilities import Abilities, Stated
+from app.providers.anthropic.provider import AnthropicMessages
 from app.providers.embedded import EmbeddedModel
 from app.providers.embedded_provider import EmbeddedProvider
 from app.providers.http import INACTIVITY_S, TransportKind, base_url_of, model_client
@@ -55,9 +56,10 @@ class Connection(Protocol):
 
 
 class HTTPConnection:
-    """A server that is reached over HTTP: one pooled client for all of its models."""
+    """A server that is reached over HTTP and `speaks` a wire format: one pooled client for all of its models."""
 
     only = None
+    speaks: type[OpenAIChat | AnthropicMessages] = OpenAIChat
 
     def __init__(self, spec: EndpointSpec, key: str | None, manner: Manner) -> None:
         self.base_url = base_url_of(spec.url)
@@ -75,10 +77,24 @@ class HTTPConnection:
     async def start(self) -> None:
         """A server of somebody else's: it runs, or it does not."""
 
+    def provider(self, model: str | None) -> Provider:
+        return self.speaks(
+            self._client,
+            self.base_url,
+            model or ANY_MODEL,
+            self._key,
+            stated=Stated(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            defaults=Defaults(None, self._spec.temperature),
+            clock=self._clock,
+            abilities=self._abilities,
+        )
+
     async def models(self) -> list[str]:
         url = f"{self.base_url}/models"
         try:
-            return await model_names(self._client, self.base_url, self._key)
+            return await model_names(
+                self._client, self.base_url, headers=self.speaks.headers(self._key), query=self.speaks.list_query
+            )
         except httpx2.TimeoutException as error:
             raise failures.silent(url, self._client.timeout.read) from error
         except httpx2.HTTPError as error:
@@ -91,17 +107,11 @@ class HTTPConnection:
 class OpenAIConnection(HTTPConnection):
     """A server that speaks OpenAI's chat completions."""
 
-    def provider(self, model: str | None) -> Provider:
-        return OpenAIChat(
-            self._client,
-            self.base_url,
-            model or ANY_MODEL,
-            self._key,
-            stated=Stated(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
-            defaults=Defaults(None, self._spec.temperature),
-            clock=self._clock,
-            abilities=self._abilities,
-        )
+
+class AnthropicConnection(HTTPConnection):
+    """A server that speaks Anthropic's Messages."""
+
+    speaks = AnthropicMessages
 
 
 class EmbeddedConnection:

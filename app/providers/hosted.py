@@ -73,6 +73,11 @@ class Hosted(Plain):
     def teach_fences(self) -> bool:
         return self.ability("tools").value is not True
 
+    @staticmethod
+    def headers(key: str | None) -> Mapping[str, str]:
+        """What the server knows its users by."""
+        return authorization(key)
+
     @property
     @abstractmethod
     def url(self) -> str:
@@ -108,7 +113,7 @@ class Hosted(Plain):
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
         if self.model == ANY_MODEL:
-            self.model = await first_model(self._client, self.base_url, headers=self._headers(self.key))
+            self.model = await first_model(self._client, self.base_url, headers=self.headers(self.key))
 
     async def window(self) -> int | None:
         """What was stated, else what the server says, which is asked in any case: it tells more than that."""
@@ -161,10 +166,6 @@ class Hosted(Plain):
             return ToolsRefused(refusal.status)
         return refusal.failure()
 
-    def _headers(self, key: str | None) -> Mapping[str, str]:
-        """What the server knows its users by."""
-        return authorization(key)
-
     def _notice(self, piece: Piece) -> None:
         match piece:
             case CallOpened() if self.ability("tools").value is not True:
@@ -175,7 +176,7 @@ class Hosted(Plain):
     @property
     def _about(self) -> Endpoint:
         return Endpoint(
-            self._client, self.base_url, self.model, headers=self._headers(self.key), list_query=self.list_query
+            self._client, self.base_url, self.model, headers=self.headers(self.key), list_query=self.list_query
         )
 
     async def _endpoint(self) -> Endpoint | None:

@@ -38,11 +38,16 @@ async def first_model(
 
 
 async def model_names(
-    client: httpx2.AsyncClient, base_url: str, key: str | None = None, headers: Mapping[str, str] | None = None
+    client: httpx2.AsyncClient,
+    base_url: str,
+    key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    query: str = "",
 ) -> list[str]:
     """The names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
+    url = f"{base_url}/models{query}"
     try:
-        value = await json_answer(client, "GET", f"{base_url}/models", key, most=MAX_BODY_BYTES, headers=headers)
+        value = await json_answer(client, "GET", url, key, most=MAX_BODY_BYTES, headers=headers)
     except NoAnswer as error:
         raise NoModelList(str(error)) from error
     return names_in(value)

@@ -63,7 +63,7 @@ class OpenAIChat(Hosted):
         files, key = await encoded_files(request), request.key or self.key
         while True:  # each further round leaves out a parameter for good, and there are few
             body = self._body(request, files, native=native)
-            question = Question(self.url, encode(body), self._headers(key), key, request.inactivity_s)
+            question = Question(self.url, encode(body), self.headers(key), key, request.inactivity_s)
             try:
                 return await ask(self._client, question), Answer(self.url, self._back.origin)
             except Refused as refusal:

@@ -27,14 +27,10 @@ from app.providers.wire import encode
 VERSION = "2023-06-01"  # the newest version takes no temperature from anybody
 HOTTEST = 1.0
 TEMPERATURE = "temperature"  # the only field that a model may refuse and can be asked without
-CLAUDE = re.compile("claude", re.IGNORECASE)
+CLAUDE = re.compile("claude", re.IGNORECASE)  # all of which take tools
 WINDOW, ANSWER = 200_000, 32_000  # tokens that all of these can read, and write, at least
 SHORT_ANSWER = 8192  # of other models, where nobody says how many: the API wants a number
 LONGEST_ANSWER = 64_000  # where nobody wants fewer
-
-
-def headers_of(key: str | None) -> dict[str, str]:
-    return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
 
 class AnthropicMessages(Hosted):
@@ -43,6 +39,8 @@ class AnthropicMessages(Hosted):
     With a `clock`, the user's messages end with the time they were sent. Whether a model thinks is left to its server:
     most do without being told to.
     """
+
+    list_query = "?limit=1000"  # else there are twenty on a page
 
     def __init__(
         self,
@@ -60,7 +58,9 @@ class AnthropicMessages(Hosted):
         self._defaults = defaults or Defaults()
         self._clock = clock
 
-    list_query = "?limit=1000"  # else there are twenty on a page
+    @staticmethod
+    def headers(key: str | None) -> Mapping[str, str]:
+        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     @property
     def url(self) -> str:
@@ -77,22 +77,19 @@ class AnthropicMessages(Hosted):
         native = self.native_tools
         return added(message, native=native, clock=self._clock) + (thoughts_in(message, self._origin) if native else "")
 
-    def _headers(self, key: str | None) -> Mapping[str, str]:
-        return headers_of(key)
-
     async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key, thoughtful = await encoded_files(request), request.key or self.key, True
         while True:  # each further round leaves out more, and there is not much
             written = self._written(request, files, native=native, thoughtful=thoughtful)
             body = self._body(request, written)
-            question = Question(self.url, encode(body), headers_of(key), key, request.inactivity_s)
+            question = Question(self.url, encode(body), self.headers(key), key, request.inactivity_s)
             try:
                 return await ask(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
             except Refused as refusal:
                 if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
                     continue
                 if not (written.thoughtful and may_be_thoughts(refusal)):
-                    raise self._refusal(refusal, native=native) from refusal
+                    raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
                 thoughtful = False
 
     def _written(self, request: ModelRequest, files: Encoded, *, native: bool, thoughtful: bool) -> Written:

@@ -60,7 +60,7 @@ def rebuilt(content: Any, text: str, calls: list[AskedCall]) -> list[Block] | No
     blocks: list[Block] = []
     for block in content if isinstance(content, list) else ():
         match block:
-            case {"type": "text", "characters": int(size)}:
+            case {"type": "text", "characters": int(size)} if size <= len(text):
                 blocks += text_blocks(text[:size])
                 text = text[size:]
             case {"type": "tool_use", "id": str(id)} if calls and id and id == plain(id):
