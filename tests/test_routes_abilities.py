@@ -1,0 +1,124 @@
+"""What runs make of what is known of a model's tools: offered beside the messages, taught in the prompt, or both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.prompt import TEACHING
+from app.providers.abilities import Stated
+from app.providers.http import model_client
+from app.providers.openai_chat import OpenAIChat
+from tests.abilities import models
+from tests.chatting import DONE, LIMIT_S, chunk, says
+from tests.guards import of_kind
+from tests.serving import Served, serving
+from tests.upstream import Act, Paths, Upstream, answer, stream, upstream
+
+pytestmark = pytest.mark.anyio
+CHATS = "/v1/chat/completions"
+FENCE = stream(says("```bash\necho from a fence\n```\n"), chunk(finish="stop"), DONE)
+MARKUP = stream(
+    says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo from markup"}}\n</tool_call>'),
+    chunk(finish="stop"),
+    DONE,
+)
+FUNCTION = {"name": "bash", "arguments": '{"command": "echo from a native call"}'}
+NATIVE = stream(
+    chunk({"tool_calls": [{"index": 0, "id": "c1", "function": FUNCTION}]}), chunk(finish="tool_calls"), DONE
+)
+DONE_WELL = stream(says("Done."), chunk(finish="stop"), DONE)
+REFUSED = answer('{"error":{"message":"tools are not supported by this model"}}', 400)
+TAKES: dict[str, Any] = {"context_length": 65_536, "supported_parameters": ["tools"]}
+TAKES_NONE: dict[str, Any] = {"context_length": 65_536, "supported_parameters": []}
+BOTH, ALONE, TAUGHT = (True, True), (True, False), (False, True)  # offered beside the messages, taught in the prompt
+
+
+def in_turn(acts: Sequence[Act]) -> Act:
+    left = list(acts)
+
+    async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await left.pop(0)(reader, writer)
+
+    return act
+
+
+@asynccontextmanager
+async def behind(
+    folder: Path, entry: dict[str, Any], *acts: Act, stated: Stated | None = None
+) -> AsyncGenerator[tuple[Served, Upstream], None]:
+    """The server lists its model with this entry and answers chats in turn."""
+    paths = Paths({"/v1/models": models(**entry), CHATS: in_turn(acts)})
+    async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
+        paths.server = server
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=stated)
+        async with serving(folder, provider) as served:
+            yield served, server
+
+
+def told(server: Upstream) -> list[tuple[bool, bool]]:
+    """Of each request, whether tools were offered beside the messages, and taught in the prompt."""
+    bodies = [asked.json for asked in server.asked if asked.path == CHATS]
+    return [("tools" in body, TEACHING in body["messages"][0]["content"]) for body in bodies]
+
+
+# What the server says of its model, what is set, what it answers, what it was told each time, and what ran.
+RUNS: dict[str, tuple[dict[str, Any], Stated | None, list[Act], list[tuple[bool, bool]], list[str]]] = {
+    "nobody knows, and it writes a fence": ({}, None, [FENCE, DONE_WELL], [BOTH, BOTH], ["from a fence"]),
+    "nobody knows, and it calls natively": ({}, None, [NATIVE, DONE_WELL], [BOTH, ALONE], ["from a native call"]),
+    "nobody knows, and it refuses": ({}, None, [REFUSED, FENCE, DONE_WELL], [BOTH, TAUGHT, TAUGHT], ["from a fence"]),
+    "it takes tools, and fences are text": (TAKES, None, [FENCE], [ALONE], []),
+    "it takes tools, and markup counts": (TAKES, None, [MARKUP, DONE_WELL], [ALONE, ALONE], ["from markup"]),
+    "it takes tools, and refuses them": (
+        TAKES,
+        None,
+        [REFUSED, FENCE, DONE_WELL],
+        [ALONE, TAUGHT, TAUGHT],
+        ["from a fence"],
+    ),
+    "it takes none": (TAKES_NONE, None, [FENCE, DONE_WELL], [TAUGHT, TAUGHT], ["from a fence"]),
+    "it takes none, and they are to be offered": (
+        TAKES_NONE,
+        Stated("native"),
+        [NATIVE, DONE_WELL],
+        [ALONE, ALONE],
+        ["from a native call"],
+    ),
+    "it takes tools, and they are to be taught": (
+        TAKES,
+        Stated("fenced"),
+        [FENCE, DONE_WELL],
+        [TAUGHT, TAUGHT],
+        ["from a fence"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+async def test_a_model_is_told_of_tools_in_the_way_that_it_takes(tmp_path: Path, case: str) -> None:
+    entry, stated, acts, ways, ran = RUNS[case]
+    async with behind(tmp_path, entry, *acts, stated=stated) as (served, server):
+        events = await served.chat("Go.", tools=["bash"])
+        assert events[-1]["reason"] == "answered"
+        assert told(server) == ways
+        assert [event["text"].strip() for event in of_kind(events, "tool.finished")] == ran
+
+
+async def test_what_was_refused_once_is_not_offered_to_anybody(tmp_path: Path) -> None:
+    async with behind(tmp_path, {}, REFUSED, DONE_WELL, DONE_WELL) as (served, server):
+        for _ in range(2):
+            await served.chat("Go.", tools=["bash"])
+        assert told(server) == [BOTH, TAUGHT, TAUGHT]
+
+
+async def test_a_refusal_of_what_was_set_is_told(tmp_path: Path) -> None:
+    async with behind(tmp_path, {}, REFUSED, stated=Stated("native")) as (served, server):
+        events = await served.chat("Go.", tools=["bash"])
+        assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "model_rejected")
+        assert "tools are not supported" in events[-1]["message"]
+        assert told(server) == [ALONE]
