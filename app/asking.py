@@ -102,6 +102,8 @@ class Asking:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, ProviderFailed):
             self.failed(error)
+        elif isinstance(error, BudgetSpent):
+            self._unread = True  # unless it has answered: then it was asked before
         used, measured = self._used()
         for meter in self._meters:
             meter.held.settle(meter.weigh(used))

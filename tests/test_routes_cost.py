@@ -16,17 +16,18 @@ from app.budgets import TOKENS
 from app.provider import ProviderFailed, Said, Stopped, Used
 from app.providers.scripted import Line, Pause, Raise, Scripted
 from app.store import Spent
-from tests.chatting import chat_with, says
+from tests.chatting import chat_with, chunk, says
 from tests.people import bearer
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals_survive import left_as_killed, waiting
-from tests.upstream import hang, stream, upstream
+from tests.upstream import Upstream, answer, hang, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
 PRICES = json.dumps({"scripted": {"input": 2, "output": 10, "cached": 0.5}})
 ONE = '{"*": {"input": 1, "output": 1}}'
 LOOK, WRITE = "```list_files\n```\n", "```bash\ntouch a\n```\n"
+PAID_FOR = {"prompt_tokens": 1000, "completion_tokens": 10}
 HANGS = Said("")  # stands for a model that says no more
 LOST = Raise(ProviderFailed("model_cut", "Lost.", retryable=False))
 
@@ -205,6 +206,41 @@ async def test_what_a_server_said_early_counts_when_its_stream_is_cancelled(tmp_
                 await served.client.post(f"/runs/{run}/cancel")
                 [usage] = [event async for event in turn if event["type"] == "usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["measured"]) == (5000, 100, False)
+
+
+async def stand_in(
+    folder: Path, wanted: Upstream, other: Upstream, prices: dict[str, object], **more: str
+) -> tuple[list[dict[str, Any]], Any]:
+    """A turn that `wanted/big` was to answer, with `other/small` behind it; its events, and what was used."""
+    fields = {"tool_calls": "fenced", "window": 32_000}
+    endpoints = {
+        "wanted": {"url": wanted.base_url, "model": "big"} | fields,
+        "other": {"url": other.base_url, "model": "small"} | fields,
+    }
+    flags = {"endpoints": json.dumps(endpoints), "prices": json.dumps(prices), "fallback": "other/small"} | more
+    async with asyncio.timeout(LIMIT_S), serving(folder, None, None, **flags) as served:
+        return await served.chat(), await got(served, "/usage")
+
+
+CHEAP, DEAR = {"input": 1, "output": 2}, {"input": 100, "output": 200}
+GONE = answer('{"error": {"message": "There is no such model."}}', 404)
+PAID = stream(
+    says("Hi."), chunk(finish="stop"), f"data: {json.dumps({'choices': [], 'usage': PAID_FOR})}\n\n", "data: [DONE]\n\n"
+)
+
+
+async def test_a_model_that_stands_in_costs_its_own_price(tmp_path: Path) -> None:
+    async with upstream(GONE, chats=True) as wanted, upstream(PAID, chats=True) as other:
+        events, usage = await stand_in(tmp_path, wanted, other, {"big": DEAR, "other/*": CHEAP})
+    assert events[-1]["usage"]["cost"] == 0.00102
+    assert [(one["model"], one["cost"]) for one in usage["months"][0]["models"]] == [("other/small", 0.00102)]
+
+
+async def test_a_stand_in_that_nobody_can_pay_is_not_asked(tmp_path: Path) -> None:
+    async with upstream(GONE, chats=True) as wanted, upstream(PAID, chats=True) as other:
+        events, usage = await stand_in(tmp_path, wanted, other, {"big": CHEAP, "small": DEAR}, cost_per_month="0.02")
+        assert (len(wanted.asked), other.asked) == (1, [])
+    assert events[-1]["reason"] == "budget" and usage["usage"]["cost_per_month"]["used"] == 0
 
 
 async def test_sums_of_sessions_that_are_gone_stay_and_add_up(tmp_path: Path) -> None:

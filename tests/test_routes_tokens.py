@@ -221,7 +221,7 @@ def said(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_line_makes_lists_and_revokes(tmp_path: Path) -> None:
     limits = ("--max-runs", "2", "--requests-per-minute", "9", "--tokens-per-month", "5", "--tool-seconds-per-day", "7")
-    some = ("--tools", "read_*", "list_*", "--disabled", "bash", "--expires", "12h", *limits)
+    some = ("--tools", "read_*", "list_*", "--disabled", "bash", "--expires", "12h", *limits, "--cost-per-month", "2.5")
     first = said(tmp_path, "create", "--name", "bob", "--role", "guest", *some)
     assert first.returncode == 0 and first.stdout.startswith("dgm_") and "guest" in first.stdout
     second = said(tmp_path, "create", "--name", "bob")
@@ -242,6 +242,7 @@ WORDS = {
     "--tools": ("", "a pattern of tools"),
     "--max-runs": ("0", "a whole number above 0"),
     "--tokens-per-month": ("9" * 5000, "a whole number above 0"),
+    "--cost-per-month": ("1e3", "a number above 0"),
 }
 
 
