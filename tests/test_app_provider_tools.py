@@ -64,6 +64,22 @@ async def test_a_prompt_that_is_too_long_is_not_blamed_on_the_tools() -> None:
     assert (failure.code, offered(server)) == ("model_context", [True])
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ('{"error":{"message":"Invalid value","param":"messages.[3].role"}}', "model_rejected"),
+        ('{"detail":[{"type":"x","loc":["body","messages",3,"content"],"msg":"no"}]}', "model_rejected"),
+        ('{"error":{"message":"Failed to call a function.","code":"tool_use_failed"}}', "model_failed"),
+    ],
+    ids=["another field", "another place", "a call that the server cannot read"],
+)
+async def test_what_a_refusal_says_of_other_things_is_not_blamed_on_the_tools(said: str, code: str) -> None:
+    async with upstream(answer(said, 400)) as server, chat_with(server) as chat:
+        _, failure = await failure_of(chat, WITH_TOOLS)
+        assert chat.native_tools
+    assert (failure.code, failure.retryable, offered(server)) == (code, code == "model_failed", [True])
+
+
 async def test_the_first_model_is_asked_for_by_name() -> None:
     models = answer('{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"qwen"},{"id":"other"}]}')
     async with upstream(models, WHOLE, WHOLE) as server, chat_with(server, model="auto", key="sk-1") as chat:

@@ -16,7 +16,7 @@ from app.providers.abilities import LIMIT_S, Abilities, Stated
 from app.providers.http import authorization
 from app.providers.http_stream import Reader, Refused, pieces_of
 from app.providers.models import first_model
-from app.providers.parameters import Parameters
+from app.providers.parameters import Parameters, is_about_others
 from app.providers.profiles import profile_of
 from app.providers.served import Endpoint
 from app.providers.too_long import is_too_long
@@ -197,6 +197,6 @@ class ToolsRefused(Exception):
 
 
 def refuses_tools(status: int, said: str) -> bool:
-    if is_too_long(said) or failures.MISWRITTEN in said:
+    if is_too_long(said) or failures.MISWRITTEN in said or is_about_others(said, "tool"):
         return False
     return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())

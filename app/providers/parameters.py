@@ -65,11 +65,21 @@ class Parameters:
 
 def named_in(said: str) -> set[str]:
     """The parameters that a refusal is about: as its fields say, or else as its first words do."""
-    try:
-        body = json.loads(said)
-    except (ValueError, RecursionError):
-        body = said
+    body = body_of(said)
     return set(fields_in(body)) or set(OPTIONAL.findall(words_of(body)[:READ]))
+
+
+def is_about_others(said: str, name: str) -> bool:
+    """Whether the fields of a refusal say that it is about parameters whose names begin otherwise."""
+    named = set(fields_in(body_of(said)))
+    return bool(named) and not any(one.startswith(name) for one in named)
+
+
+def body_of(said: str) -> Any:
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        return said
 
 
 def fields_in(value: Any, depth: int = 0) -> Iterator[str]:
