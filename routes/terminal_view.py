@@ -120,8 +120,9 @@ class View:
                 return self._block(*question(event, self._width()))
             case ApprovalResolved(call):
                 return self._block(*answer(event, self._asked.pop(call, "A call"), self._width()))
-            case MessageAdded(message):
-                return self._block(Text(f"> {printable(message)}", "bold"))
+            case MessageAdded(message, files):
+                sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
+                return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
             case Notice(_, message):
                 return self._block(Text(f"! {printable(message)}", "yellow"))
             case RunFinished() | RunFailed():

@@ -15,6 +15,7 @@ from rich.console import Console
 from app.events import (
     AgentEvent,
     ApprovalRequired,
+    MessageAdded,
     Notice,
     ReasoningDelta,
     RunFailed,
@@ -92,6 +93,8 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ call refused: cut off\n"),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
+        (MessageAdded("And?"), "> And?\n"),
+        (MessageAdded("See", [{"name": "cat.png"}, {"media_type": "image/gif"}]), "> See, cat.png, image/gif\n"),
         (ToolFinished("c", "read_file", False, "No such file.", 61.0), "✗ read_file · 1 min 01 s\n  No such file.\n"),
         (
             ToolStarted("c", "write_file", {"path": "a", "content": "x\ny"}, "native"),
@@ -172,6 +175,7 @@ HOSTILE_EVENTS = [
     TextDelta(HOSTILE),
     ReasoningDelta(HOSTILE),
     Notice("x", HOSTILE),
+    MessageAdded(HOSTILE, [{"name": HOSTILE}]),
     ToolRejected(HOSTILE, "c", HOSTILE),
     ToolStarted("c", HOSTILE, {HOSTILE: HOSTILE, "n": [HOSTILE]}, "fence"),
     ToolFinished("c", HOSTILE, False, HOSTILE, 1.0, 1),
