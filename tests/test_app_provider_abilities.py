@@ -147,6 +147,18 @@ async def test_a_server_that_was_lost_is_asked_when_it_is_back() -> None:
         assert abilities.find(one, "tools") == Ability("tools", False, "server", "/props")
 
 
+async def test_a_server_that_stays_away_is_not_asked_by_each_run() -> None:
+    acts: dict[str, Act] = {"/v1/models": models(max_model_len=8192)}
+    async with endpoint(acts) as (one, server):
+        abilities = Abilities(clock=lambda: 0.0)
+        await abilities.window(one)
+        acts["/v1/models"] = answer("{}", 503)
+        for _ in range(5):
+            abilities.doubt(one)
+            assert await abilities.window(one) == 8192
+    assert len(server.asked) == 2
+
+
 def test_what_an_answer_has_shown_holds_for_a_while() -> None:
     now = 0.0
     abilities, one = Abilities(clock=lambda: now), Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")

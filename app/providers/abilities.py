@@ -57,6 +57,7 @@ class Memory:
     ask_at: float = float("-inf")
     shown: dict[str, tuple[Ability, float]] = field(default_factory=dict)
     counts: bool = True
+    sure: bool = False  # the last look-up was whole
 
     def take(self, known: Known) -> None:
         """What an answer had shown is forgotten when the server says other things than before: it is another one."""
@@ -64,6 +65,7 @@ class Memory:
         if any(before[name].value != now[name].value for name in before.keys() & now.keys()):
             self.shown, self.counts = {}, True
         self.known = known if known.whole else Known({**before, **now})
+        self.sure = known.whole
 
 
 class Abilities:
@@ -105,8 +107,10 @@ class Abilities:
         self._memory(endpoint).shown.pop(name, None)
 
     def doubt(self, endpoint: Endpoint) -> None:
-        """The server was lost: it may come back as another one, and is asked again."""
-        self._memory(endpoint).ask_at = float("-inf")
+        """The server was lost: it may come back as another one, and is asked at once; if that fails, later again."""
+        memory = self._memory(endpoint)
+        if memory.sure:
+            memory.ask_at = float("-inf")
 
     async def window(self, endpoint: Endpoint) -> int | None:
         await self._ask(endpoint)

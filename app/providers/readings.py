@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from app.providers.counting import LLAMA_CPP, VLLM
@@ -33,8 +34,9 @@ def named(name: str, take: Callable[[Any], Fact | None]) -> Callable[[Any], Fact
     return lambda value: None if take(value) is None else name
 
 
-def text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def mark(value: Any) -> str | None:
+    """What is the same for the same text, however long."""
+    return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
 
 
 def only_yes(value: Any) -> bool | None:
@@ -113,8 +115,8 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("slots", ("total_slots",), slots),
     Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
     # These two only show that it is another model than before.
-    Reading("template", ("chat_template",), text),
-    Reading("weights", ("model_path",), text),
+    Reading("template", ("chat_template",), mark),
+    Reading("weights", ("model_path",), mark),
 )
 OF_DETAILS: tuple[Reading, ...] = (  # Ollama
     Reading("tools", ("capabilities",), lists("tools")),
