@@ -80,23 +80,23 @@ async def test_a_key_that_may_not_use_one_model_may_use_another() -> None:
     assert said(await heard(time.route(time.target(allowed, host)))) == "Hi"
 
 
-async def test_without_a_good_key_nobody_is_asked_and_it_is_said_what_to_do() -> None:
-    time, provider = Time(), model(REFUSED, REFUSED, "Hi")
+async def test_without_a_good_key_one_is_tried_by_each_run_and_nobody_else_waits_for_it() -> None:
+    time, provider = Time(), model(*[REFUSED] * 4, "Hi")
     target = time.target(provider, time.host("hosted", KEYS[:2]))
-    pieces: list[Piece] = []
-    with pytest.raises(ProviderFailed) as failed:
-        async with aclosing(time.route(target).stream(ASKED)) as stream:
-            async for piece in stream:
-                pieces.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
-    assert failed.value.status == 401, "the server's own words, the first time"
-    assert told(pieces) == ["key_disabled"] * 2
-    with pytest.raises(ProviderFailed, match="Each of the 2 keys of the endpoint hosted was refused") as failed:
-        await heard(time.route(target))
-    assert (failed.value.code, failed.value.retryable, len(provider.requests)) == ("model_auth", False, 2)
-    assert target.host.told()["last_error"]["message"] == "It failed with 401."
+    for notices in (2, 1, 1):
+        pieces: list[Piece] = []
+        with pytest.raises(ProviderFailed, match="401") as failed:
+            async with aclosing(time.route(target).stream(ASKED)) as stream:
+                async for piece in stream:
+                    pieces.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
+        assert (failed.value.code, told(pieces)) == ("model_auth", ["key_disabled"] * notices)
+        time.now += 1
+    assert used(provider) == ["sk-one", "sk-two", "sk-one", "sk-two"]
 
     other = time.target(model("Hi"), time.host("other"))
-    assert told(await heard(time.route(target, other))) == ["other/m"], "not asked at all: it rests"
+    assert told(await heard(time.route(target, other))) == ["other/m"], "where there is another, it rests"
+    assert said(await heard(time.route(target))) == "Hi"
+    assert target.host.told()["keys"]["disabled"] == 1
 
 
 async def test_a_model_without_keys_is_asked_again_whatever_it_says() -> None:

@@ -75,8 +75,8 @@ def said(den: Den) -> list[Attack]:
         Attack("native name", [native(KEY, json.dumps({VARIABLE: KEY})), END]),
         Attack("wrong key", [answer(json.dumps(wrong), 401)]),
         Attack("wrong key, no JSON", [answer(f"<p>{KEY}</p>", 403, "text/html")], hides=False),
-        Attack("error in the stream", [stream(says("Well"), f"data: {json.dumps(wrong)}\n\n")]),
-        Attack("broken chunk", [reply(f"data: {VARIABLE}\n\n", says("Well."))], hides=False),
+        Attack("error in the stream", [stream(says("Well"), f"data: {json.dumps(wrong)}\n\n"), END]),
+        Attack("broken chunk", [reply(f"data: {VARIABLE}\n\n", says("Well.")), END], hides=False),
         Attack("the person says it", [END], message=f"My keys: {every}. Keep them secret."),
         Attack("only the person", [END], message=KEY),
     ]

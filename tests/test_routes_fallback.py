@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_S = 30
 GONE = answer('{"error": {"message": "There is no such model."}}', 404)
 BUSY = answer('{"error": {"message": "Slow down."}}', 429, retry_after_ms="1500")
+LEFT_OUT = "it is left out for ten minutes, as long as there is another."
 KEYS = ("sk-first-key-of-three", "sk-second-key-of-three", "sk-third-key-of-three")
 
 
@@ -127,7 +128,7 @@ async def test_a_key_is_never_told(tmp_path: Path) -> None:
         log = (await served.client.get(f"/runs/{events[0]['run']}/events")).text
     assert [asked.headers["authorization"] for asked in server.asked] == [f"Bearer {key}" for key in KEYS]
     assert [message for code, message in notices(events) if code == "key_disabled"] == [
-        f"Key {place} of 3 of the endpoint hosted was refused (401) and is not used for a while." for place in (1, 2)
+        f"Key {place} of 3 of the endpoint hosted was refused (401): {LEFT_OUT}" for place in (1, 2)
     ]
     assert json.loads(endpoints)["endpoints"][0]["keys"] == {"count": 3, "disabled": 2, "cooling": 0}
     kept = b"".join(path.read_bytes() for path in (tmp_path / "data").iterdir() if path.is_file())

@@ -106,7 +106,7 @@ async def test_the_whole_run_s_time_limit_names_itself(tmp_path: Path) -> None:
 
 
 async def test_a_silent_model_fails_the_run_by_its_own_limit(tmp_path: Path) -> None:
-    async with upstream(stream(says("Hm"), then=hang), chats=True) as server:
+    async with upstream(*[stream(says("Hm"), then=hang)] * 3, chats=True) as server:
         async with asyncio.timeout(30), serving(tmp_path, chat_of(server)) as served:
             events = await served.chat(inactivity_s=0.2)
     assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "model_silent")

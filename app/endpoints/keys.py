@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.endpoints.health import Now, Rest, Rests
 
-REFUSED_S = 600.0  # a key that was refused is tried again after that: somebody may have paid a bill
+REFUSED_S = 600.0  # that a refused key is left out, if there is another: somebody may have paid a bill by then
 REFUSED, BUSY = "model_auth", "model_busy"  # why a key rests, as codes of failures
 
 
@@ -27,10 +27,13 @@ class KeyRing:
         self.keys = [Key(place, value) for place, value in enumerate(values, start=1)] or [Key()]
         self._rests: Rests[tuple[int, str | None]] = Rests(now)  # by place and model; None is any model
 
-    def pick(self, model: str) -> Key | None:
-        """The first that may be used; if all are limited, the one whose rest ends first. None if all were refused."""
-        usable = [key for key in self.keys if not self._refused(key, model)]
-        return min(usable, key=lambda key: self._rests.left_s(self._rest(key, model)), default=None)
+    def pick(self, model: str) -> Key:
+        """The first that may be used; if all rest, the one that is soonest back, those that were refused last."""
+        return min(self.keys, key=lambda key: (self.is_refused(key, model), self._rests.left_s(self._rest(key, model))))
+
+    def is_refused(self, key: Key, model: str) -> bool:
+        rest = self._rest(key, model)
+        return rest is not None and rest.why == REFUSED
 
     def refused(self, key: Key, model: str | None) -> None:
         """The server does not accept the key: for this model, or (None) at all."""
@@ -63,7 +66,3 @@ class KeyRing:
 
     def _rest(self, key: Key, model: str) -> Rest | None:
         return self._rests.of((key.place, None)) or self._rests.of((key.place, model))
-
-    def _refused(self, key: Key, model: str) -> bool:
-        rest = self._rest(key, model)
-        return rest is not None and rest.why == REFUSED

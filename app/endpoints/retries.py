@@ -62,7 +62,7 @@ class Trip:
 
     def _turn_to(self, target: Target) -> None:
         self.target = target
-        self.key: Key | None = None
+        self.key = Key()
         self._tried = 0
         self._keys_tried: set[int] = set()
         self._asked.append(target)
@@ -72,16 +72,13 @@ class Trip:
         return self.target.provider.model
 
     def ask(self) -> Key:
-        """The key for the next question, to `target`. Raises ProviderFailed if all keys were refused."""
+        """The key for the next question, to `target`."""
         self.key = self.target.host.keys.pick(self._model)
-        if self.key is None:
-            raise keyless(self.target)
         return self.key
 
     def answers(self) -> Switched | None:
         """The target has begun to answer. If it is not the one that was wanted, that is to be told."""
-        if self.key:
-            self.target.host.answered(self._model, self.key)
+        self.target.host.answered(self._model, self.key)
         wanted = self._targets[0]
         return None if self.target is wanted else Switched(wanted.name, self.target.name, self._reason)
 
@@ -107,13 +104,13 @@ class Trip:
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
         """What rests from now on."""
         host, seconds = self.target.host, rest_s(fault, failure)
-        if self.key and failure.code != TOO_LONG:  # else nobody was asked, or nothing is wrong there
+        if failure.code != TOO_LONG:  # which is no trouble of the server's
             host.failed(failure)
         if fault.of == "host":
             host.health.dead(seconds, failure.code)
-        if fault is LIMITED and self.key:
+        if fault is LIMITED:
             host.keys.limited(self.key, self._model, seconds)
-        if not refuses_key(fault) or self.key is None or self.key.value is None:
+        if not refuses_key(fault) or self.key.value is None:
             return []
         host.keys.refused(self.key, None if fault.of == "key" else self._model)
         return [Told("key_disabled", refused(self.target, self.key, failure))]
@@ -131,12 +128,12 @@ class Trip:
 
     def _has_key_left(self, fault: Fault) -> bool:
         """Whether another key is to be used at once; one that rests only where nobody else can be asked."""
-        if self.key is None or fault.of not in ("key", "key_here"):
+        if fault.of not in ("key", "key_here"):
             return False
         self._keys_tried.add(self.key.place)
         keys = self.target.host.keys
         following = keys.pick(self._model)
-        if following is None or following.place in self._keys_tried:
+        if following.place in self._keys_tried or keys.is_refused(following, self._model):
             return False
         return not keys.rest_of(self._model) or (refuses_key(fault) and self._next() is None)
 
@@ -173,20 +170,11 @@ class Trip:
         return ProviderFailed(first.code, message, retryable=any_retryable, status=first.status)
 
 
-def keyless(target: Target) -> ProviderFailed:
-    count = len(target.host.keys.keys)
-    what = "The key" if count == 1 else f"Each of the {count} keys"
-    message = (
-        f"{what} of the endpoint {target.endpoint} was refused by its server. Give it another one (its key_file or "
-        "key_env, or `dragoman endpoint add`); those it has are tried again ten minutes after they were refused."
-    )
-    return ProviderFailed("model_auth", message, retryable=False)
-
-
 def refused(target: Target, key: Key, failure: ProviderFailed) -> str:
     which = f"Key {key.place} of {len(target.host.keys.keys)}"
     status = f" ({failure.status})" if failure.status else ""
-    return f"{which} of the endpoint {target.endpoint} was refused{status} and is not used for a while."
+    said = f"{which} of the endpoint {target.endpoint} was refused{status}"
+    return f"{said}: it is left out for ten minutes, as long as there is another."
 
 
 def ordinal(number: int) -> str:
