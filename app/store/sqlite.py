@@ -31,6 +31,7 @@ from app.store.statements import (
     STATEMENTS,
     token_values,
 )
+from app.store.writer import Statement, Writer
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 5000")
@@ -44,7 +45,7 @@ class SQLiteStore(Reads):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer = aiosqlite.connect(path)
+        self._writer = Writer(path)
         self._reader = aiosqlite.connect(path)
         self._one_writer = asyncio.Lock()
 
@@ -80,13 +81,12 @@ class SQLiteStore(Reads):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
 
     async def write(self, changes: Sequence[Change]) -> None:
-        async with self._transaction():
-            await self._apply(changes)
+        async with self._one_writer, self._named_failures():
+            await self._writer.write(_statements(changes))
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        for kind, rows in groupby(changes, type):
-            statement, values = STATEMENTS[kind]
-            await self._writer.executemany(statement, list(map(values, rows)))
+        for statement, values in _statements(changes):
+            await self._writer.executemany(statement, values)
 
     async def delete_session(self, session: str) -> None:
         async with self._transaction():
@@ -169,3 +169,8 @@ class SQLiteStore(Reads):
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreFailed(f"The database {self._path} failed: {error}. {advice(error)}") from error
+
+
+def _statements(changes: Sequence[Change]) -> list[Statement]:
+    """Neighbours of one kind as one statement."""
+    return [(STATEMENTS[kind][0], list(map(STATEMENTS[kind][1], rows))) for kind, rows in groupby(changes, type)]
