@@ -194,6 +194,7 @@ class Settings(RunSettings, ModelSettings):
             "requests_per_minute",
             "tokens_per_month",
             "tool_seconds_per_day",
+            "cost_per_month",
         ),
         mode="before",
     )
