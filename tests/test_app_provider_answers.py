@@ -174,6 +174,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         Stopped("length"),
     ],
     "odd/call_promised.sse": [Said("Hello"), Stopped("tool_calls")],
+    "odd/call_promised_only.sse": [Fails("model_cut", True, "promises a call")],
     "odd/call_metadata_alone.sse": [*LS[:2], Enclosed(SIGNED, 0), LS[2], Stopped("stop")],
     "odd/given_up.sse": [Said("Hello"), Fails("model_cut", True, "insufficient_system_resource")],
     "odd/limit_named_otherwise.sse": [Said("Hello"), Stopped("length")],

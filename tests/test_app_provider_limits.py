@@ -46,8 +46,8 @@ WORDINGS = {
         1024,
     ),
     "OpenRouter": (
-        "This endpoint's maximum context length is 131072 tokens. However, you requested about 140012 tokens (131820 of "
-        'text input, 8192 in the output). Please reduce the length of either one, or use the "middle-out" transform.',
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 140012 tokens (131820 "
+        "of text input, 8192 in the output). Please reduce the length of either one.",
         131_072,
     ),
     "SGLang": ("The input (131123 tokens) is longer than the model's context length (131072 tokens).", 131_072),

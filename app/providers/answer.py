@@ -30,6 +30,7 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or
 # What servers call a limit of tokens. After these, and where content was filtered, the last call may be cut.
 LIMITED = ("length", "model_length", "max_tokens")
 CUT_REASONS = ("length", "content_filter")
+PROMISES = ("tool_calls", "function_call")
 # Reasons that are none: the server gave up in the middle (DeepSeek, SGLang and vLLM, OpenRouter and Mistral, Z.ai).
 GIVEN_UP = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
 
@@ -65,6 +66,7 @@ class Answer:
         self._start = b""  # as much of the body as a message would show
         self._eventful = False
         self._answered = False  # there was a choice, however empty
+        self._spoke = False
         self._seals = Seals(origin)
         self._calls = NativeCalls(self._seals)
         self._used: Used | None = None
@@ -109,6 +111,8 @@ class Answer:
             raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
         if not self._answered:
             raise failures.cut(self.url, "it ended before it began, as with a prompt that is too long for the model")
+        if self._stopped in PROMISES and not self._calls and not self._spoke:
+            raise failures.cut(self.url, "it promises a call and has none")
         cut = self._stopped in CUT_REASONS
         pieces += self._calls.close(cut=cut)
         if self._calls:
@@ -218,8 +222,9 @@ class Answer:
         delta = choice.get("message") if self._shape is Shape.JSON else choice.get("delta")
         if isinstance(delta, dict):
             self._seals.see_reply(delta)
-            yield from thoughts(delta)
-            yield from content(delta)
+            for piece in (*thoughts(delta), *content(delta)):
+                self._spoke = True
+                yield piece
             found = fragments(delta)
             for place, fragment in enumerate(found):
                 yield from self._calls.add(fragment, place if len(found) > 1 else None)
