@@ -72,7 +72,8 @@ class Opener:
             problem = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Mend that, and start again."
             host.failed(ProviderFailed("model_auth", problem, retryable=False))
         if problem and not keys.values:
-            connection: Connection = UnusableConnection(problem)
+            told = f"The keys of the endpoint {name} are missing. An admin sees why in GET /endpoints."
+            connection: Connection = UnusableConnection(told)  # to everybody: without names of variables and files
         else:
             connection = connect(full, next(iter(keys.values), None), self._manner)
         return Endpoint(name, full, origin, connection, host, self._prices, problem)

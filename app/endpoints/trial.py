@@ -29,7 +29,7 @@ async def tried(opener: Opener, name: str, spec: EndpointSpec, keys: Keys | None
         if not await endpoint.learn():
             return Trial(problem=endpoint.problem or endpoint.last_error)
     except ProviderFailed as failure:
-        return Trial(problem=failure.message)
+        return Trial(problem=endpoint.problem or failure.message)
     except TimeoutError:
         return Trial(problem=f"It did not start within {LIST_LIMIT_S:g} s. Give it more time, then try again.")
     finally:

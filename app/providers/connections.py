@@ -207,7 +207,7 @@ class UnusableConnection:
         raise unusable(self._problem)
 
     async def models(self) -> list[str]:
-        raise unusable(self._problem)
+        return []
 
     async def close(self) -> None:
         """There is nothing to close."""
