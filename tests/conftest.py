@@ -10,6 +10,7 @@ WITH_A_MODEL = frozenset(
         "test_app_counted_requests",
         "test_app_embedded_model",
         "test_app_prompt",
+        "test_app_provider_anthropic_real",
         "test_app_two_models",
         "test_routes_attachments_real",
         "test_routes_context_real",

@@ -109,6 +109,8 @@ EXPECTED: dict[str, Sequence[Piece | tuple[str, bool, int | None]]] = {
     "no_stop_reason.sse": [Said("Hello"), fails("model_cut", True)],
     "gateway_zero_usage.sse": [Said("Hello"), Used(471, 80), STOP],
     "gateway_whole_input.sse": [*LS, Used(10, 9), CALLS],
+    "llama_cpp_text.sse": [Said("The capital of France is Paris."), Used(29, 8, 0), STOP],
+    "llama_cpp_too_long.json": [fails("model_context", False, 400)],
     "not_streamed.json": [
         *(Thought("Easy."), Said("I look."), *LS),
         sealed(thought("Easy.", SIGNED[5]), text(7), used_id("toolu_01Ii")),
