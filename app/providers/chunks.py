@@ -33,6 +33,7 @@ ERRORS = (
     ("error_message",),  # DeepInfra, Venice
     ("x_groq", "error"),
 )
+MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # looked for at a blow: most chunks have none
 
 
 def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
@@ -115,7 +116,7 @@ def tokens_of(value: Any) -> int:
 
 def error_of(chunk: dict[str, Any]) -> Any:
     """The error that stands in place of a chunk, or beside its choices; None if there is none."""
-    for path in ERRORS:
+    for path in () if MAY_BE_ERRORS.isdisjoint(chunk) else ERRORS:
         if error := at(chunk, path):
             return error
     return chunk if chunk.get("object") == "error" else None
