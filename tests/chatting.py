@@ -12,7 +12,7 @@ import pytest
 
 from app.messages import Message
 from app.provider import ModelRequest, Piece, Provider, ProviderFailed
-from app.providers.http import model_client
+from app.providers.http import TransportKind, model_client
 from app.providers.openai_chat import OpenAIChat
 from tests.upstream import Upstream, stream
 from tools.rights import Risk
@@ -45,12 +45,12 @@ WHOLE = stream(says("Hi"), chunk(finish="stop"), DONE)
 
 @asynccontextmanager
 async def chat_with(
-    server: Upstream, *, inactivity_s: float = LIMIT_S, **options: Any
+    server: Upstream, *, inactivity_s: float = LIMIT_S, transport: TransportKind = "lean", **options: Any
 ) -> AsyncGenerator[OpenAIChat, None]:
     """A client of this server; the whole test is bounded by it."""
     options = {"model": "m", "key": None} | options
     async with asyncio.timeout(LIMIT_S):
-        client = model_client(server.base_url, inactivity_s=inactivity_s)
+        client = model_client(server.base_url, inactivity_s=inactivity_s, transport=transport)
         chat = OpenAIChat(client, server.base_url, **options)
         try:
             yield chat

@@ -16,6 +16,7 @@ import pytest
 
 from app.provider import ProviderFailed
 from app.providers.answer import Answer
+from app.providers.http import TransportKind
 from app.providers.openai_chat import OpenAIChat
 from app.providers.sse import MAX_EVENT_BYTES
 from tests.answers import FIXTURES, URL, Outcome, outcome
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.anyio
 
 STREAMS = ("llama_cpp/parallel_calls.sse", "openrouter/reasoning.sse", "gemini/parallel_calls.sse")
 PLACES = 24  # where each of them is cut over sockets; at all others without
+TRANSPORTS = pytest.mark.parametrize("transport", ["lean", "httpx2"])
 BLOCK, BLOCKS = b"x" * 65_536, 1024  # 64 MiB
 
 
@@ -58,11 +60,12 @@ async def heard(chat: OpenAIChat) -> Outcome:
     return outcome(seen)  # type: ignore[arg-type]
 
 
+@TRANSPORTS
 @pytest.mark.parametrize("name", STREAMS)
-async def test_a_connection_that_ends_anywhere_has_one_outcome(name: str) -> None:
+async def test_a_connection_that_ends_anywhere_has_one_outcome(name: str, transport: TransportKind) -> None:
     body = (FIXTURES / name).read_bytes()
     places = [len(body) * place // PLACES for place in range(PLACES + 1)]
-    async with upstream(reset(body, hard=False)) as server, chat_with(server) as chat:
+    async with upstream(reset(body, hard=False)) as server, chat_with(server, transport=transport) as chat:
         whole = await heard(chat)
     assert whole.calls
     ends = [reset(body[:place], hard=hard) for hard in (False, True) for place in places]
@@ -70,7 +73,7 @@ async def test_a_connection_that_ends_anywhere_has_one_outcome(name: str) -> Non
     async def say(reader: StreamReader, writer: StreamWriter) -> None:
         await ends[0](reader, writer)
 
-    async with upstream(say, repeat=True) as server, chat_with(server) as chat:
+    async with upstream(say, repeat=True) as server, chat_with(server, transport=transport) as chat:
         while ends:
             seen = await heard(chat)
             assert seen.calls in ((), whole.calls), len(ends)
@@ -87,22 +90,24 @@ def compressed(body: bytes) -> Act:
     return act
 
 
+@TRANSPORTS
 @pytest.mark.parametrize("name", STREAMS)
-async def test_an_answer_that_is_compressed_unasked_is_read(name: str) -> None:
+async def test_an_answer_that_is_compressed_unasked_is_read(name: str, transport: TransportKind) -> None:
     body = (FIXTURES / name).read_bytes()
     zipped = gzip.compress(body)
     acts = [stream(body), compressed(zipped), compressed(zipped[: len(zipped) // 2]), compressed(b"data: plain\n\n")]
-    async with upstream(*acts) as server, chat_with(server) as chat:
+    async with upstream(*acts) as server, chat_with(server, transport=transport) as chat:
         whole, seen, half, lie = [await heard(chat) for _ in acts]
     assert server.asked[0].headers["accept-encoding"] == "identity"
     assert seen == whole
     assert (half.calls, half.end, lie.calls, lie.end) == ((), "model_cut", (), "model_cut")
 
 
-async def test_a_chunk_per_byte_and_one_chunk_for_all() -> None:
+@TRANSPORTS
+async def test_a_chunk_per_byte_and_one_chunk_for_all(transport: TransportKind) -> None:
     body = (FIXTURES / STREAMS[0]).read_bytes()
     acts = [stream(body), stream(*(body[at : at + 1] for at in range(len(body))))]
-    async with upstream(*acts) as server, chat_with(server) as chat:
+    async with upstream(*acts) as server, chat_with(server, transport=transport) as chat:
         one, many = [await heard(chat) for _ in acts]
     assert one == many and len(one.calls) == 2
 
@@ -128,18 +133,20 @@ def endless(*first: bytes, block: bytes = BLOCK) -> Act:
     return act
 
 
+@TRANSPORTS
 @pytest.mark.parametrize("start", [b"data: ", b"{", b"<", b": ", b"data: {}\n\nevent: "], ids=repr)
-async def test_64_mib_without_a_newline_are_refused(start: bytes) -> None:
+async def test_64_mib_without_a_newline_are_refused(start: bytes, transport: TransportKind) -> None:
     with bounded(2 * MAX_EVENT_BYTES):
-        async with upstream(endless(start)) as server, chat_with(server) as chat:
+        async with upstream(endless(start)) as server, chat_with(server, transport=transport) as chat:
             seen = await heard(chat)
     assert seen == Outcome(end="model_too_long")
 
 
-async def test_64_mib_that_were_compressed_are_refused() -> None:
+@TRANSPORTS
+async def test_64_mib_that_were_compressed_are_refused(transport: TransportKind) -> None:
     bomb = gzip.compress(b"data: " + BLOCK * BLOCKS)
     with bounded(2 * MAX_EVENT_BYTES):
-        async with upstream(compressed(bomb)) as server, chat_with(server) as chat:
+        async with upstream(compressed(bomb)) as server, chat_with(server, transport=transport) as chat:
             seen = await heard(chat)
     assert seen == Outcome(end="model_too_long")
 
