@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from typing import Any
 
@@ -13,10 +12,10 @@ from app.clock import Clock
 from app.context.counter import Counter
 from app.messages import Message
 from app.provider import ModelRequest
-from app.providers.attached import LARGE, encoded_files
+from app.providers.attached import LARGE, Encoded, encoded_files
 from app.providers.picture_tokens import tokens_of
 from app.providers.scripted import Scripted
-from app.providers.wire import wire_messages
+from app.providers.wire import encode, wire_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +65,10 @@ def test_the_time_stands_in_the_words() -> None:
     assert wired["content"] == [CAT_PART, words(clock.stamped("", 0.0))]
 
 
+def body(request: ModelRequest, files: Encoded) -> dict[str, Any]:
+    return {"messages": wire_messages(request.messages, native=True, files=files)}
+
+
 async def test_each_file_is_read_once_and_written_the_same_way() -> None:
     asked = list[str]()
     large = bytes(LARGE + 1)
@@ -75,12 +78,13 @@ async def test_each_file_is_read_once_and_written_the_same_way() -> None:
         return large if sha256 == LAW.sha256 else b"x"
 
     request = ModelRequest([user("x", CAT, CAT), user("y", CAT, LAW)], read=read)
-    files = await encoded_files(request)
-    assert sorted(asked) == [CAT.sha256, LAW.sha256]
-    assert files == {CAT.sha256: "eA==", LAW.sha256: b64encode(large).decode()}
-    assert await encoded_files(ModelRequest([user("x", CAT)])) == {}
-    once, twice = (json.dumps(wire_messages(request.messages, native=True, files=files)) for _ in range(2))
+    first, second = await encoded_files(request), await encoded_files(request)
+    assert sorted(asked) == sorted(2 * [CAT.sha256, LAW.sha256])
+    once, twice = (one.put_into(encode(body(request, one.marks))) for one in (first, second))
     assert once == twice
+    whole = {CAT.sha256: "eA==", LAW.sha256: b64encode(large).decode()}
+    assert once == encode(body(request, whole)), "marks are but places"
+    assert (await encoded_files(ModelRequest([user("x", CAT)]))).put_into(b"{}") == b"{}"
 
 
 def test_pictures_count_by_the_rules_of_their_model() -> None:

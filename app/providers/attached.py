@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 from app.attachments import PDF, Attachment, described
@@ -13,22 +16,41 @@ from app.provider import ModelRequest
 Part = dict[str, Any]
 Content = str | list[Part]
 Encoded = Mapping[str, str]
-"""Base64 of files, by their SHA-256."""
+"""Base64 of files, or what stands for it, by their SHA-256."""
 
 LARGE = 1 << 20  # bytes; more of them would hold up all other runs while they are encoded
 
 
-async def encoded_files(request: ModelRequest) -> Encoded:
+@dataclass(frozen=True, slots=True)
+class Inlay:
+    """Files that are put into a body once it is encoded: base64 needs no escaping, and megabytes of it take long.
+
+    Until then `marks` stand for them, by SHA-256. Nobody can write one by chance.
+    """
+
+    marks: Encoded
+    data: Mapping[bytes, bytes] = field(repr=False)  # base64, by mark
+
+    def put_into(self, body: bytes) -> bytes:
+        if not self.data:
+            return body
+        return re.sub(b"|".join(self.data), lambda found: self.data[found[0]], body)
+
+
+async def encoded_files(request: ModelRequest) -> Inlay:
     """Whatever is attached to the request's messages, each once. Raises what `request.read` raises."""
     if request.read is None:
-        return {}
-    wanted = {one.sha256 for message in request.messages for one in message.attachments}
-    return {sha256: await _encoded(await request.read(sha256)) for sha256 in wanted}
+        return Inlay({}, {})
+    wanted = (one.sha256 for message in request.messages for one in message.attachments)
+    marks = {sha256: token_hex(16) for sha256 in wanted}
+    return Inlay(
+        marks,
+        {mark.encode("ascii"): await _encoded(await request.read(sha256)) for sha256, mark in marks.items()},
+    )
 
 
-async def _encoded(data: bytes) -> str:
-    encoded = b64encode(data) if len(data) < LARGE else await asyncio.to_thread(b64encode, data)
-    return encoded.decode("ascii")
+async def _encoded(data: bytes) -> bytes:
+    return b64encode(data) if len(data) < LARGE else await asyncio.to_thread(b64encode, data)
 
 
 def with_files(text: str, attachments: Sequence[Attachment], files: Encoded) -> Content:

@@ -62,8 +62,9 @@ class OpenAIChat(Hosted):
     async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
         while True:  # each further round leaves out a parameter for good, and there are few
-            body = self._body(request, files, native=native)
-            question = Question(self.url, encode(body), self.headers(key), key, request.inactivity_s)
+            body = self._body(request, files.marks, native=native)
+            content = files.put_into(encode(body))
+            question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
                 return await ask(self._client, question), Answer(self.url, self._back.origin)
             except Refused as refusal:

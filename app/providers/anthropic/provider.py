@@ -80,9 +80,10 @@ class AnthropicMessages(Hosted):
     async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key, thoughtful = await encoded_files(request), request.key or self.key, True
         while True:  # each further round leaves out more, and there is not much
-            written = self._written(request, files, native=native, thoughtful=thoughtful)
+            written = self._written(request, files.marks, native=native, thoughtful=thoughtful)
             body = self._body(request, written)
-            question = Question(self.url, encode(body), self.headers(key), key, request.inactivity_s)
+            content = files.put_into(encode(body))
+            question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
                 return await ask(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
             except Refused as refusal:
