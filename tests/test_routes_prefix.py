@@ -29,7 +29,7 @@ from tests.serving import serving, until
 pytestmark = pytest.mark.anyio
 LIMIT_S = 100
 ROOT = Path(__file__).parent.parent
-CUT = ProviderFailed("model_cut", "The connection was lost.", retryable=True)
+CUT = ProviderFailed("model_cut", "The connection was lost.", retryable=False)
 TOOLS = ["bash", "write_file"]  # few: a real model is to read them in a few seconds
 TEMPLATE_TAIL = 8  # tokens at the end of a prompt that the next one need not share
 
