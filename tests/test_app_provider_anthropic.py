@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from parsing import Call, Thought
 from tests.chatting import ASKED, BASH, HELLO, WITH_TOOLS, failure_of, pieces_of
 from tests.messages_rules import broken_rules
 from tests.messages_streams import HI, KEY, WHOLE, claude_at, event, says, start
-from tests.upstream import Act, answer, hang_up, stream, upstream
+from tests.upstream import Act, answer, hang_up, left, stream, upstream
 
 pytestmark = pytest.mark.anyio
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers" / "anthropic"
@@ -216,19 +218,23 @@ async def test_who_wants_fences_gets_them() -> None:
     assert "tools" not in server.asked[0].json
 
 
-async def test_pictures_are_read_and_sent() -> None:
+async def test_pictures_are_read_and_sent_and_thoughts_behind_them_go_back() -> None:
     picture = Attachment("11" * 32, "image/png", 3, "cat.png")
 
     async def read(sha256: str) -> bytes:
         assert sha256 == picture.sha256
         return b"PNG"
 
-    request = ModelRequest([replace(HELLO, attachments=(picture,))], read=read)
-    async with upstream(WHOLE) as server, claude_at(server) as chat:
-        await pieces_of(chat, request)
-    picture_sent, words = server.asked[0].json["messages"][0]["content"]
+    asked = replace(HELLO, attachments=(picture,))
+    async with upstream(recorded("thinking_and_tool.sse"), WHOLE) as server, claude_at(server) as chat:
+        reply = calling(await pieces_of(chat, ModelRequest([asked], [BASH], read=read)))
+        await pieces_of(chat, ModelRequest([asked, reply], [BASH], read=read))
+    first, second = (request.json for request in server.asked)
+    picture_sent, words = first["messages"][0]["content"]
     assert picture_sent["source"] == {"type": "base64", "media_type": "image/png", "data": "UE5H"}
-    assert words["text"] == "Hello" and broken_rules(server.asked[0].json) == []
+    assert words["text"] == "Hello" and second["messages"][0]["content"][0] == picture_sent
+    assert second["messages"][1]["content"][0]["type"] == "thinking"
+    assert broken_rules(first) == broken_rules(second) == []
 
 
 async def test_thoughts_count_where_they_go_back() -> None:
@@ -246,3 +252,11 @@ async def test_a_stream_that_begins_with_an_error_fails_before_the_first_token()
     async with upstream(overloaded) as server, claude_at(server) as chat:
         seen, failure = await failure_of(chat)
     assert (seen, failure.code, failure.retryable, failure.status) == ([], "model_down", True, 529)
+
+
+async def test_who_leaves_at_the_first_notice_leaves_the_server_as_well() -> None:
+    gone, refused = asyncio.Event(), error("invalid_request_error", "`temperature` is deprecated for this model.", 400)
+    async with upstream(refused, stream(start(), then=left(gone))) as server, claude_at(server) as chat:
+        async with aclosing(chat.stream(replace(ASKED, temperature=0.5))) as pieces:
+            assert isinstance(await anext(pieces), Told)
+        await gone.wait()

@@ -51,12 +51,13 @@ class Written:
         self.digest.add("system", blocks)
         self.system += blocks
 
-    def say(self, role: str, blocks: Sequence[Block]) -> None:
+    def say(self, role: str, blocks: Sequence[Block], known_as: Sequence[Block] | None = None) -> None:
+        """`known_as` is what stands for the blocks in the digest, where they differ from request to request."""
         if not blocks:
             return
         if not self.messages and role == "assistant":
             self.say("user", text_blocks(EARLIER))
-        self.digest.add(role, blocks)
+        self.digest.add(role, blocks if known_as is None else known_as)
         if self.messages and self.messages[-1]["role"] == role:
             self.messages[-1]["content"] += blocks
         else:
@@ -104,12 +105,13 @@ class Wire:
             case "assistant":
                 self._reply(written, message, results)
             case _:
-                written.say("user", self._words(message))
+                hashes = {sha256: sha256 for sha256 in self.files}
+                written.say("user", self._words(message, self.files), self._words(message, hashes))
 
-    def _words(self, message: Message) -> list[Block]:
+    def _words(self, message: Message, files: Encoded) -> list[Block]:
         """A person's, behind what they show."""
         text = self.clock.stamped(message.text, message.at) if self.clock else message.text
-        blocks = [*file_blocks(message.attachments, self.files), *text_blocks(text)]
+        blocks = [*file_blocks(message.attachments, files), *text_blocks(text)]
         return blocks or text_blocks(NOTHING_SAID)
 
     def _reply(self, written: Written, message: Message, results: Mapping[str | None, Message]) -> None:
