@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.provider import Piece, ProviderFailed, Said, Stopped, Told, Used
 from app.providers.answer import joined
 from app.providers.anthropic.answer import MessagesAnswer
 from app.providers.anthropic.provider import AnthropicMessages
@@ -49,7 +49,7 @@ def end(reason: str, out: Any = 2, *, whole: bool = True) -> str:
 
 
 WHOLE = stream(start(), says("Hi"), end("end_turn"))
-HI: list[Piece] = [Said("Hi"), Used(3, 2), Stopped("stop")]
+HI: list[Piece] = [Used(3, 1), Said("Hi"), Used(3, 2), Stopped("stop")]
 
 
 @asynccontextmanager
@@ -69,8 +69,17 @@ def fails(code: str, retryable: bool, status: int | None = None) -> tuple[str, b
     return code, retryable, status
 
 
+def settled(pieces: Sequence[Any]) -> list[Any]:
+    """The pieces with usage only where a whole answer ends: that it is told early has a test of its own."""
+    used = [piece for piece in pieces if isinstance(piece, Used)]
+    rest = [piece for piece in pieces if not isinstance(piece, Used)]
+    if used and rest and isinstance(rest[-1], Stopped):
+        rest.insert(len(rest) - 1 - any(isinstance(piece, Told) for piece in rest[-2:]), used[-1])
+    return rest
+
+
 def outcome(parts: Sequence[bytes]) -> list[Any]:
-    """The pieces, neighbouring text joined, and what went wrong in the end."""
+    """The pieces, settled, neighbouring text joined, and what went wrong in the end."""
     answer, pieces = MessagesAnswer(URL, ORIGIN, BEFORE), list[Any]()
     try:
         for part in parts:
@@ -79,5 +88,5 @@ def outcome(parts: Sequence[bytes]) -> list[Any]:
                 break
         pieces.extend(answer.close())
     except ProviderFailed as failure:
-        return [*joined(pieces), fails(failure.code, failure.retryable, failure.status)]
-    return list(joined(pieces))
+        return [*joined(settled(pieces)), fails(failure.code, failure.retryable, failure.status)]
+    return list(joined(settled(pieces)))

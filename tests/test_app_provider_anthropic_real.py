@@ -29,10 +29,10 @@ async def test_a_real_server_that_speaks_the_messages_api() -> None:
         request = ModelRequest([QUESTION], max_tokens=8, temperature=0, opening=lambda: [SYSTEM])
         pieces = await pieces_of(chat, request)
         said = "".join(piece.text for piece in pieces if isinstance(piece, Said))
-        (used,) = (piece for piece in pieces if isinstance(piece, Used))
+        *_, used = (piece for piece in pieces if isinstance(piece, Used))
         assert "Paris" in said and isinstance(pieces[-1], Stopped)
         assert used.prompt_tokens > 20 and 0 < used.completion_tokens <= 8 and used.cached is not None
-        (again,) = (piece for piece in await pieces_of(chat, request) if isinstance(piece, Used))
+        *_, again = (piece for piece in await pieces_of(chat, request) if isinstance(piece, Used))
         assert again.prompt_tokens == used.prompt_tokens and 0 < (again.cached or 0) < again.prompt_tokens
         assert isinstance((await pieces_of(chat, ModelRequest(CALLED, [BASH], max_tokens=2)))[-1], Stopped)
 

@@ -16,7 +16,9 @@ from app.budgets import TOKENS
 from app.provider import ProviderFailed, Said, Stopped, Used
 from app.providers.scripted import Line, Pause, Raise, Scripted
 from app.store import Spent
+from tests import messages_streams
 from tests.chatting import chat_with, chunk, says
+from tests.messages_streams import claude_at
 from tests.people import bearer
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals_survive import left_as_killed, waiting
@@ -193,18 +195,22 @@ async def test_a_run_that_goes_on_after_a_restart_goes_on_counting(tmp_path: Pat
     assert events[-1]["usage"]["cost"] == of_run["cost"] == 0.0009 and of_run["requests"] == 2
 
 
-async def test_what_a_server_said_early_counts_when_its_stream_is_cancelled(tmp_path: Path) -> None:
-    early = {"choices": [], "usage": {"prompt_tokens": 5000, "completion_tokens": 0, "total_tokens": 5000}}
-    async with (
-        asyncio.timeout(LIMIT_S),
-        upstream(stream(f"data: {json.dumps(early)}\n\n", says("x" * 400), then=hang), chats=True) as at,
-    ):
-        async with chat_with(at) as provider, serving(tmp_path, provider, prices=ONE) as served:
-            async with aclosing(served.turn(message="x")) as turn:
-                run = (await until(turn, "run.started"))["run"]
-                await until(turn, "text.delta")
-                await served.client.post(f"/runs/{run}/cancel")
-                [usage] = [event async for event in turn if event["type"] == "usage"]
+EARLY = {"choices": [], "usage": {"prompt_tokens": 5000, "completion_tokens": 0, "total_tokens": 5000}}
+BROKEN_OFF: dict[str, tuple[Any, list[str]]] = {
+    "openai": (chat_with, [f"data: {json.dumps(EARLY)}\n\n", says("x" * 400)]),
+    "anthropic": (claude_at, [messages_streams.start(5000), messages_streams.says("x" * 400)]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_OFF)
+async def test_what_a_server_said_early_counts_when_its_stream_is_cancelled(tmp_path: Path, name: str) -> None:
+    client, parts = BROKEN_OFF[name]
+    async with asyncio.timeout(LIMIT_S), upstream(stream(*parts, then=hang), chats=True) as at, client(at) as provider:
+        async with serving(tmp_path, provider, prices=ONE) as served, aclosing(served.turn(message="x")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            await until(turn, "text.delta")
+            await served.client.post(f"/runs/{run}/cancel")
+            [usage] = [event async for event in turn if event["type"] == "usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["measured"]) == (5000, 100, False)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from app.provider import Enclosed, Piece, ProviderFailed, Stopped, Told
+from app.provider import Enclosed, Piece, ProviderFailed, Stopped, Told, Used
 from app.providers import failures
 from app.providers.answer import MAX_ANSWER_BYTES, joined
 from app.providers.anthropic.body import Body
@@ -53,6 +53,7 @@ class MessagesAnswer:
         self._eventful = False
         self._blocks = Blocks()
         self._counts = Counts()
+        self._early: Used | None = None  # what was told of it before the end
 
     @property
     def whole(self) -> bool:
@@ -72,7 +73,8 @@ class MessagesAnswer:
         pieces += self._blocks.calls.close(cut=stopped in CUT)
         if sealed := self._blocks.sealed(self._origin, self._before):
             pieces.append(Enclosed(sealed))
-        pieces += filter(None, (self._counts.used(), self._told))
+        used = self._counts.used()
+        pieces += filter(None, (None if used == self._early else used, self._told))
         return list(joined([*pieces, Stopped(stopped)]))
 
     def _feed(self, data: bytes) -> Iterator[Piece]:
@@ -136,6 +138,9 @@ class MessagesAnswer:
             case "message_start":
                 message = value.get("message")
                 self._counts.see(message if isinstance(message, dict) else {})
+                if self._early is None and (used := self._counts.used()):
+                    self._early = used  # the answer may break off, and the prompt has been read
+                    yield used
             case "content_block_start":
                 yield from self._blocks.start(value.get("index"), value.get("content_block"))
             case "content_block_delta":
