@@ -264,3 +264,23 @@ def test_every_status_is_some_fault() -> None:
 def test_a_queue_without_a_limit_serves_at_once() -> None:
     queue = FairQueue()
     assert all(queue.join("ann").number == 0 for _ in range(100))
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 25)), max_size=12))
+async def test_whoever_is_cancelled_at_any_moment_leaves_the_line_in_order(
+    limit: int, askers: list[tuple[str, int]]
+) -> None:
+    """Each asks, and is cancelled after so many turns of the loop, in the line, between two tries or while it hears."""
+    time = Time()
+    host = time.host("local", max_requests=limit)
+    provider = Scripted([fails(500), "Hi"], "m", repeat=True)
+    tasks = [asyncio.create_task(heard(time.route(time.target(provider, host), asker=who))) for who, _ in askers]
+    async with asyncio.timeout(10):
+        for tick in range(26):
+            for task, (_, at) in zip(tasks, askers, strict=True):
+                if tick == at:
+                    task.cancel()
+            assert host.queue.under_way <= limit
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert (host.queue.under_way, host.queue.waiting) == (0, 0)
