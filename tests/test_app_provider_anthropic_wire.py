@@ -102,7 +102,7 @@ def test_names_ids_and_arguments_that_would_be_refused_are_mended() -> None:
     one = written([USER, Message("assistant", "", (odd, nameless))])
     assert one.messages[1]["content"] == [
         {"type": "tool_use", "id": "c_1", "name": "my_tool_v2", "input": {"a\ufffd": ["😀", "\ufffd"]}},
-        {"type": "tool_use", "id": "c9", "name": "unnamed", "input": {}},
+        {"type": "tool_use", "id": "c9", "name": "unknown", "input": {}},
     ]
     assert broken_rules(body_of(one)) == []
 

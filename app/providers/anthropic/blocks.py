@@ -7,21 +7,18 @@ white space, names and ids are letters, digits, `_` and `-`, and a tool's schema
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.attachments import PDF, Attachment, described
 from app.messages import AskedCall
 from app.providers.attached import Encoded
-from app.providers.wire import encodable
+from app.providers.wire import ODD, encodable, plain_name
 from tools.tool import Tool
 
 Block = dict[str, Any]
 
-LONGEST_NAME = 128
 LONGEST_TITLE = 255
-ODD = re.compile(r"[^A-Za-z0-9_-]")
 NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf")  # of a tool's schema; the dispatcher still checks them
 
 
@@ -31,12 +28,7 @@ def text_blocks(text: str) -> list[Block]:
 
 
 def tool_use(call: AskedCall, id: str) -> Block:
-    return {
-        "type": "tool_use",
-        "id": id,
-        "name": plain(call.name) or "unnamed",
-        "input": encodable_value(call.arguments),
-    }
+    return {"type": "tool_use", "id": id, "name": plain_name(call.name), "input": encodable_value(call.arguments)}
 
 
 def tool_result(id: str, content: str) -> Block:
@@ -64,11 +56,11 @@ def wire_tools(tools: Sequence[Tool]) -> list[Block]:
 def wire_tool(tool: Tool) -> Block:
     schema = {name: value for name, value in tool.parameters.items() if name not in NOT_AT_THE_TOP}
     described = {"description": encodable(tool.description)} if tool.description.strip() else {}
-    return {"name": plain(tool.name), **described, "input_schema": schema | {"type": "object"}}
+    return {"name": plain_name(tool.name), **described, "input_schema": schema | {"type": "object"}}
 
 
-def plain(name: str) -> str:
-    return ODD.sub("_", name)[:LONGEST_NAME]
+def plain_id(id: str) -> str:
+    return ODD.sub("_", id)
 
 
 def encodable_value(value: Any) -> Any:

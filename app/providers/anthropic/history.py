@@ -11,7 +11,7 @@ from app.messages import AskedCall, Message
 from app.providers.anthropic.blocks import (
     Block,
     file_blocks,
-    plain,
+    plain_id,
     text_blocks,
     tool_result,
     tool_use,
@@ -120,7 +120,7 @@ class Wire:
             written.say("assistant", text_blocks(as_text(message.text, calls)["content"]))
             return
         thought = replayed(message, calls, self.origin, written.before) if self.origin else None
-        blocks = thought or [*text_blocks(message.text), *(tool_use(call, plain(call.id)) for call in calls)]
+        blocks = thought or [*text_blocks(message.text), *(tool_use(call, plain_id(call.id)) for call in calls)]
         written.thoughtful |= thought is not None
         written.say("assistant", blocks)
         ids = [block["id"] for block in blocks if block["type"] == "tool_use"]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.messages import AskedCall, Message, Sealed
-from app.providers.anthropic.blocks import Block, plain, text_blocks, tool_use
+from app.providers.anthropic.blocks import Block, plain_id, text_blocks, tool_use
 from app.providers.seals import MOST, origin_of
 
 BEFORE, CONTENT = "before", "content"  # fields of a seal
@@ -63,7 +63,7 @@ def rebuilt(content: Any, text: str, calls: list[AskedCall]) -> list[Block] | No
             case {"type": "text", "characters": int(size)} if size <= len(text):
                 blocks += text_blocks(text[:size])
                 text = text[size:]
-            case {"type": "tool_use", "id": str(id)} if calls and id and id == plain(id):
+            case {"type": "tool_use", "id": str(id)} if calls and id and id == plain_id(id):
                 blocks.append(tool_use(calls.pop(0), id))
             case {"type": "thinking" | "redacted_thinking"}:
                 blocks.append(block)
