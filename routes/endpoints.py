@@ -102,7 +102,8 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
     if principal.role is not Role.ADMIN:
         return fields
     about = {"url": shown_url(endpoint.spec.url), "origin": endpoint.origin, "problem": endpoint.problem or None}
-    return fields | about | endpoint.host.told()
+    state = {} if endpoint.usable else {"state": "unusable"}
+    return fields | about | endpoint.host.told() | state
 
 
 def told(target: Target, models: Models) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from app.endpoints.host import Host
 from app.endpoints.spec import EndpointSpec, Price
 from app.endpoints.target import Target
 from app.provider import ProviderFailed
-from app.providers.connections import Connection
+from app.providers.connections import Connection, UnusableConnection
 from app.providers.models import NoModelList, chat_model
 from app.providers.openai_chat import ANY_MODEL
 
@@ -67,6 +67,11 @@ class Endpoint:
     def listed(self) -> tuple[str, ...]:
         """What the server has said that it has."""
         return self._listed or ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it has the keys that it names, or some of them."""
+        return not isinstance(self.connection, UnusableConnection)
 
     @property
     def is_open(self) -> bool:
@@ -123,16 +128,19 @@ class Endpoint:
         self._wanted.set()
 
     async def learn_for_ever(self, soon_s: float = SOON_S, often_s: float = OFTEN_S) -> None:
-        """Ask the server for its models: now, when somebody wants to know, and again after it could not say."""
-        learned = self._listed is not None
-        while self.only is None:
+        """Ask the server for its models and its default one's abilities: now, when somebody wants to know, and again
+        after it could not say."""
+        learned = self._listed is not None or self.only is not None
+        while True:
             learned = learned or await self.learn()
+            if learned and self.connection.awake:
+                await self.default.counter.window()  # with which all is asked that its server says of a model
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if learned else soon_s):
                     await self._wanted.wait()
             await asyncio.sleep(often_s)
             self._wanted.clear()
-            learned = False
+            learned = self.only is not None
 
     async def learn(self) -> bool:
         """Whether the server has said which models it has; if not, its last error says why."""

@@ -57,7 +57,7 @@ def all_names(aliases: Mapping[str, str], endpoints: Endpoints) -> Iterator[str]
 def unknown(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> str:
     """There is no such model: what there is, and what may have been meant."""
     names = list(islice(all_names(aliases, endpoints), MOST_COMPARED))
-    by_model = {one.partition("/")[2] or one: one for one in reversed(names)}
+    by_model = {one.partition("/")[2] or one: one for one in reversed(names)} | {one: one for one in endpoints}
     near = [by_model[one] for one in get_close_matches(name, by_model, n=3, cutoff=0.5)]
     near = list(dict.fromkeys((*near, *get_close_matches(name, names, n=3, cutoff=0.5))))
     hint = f"; did you mean {' or '.join(near[:3])}?" if near else ""

@@ -32,13 +32,19 @@ class Manner:
 
 
 class Connection(Protocol):
-    """`only` are the models that there are, None where any name may be asked for; `where` ends `Model: NAME`."""
+    """`only` are the models that there are, None where any name may be asked for; `where` ends `Model: NAME`.
+
+    `awake` says that there is a server to be asked what it can, which need not be started for that.
+    """
 
     @property
     def only(self) -> Sequence[str] | None: ...
 
     @property
     def where(self) -> str: ...
+
+    @property
+    def awake(self) -> bool: ...
 
     def provider(self, model: str | None) -> Provider:
         """For one model; None is the server's first, whose name is asked for when it is needed."""
@@ -59,6 +65,7 @@ class HTTPConnection:
     """A server that is reached over HTTP and `speaks` a wire format: one pooled client for all of its models."""
 
     only = None
+    awake = True
     speaks: type[OpenAIChat | AnthropicMessages] = OpenAIChat
 
     def __init__(self, spec: EndpointSpec, key: str | None, manner: Manner) -> None:
@@ -118,6 +125,7 @@ class EmbeddedConnection:
     """The model that dragoman brings."""
 
     where = ", embedded"
+    awake = False
 
     def __init__(self, spec: EndpointSpec, _key: str | None, manner: Manner) -> None:
         inactivity_s = spec.inactivity_s or INACTIVITY_S
@@ -130,6 +138,7 @@ class EmbeddedConnection:
 
     async def start(self) -> None:
         await self._provider.start()
+        self.awake = True
 
     async def models(self) -> list[str]:
         return list(self.only)
@@ -142,6 +151,7 @@ class Given:
     """A provider that is there already."""
 
     where = ""
+    awake = False
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -196,6 +206,7 @@ class UnusableConnection:
 
     only = None
     where = ""
+    awake = False
 
     def __init__(self, problem: str) -> None:
         self._problem = problem

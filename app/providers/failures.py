@@ -110,7 +110,8 @@ def failed(
 def refused(url: str, why: str = "") -> ProviderFailed:
     """Nothing accepts the connection."""
     detail = f" ({excerpt(why)})" if why else ""
-    message = f"Nothing listens on {shown_url(url)}{detail}: start your server or set DRAGOMAN_MODEL_URL."
+    advice = "start your server or set DRAGOMAN_MODEL_URL, or its endpoint's url, to another."
+    message = f"Nothing listens on {shown_url(url)}{detail}: {advice}"
     return ProviderFailed("model_down", message, retryable=True)
 
 
