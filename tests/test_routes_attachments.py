@@ -215,13 +215,17 @@ async def test_the_same_key_is_for_the_same_files_only(tmp_path: Path) -> None:
 
 
 async def test_a_model_that_cannot_see(tmp_path: Path) -> None:
-    model = Blind(["I am told of it.", "Still."])
+    model = Blind(["I go on.", "I am told of it."])
     body = [image_part(CAT, name="cat.png"), text_part("What is it?")]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        *_, failed = await served.chat(body)
+        started, *_, failed = await served.chat(body)
+        failed_in = started["session"]
         assert (failed["type"], failed["code"], failed["retryable"]) == ("run.failed", "no_vision", False)
         assert "without_vision: describe" in failed["message"]
         assert model.requests == []
+        after = await served.chat("Never mind.", session=failed_in)
+        assert after[-1]["text"] == "I go on.", "the session is not lost"
+        assert [event["code"] for event in after if event["type"] == "notice"] == ["no_vision"]
         events = await served.chat(body, without_vision="describe")
         [notice] = [event for event in events if event["type"] == "notice"]
         assert (notice["code"], "cat.png" in notice["message"]) == ("no_vision", True)

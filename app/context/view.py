@@ -94,9 +94,14 @@ class View:
         events = await self._summarise(conversation, room, tools, account)
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
-        request = self._request(self._fold, tools, [*self._told(self._fold, tools), *notes], offers=plan.tools)
+        messages = [*self._told(self._fold, tools), *notes]
+        request = self._request(self._fold, tools, messages, offers=plan.tools, describes=self._describes(conversation))
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
         return Fitted(request, counted, self.counter, self.counter.scale, events)
+
+    def _describes(self, conversation: Conversation) -> bool:
+        """Files of earlier turns are never a reason to refuse one without: the session would be lost to this model."""
+        return self.describe_files or not any(one.attachments for one in conversation.messages[conversation.begins :])
 
     def was_for(self, fitted: Fitted) -> bool:
         """Whether the model that was asked is the one that the request was made to fit."""
@@ -170,7 +175,9 @@ class View:
         first = next((at for at, message in enumerate(fold.kept) if message.role == "user"), -1)
         return [*fold.kept[: first + 1], Message("user", line), *fold.kept[first + 1 :]]
 
-    def _request(self, fold: Fold, tools: Sequence[Tool], messages: Sequence[Message], *, offers: bool) -> ModelRequest:
+    def _request(
+        self, fold: Fold, tools: Sequence[Tool], messages: Sequence[Message], *, offers: bool, describes: bool
+    ) -> ModelRequest:
         offered = tools if offers else ()
         return ModelRequest(
             messages,
@@ -178,7 +185,7 @@ class View:
             opening=lambda: fold.opening(self.opening(offered)),
             inactivity_s=self.inactivity_s,
             read=self.read,
-            describe_files=self.describe_files,
+            describe_files=describes,
         )
 
 
