@@ -85,7 +85,7 @@ class Asking:
         self._conversation = conversation
         left = min(meter.answer(prompt) for meter in meters)
         self._bounded = left < ALLOWANCE
-        most = int(min(left, request.max_tokens or left)) if self._bounded else request.max_tokens
+        most = max(1, int(min(left, request.max_tokens or left))) if self._bounded else request.max_tokens
         self.request = replace(request, max_tokens=most, afford=self._afford)
         self._room = self._characters()
         self._unread = False
