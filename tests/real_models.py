@@ -47,12 +47,13 @@ def need_gemma() -> None:
 
 @asynccontextmanager
 async def embedded(model: EmbeddedModel | None = None) -> AsyncGenerator[tuple[EmbeddedModel, EmbeddedProvider], None]:
-    """A model with its provider; the whole test is bounded by it."""
+    """A model that runs, with its provider; the whole test is bounded by it."""
     need_embedded()
     async with asyncio.timeout(LIMIT_S):
         model = model or EmbeddedModel()
         provider = EmbeddedProvider(model_client("http://127.0.0.1"), model)
         try:
+            await provider.start()  # which may take longer than a look-up waits
             yield model, provider
         finally:
             await provider.close()

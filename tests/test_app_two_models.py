@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -16,10 +18,12 @@ from app.providers.embedded import SMOLLM2
 from app.providers.http import model_client
 from app.providers.native import NATIVE
 from app.providers.openai_chat import Defaults, OpenAIChat
+from app.providers.scripted import Scripted
 from app.reply import Reply
 from parsing import Call
 from tests.asking import Time
 from tests.real_models import GEMMA, LIMIT_S, LlamaServer, Served, embedded, need_embedded, need_gemma, pieces_of
+from tests.serving import serving, until
 from tests.templates import MUSES, MUSES_APART, PLAIN, REFUSES, WITH_CALLS
 from tools.catalogue import TOOLS
 
@@ -199,3 +203,25 @@ async def test_one_stands_in_for_the_other_until_it_is_back() -> None:
             assert await answer() == (switched, f"near/{SMOLLM2.name}")  # it is left alone for a while
             time.now += 21
             assert await answer() == ([], f"far/{OTHER.name}")
+
+
+async def test_a_run_whose_model_is_killed_goes_on_with_the_other_one(tmp_path: Path) -> None:
+    """What it had said stays, marked; who answers instead is told, and stored with the message."""
+    here, there = "near/small", f"far/{OTHER.name}"
+    with LlamaServer(OTHER) as server, LlamaServer(Served(says="Hello.", slots=2)) as other:
+        far = {"url": server.base_url, "model": OTHER.name, "temperature": 0}
+        flags = {"endpoints": json.dumps({"far": far, "near": {"url": other.base_url}}), "fallback": here}
+        async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **flags) as served:
+            async with aclosing(served.turn(message="Say hello.", model=there, tools=[])) as turn:
+                session = (await until(turn, "run.started"))["session"]
+                said = await until(turn, "text.delta")
+                server.kill()
+                events = [event async for event in turn]
+            assert events[-1]["reason"] == "answered" and events[-1]["text"].endswith("Hello.")
+            told = {event["code"]: event for event in events if event["type"] == "notice"}
+            assert told.keys() >= {"continued", "fallback"}
+            assert (told["fallback"]["wanted"], told["fallback"]["answered_by"]) == (there, here)
+            messages = (await served.client.get(f"/sessions/{session}")).json()["messages"]
+            first, second = [one for one in messages if one["role"] == "assistant"]
+            assert (first["cut"], first["text"].startswith(said["text"])) == (True, True)
+            assert second["switched"]["answered_by"] == here
