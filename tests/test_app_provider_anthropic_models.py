@@ -13,8 +13,8 @@ from app.providers import kind_of
 from app.providers.anthropic.provider import WINDOW
 from app.providers.connections import AnthropicConnection, Manner
 from app.providers.http import base_url_of
-from tests.chatting import pieces_of
-from tests.messages_streams import KEY, WHOLE, claude_at
+from tests.chatting import failure_of, pieces_of
+from tests.messages_streams import HI, KEY, WHOLE, claude_at
 from tests.upstream import Paths, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +84,33 @@ async def test_the_first_model_is_asked_for_by_name_and_all_are_listed() -> None
 def test_which_servers_are_asked_in_this_format(url: str, format: Any, kind: str) -> None:
     assert kind_of(url, format).name == kind
     assert base_url_of(f"{url}/messages") == url
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", [32_000, 10_000]),
+        ("input length and `max_tokens` exceed context limit: 199999 + 32000 > 200000, decrease one", [32_000]),
+        ("prompt is too long: 210000 tokens > 200000 maximum", [32_000]),
+        (f"{'9' * 5000} + 1 > {'9' * 400}", [32_000]),
+    ],
+)
+async def test_an_answer_gets_the_room_that_the_prompt_leaves(said: str, sent: list[int]) -> None:
+    refused = answer(json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}), 400)
+    async with upstream(refused, *[WHOLE] * (len(sent) - 1)) as server, claude_at(server) as chat:
+        if len(sent) > 1:
+            assert await pieces_of(chat) == HI
+        else:
+            assert (await failure_of(chat))[1].status == 400
+    assert [asked.json["max_tokens"] for asked in server.asked] == sent
+
+
+async def test_a_small_model_is_not_asked_for_more_than_a_quarter_of_its_window() -> None:
+    paths = Paths(
+        {"/v1/models?limit=1000": answer('{"data":[{"id":"qwen","max_model_len":4096}]}'), "/v1/messages": WHOLE}
+    )
+    async with upstream(paths, repeat=True) as server, claude_at(server, "qwen") as chat:
+        paths.server = server
+        assert await chat.window() == 4096
+        await pieces_of(chat)
+    assert server.asked[-1].json["max_tokens"] == 1024

@@ -37,6 +37,7 @@ ODD: list[tuple[str, str, list[Any]]] = [
     ("an error without a type", 'data: {"error":{"message":"no"}}\n\n', [fails("model_failed", True, 500)]),
     ("an error in words", "event: error\ndata: upstream went away\n\n", [fails("model_failed", True, 500)]),
     ("an error after the reason", start() + end("end_turn", whole=False) + event("error"), [Used(3, 2), STOP]),
+    ("words after the end", start() + end("end_turn") + delta(0, "text", "Hi"), [Used(3, 2), STOP]),
     ("a reason that is not known", start() + end("tired"), [Used(3, 2), Stopped("tired")]),
     ("a delta without its block", start() + delta(0, "text", "Hi") + end("end_turn"), [Said("Hi"), Used(3, 2), STOP]),
     (

@@ -120,6 +120,8 @@ class MessagesAnswer:
     def _read(self, event: Event) -> Iterator[Piece]:
         """What comes behind the reason why the model stopped undoes nothing."""
         self._eventful = True
+        if self.done:
+            return
         value: Any = None
         with suppress(ValueError, RecursionError):
             value = read_json(event.data)

@@ -31,6 +31,9 @@ CLAUDE = re.compile("claude", re.IGNORECASE)  # all of which take tools
 WINDOW, ANSWER = 200_000, 32_000  # tokens that all of these can read, and write, at least
 SHORT_ANSWER = 8192  # of other models, where nobody says how many: the API wants a number
 LONGEST_ANSWER = 64_000  # where nobody wants fewer
+LEAST_ANSWER = 1024  # for less it is not worth asking
+# How much the prompt, and how much the answer may take of the window, where that is too much.
+SUM = re.compile(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
 
 
 class AnthropicMessages(Hosted):
@@ -78,16 +81,20 @@ class AnthropicMessages(Hosted):
         return added(message, native=native, clock=self._clock) + (thoughts_in(message, self._origin) if native else "")
 
     async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
-        files, key, thoughtful = await encoded_files(request), request.key or self.key, True
+        files, key = await encoded_files(request), request.key or self.key
+        thoughtful, room = True, LONGEST_ANSWER
         while True:  # each further round leaves out more, and there is not much
             written = self._written(request, files.marks, native=native, thoughtful=thoughtful)
-            body = self._body(request, written)
+            body = self._body(request, written, room)
             content = files.put_into(encode(body))
             question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
                 return await ask(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
             except Refused as refusal:
                 if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
+                    continue
+                if LEAST_ANSWER <= (left := room_left(refusal)) < body["max_tokens"]:
+                    room = left
                     continue
                 if not (written.thoughtful and may_be_thoughts(refusal)):
                     raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
@@ -97,12 +104,12 @@ class AnthropicMessages(Hosted):
         tools = wire_tools(request.tools) if native else []
         return Wire(native, tools, self._origin if thoughtful else "", self._clock, files).write(request.whole())
 
-    def _body(self, request: ModelRequest, written: Written) -> dict[str, Any]:
+    def _body(self, request: ModelRequest, written: Written, room: int) -> dict[str, Any]:
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
         fields = self._parameters.fields(self.model, None, temperature)
         body = {
             "model": self.model,
-            "max_tokens": self._max_tokens(request),
+            "max_tokens": min(self._max_tokens(request), room),
             "system": marked(written.system),
             "tools": marked(written.tools),
             # What is asked once, beside a conversation, is not worth keeping.
@@ -113,13 +120,24 @@ class AnthropicMessages(Hosted):
         return {name: value for name, value in body.items() if value is not None and value != []}
 
     def _max_tokens(self, request: ModelRequest) -> int:
-        said = self.ability("answer").value
-        by_name = ANSWER if CLAUDE.search(self.model) else SHORT_ANSWER
-        known = said if isinstance(said, int) else by_name
         wanted = [most for most in (request.max_tokens, self._defaults.max_tokens) if most is not None]
-        return min(known, *(wanted or [LONGEST_ANSWER]))
+        return min(self._longest_answer(), *wanted) if wanted else self._longest_answer()
+
+    def _longest_answer(self) -> int:
+        said, window = (self.ability(name).value for name in ("answer", "window"))
+        if isinstance(said, int):
+            return said
+        if CLAUDE.search(self.model):
+            return ANSWER
+        return min(SHORT_ANSWER, window // 4) if isinstance(window, int) else SHORT_ANSWER
 
 
 def may_be_thoughts(refusal: Refused) -> bool:
     """Whether the thoughts of earlier replies may be what was refused: signed with another key, or too old."""
     return refusal.status in BAD_REQUEST and not is_too_long(refusal.said)
+
+
+def room_left(refusal: Refused) -> int:
+    """Tokens of the window that the prompt leaves for an answer, where the server says so in refusing both together."""
+    found = SUM.search(refusal.said) if refusal.status in BAD_REQUEST else None
+    return int(found[3]) - int(found[1]) if found else 0
