@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -210,7 +211,10 @@ async def test_a_run_whose_model_is_killed_goes_on_with_the_other_one(tmp_path: 
     here, there = "near/small", f"far/{OTHER.name}"
     with LlamaServer(OTHER) as server, LlamaServer(Served(says="Hello.", slots=2)) as other:
         far = {"url": server.base_url, "model": OTHER.name, "temperature": 0}
-        flags = {"endpoints": json.dumps({"far": far, "near": {"url": other.base_url}}), "fallback": here}
+        flags: dict[str, Any] = {
+            "endpoints": json.dumps({"far": far, "near": {"url": other.base_url}}),
+            "fallback": here,
+        }
         async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **flags) as served:
             async with aclosing(served.turn(message="Say hello.", model=there, tools=[])) as turn:
                 session = (await until(turn, "run.started"))["session"]

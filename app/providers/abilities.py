@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -41,12 +42,16 @@ class Stated:
 
     def of(self, name: str) -> Fact | None:
         """By the ability's name."""
-        return {
-            "tools": TOOL_CALLS[self.tool_calls],
-            "images": self.images,
-            "pdf": self.pdf,
-            "window": self.window,
-        }.get(name)
+        match name:
+            case "tools":
+                return TOOL_CALLS[self.tool_calls]
+            case "images":
+                return self.images
+            case "pdf":
+                return self.pdf
+            case "window":
+                return self.window
+        return None
 
 
 @dataclass(slots=True)
@@ -78,7 +83,7 @@ class Abilities:
     def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_s = limit_s
         self._clock = clock
-        self._memories: dict[tuple[str, str], Memory] = {}
+        self._memories: defaultdict[tuple[str, str], Memory] = defaultdict(Memory)
         self._asking = asyncio.Lock()
 
     def find(self, endpoint: Endpoint, name: str, stated: Stated = Stated()) -> Ability:
@@ -132,7 +137,7 @@ class Abilities:
         return None
 
     def _memory(self, endpoint: Endpoint) -> Memory:
-        return self._memories.setdefault((endpoint.base_url, endpoint.model), Memory())
+        return self._memories[endpoint.base_url, endpoint.model]
 
     async def _ask(self, endpoint: Endpoint) -> None:
         """Look it up if it is time for that."""

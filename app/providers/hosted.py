@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Defaults:
     temperature: float | None = None
 
 
-class Hosted(Plain):
+class Hosted(Plain, ABC):
     """The part of a Provider that knows its model and its server. `close` closes the client.
 
     What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
@@ -63,6 +63,7 @@ class Hosted(Plain):
         self._client = client
         self._stated = stated or Stated()
         self._abilities = abilities or Abilities()
+        self._named: Endpoint | None = None  # by the name that the model had
         self._parameters = Parameters(profile_of(base_url))
 
     @property
@@ -93,6 +94,7 @@ class Hosted(Plain):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, as it comes, and remembered what it shows of the model. Raises ProviderFailed."""
         await self.name_model()
+        noticed: set[type[Piece]] = {Said}
         try:
             response, reader = await self._open(request)
             try:
@@ -100,7 +102,8 @@ class Hosted(Plain):
                     yield told
                 async with aclosing(pieces_of(response, reader, self.url)) as pieces:
                     async for piece in pieces:
-                        if type(piece) is not Said:
+                        if type(piece) not in noticed:  # each kind once: there may be one for each token
+                            noticed.add(type(piece))
                             self._notice(piece)
                         yield piece
             finally:
@@ -175,9 +178,10 @@ class Hosted(Plain):
 
     @property
     def _about(self) -> Endpoint:
-        return Endpoint(
-            self._client, self.base_url, self.model, headers=self.headers(self.key), list_query=self.list_query
-        )
+        if self._named is None or self._named.model != self.model:
+            headers = self.headers(self.key)
+            self._named = Endpoint(self._client, self.base_url, self.model, headers=headers, list_query=self.list_query)
+        return self._named
 
     async def _endpoint(self) -> Endpoint | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""
