@@ -121,18 +121,18 @@ def in_seconds(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
-# headers of a 429 -> between which bounds the wait lies; None: it is not asked again
+# headers of a 429 (`now` and seconds: a date) -> between which bounds the wait lies; None: it is not asked again
 WAITS: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
     "none": ({}, (0.5, 0.5)),
     "seconds": ({"retry_after": "3"}, (3, 3)),
     "seconds with a point": ({"retry_after": "1.5"}, (1.5, 1.5)),
     "milliseconds": ({"retry_after_ms": "1250"}, (1.25, 1.25)),
     "milliseconds first": ({"retry_after_ms": "1250", "retry_after": "2"}, (1.25, 1.25)),
-    "a date": ({"retry_after": in_seconds(20)}, (1, 20)),
-    "a date that has passed": ({"retry_after": in_seconds(-60)}, (0.5, 0.5)),
+    "a date": ({"retry_after": "now 20"}, (1, 20)),
+    "a date that has passed": ({"retry_after": "now -60"}, (0.5, 0.5)),
     "nonsense": ({"retry_after": "soon"}, (0.5, 0.5)),
     "too long": ({"retry_after": "31"}, None),
-    "a date too far": ({"retry_after": in_seconds(3600)}, None),
+    "a date too far": ({"retry_after": "now 3600"}, None),
 }
 
 
@@ -140,7 +140,10 @@ WAITS: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
 async def test_a_server_is_given_the_time_that_it_asks_for(
     headers: dict[str, str], bounds: tuple[float, float] | None
 ) -> None:
-    time, busy = Time(), answer('{"error": {"message": "Slow down."}}', 429, **headers)
+    sent = {
+        name: in_seconds(float(value[4:])) if value.startswith("now ") else value for name, value in headers.items()
+    }
+    time, busy = Time(), answer('{"error": {"message": "Slow down."}}', 429, **sent)
     server: Upstream
     async with upstream(busy, WHOLE) as server, chat_with(server) as chat:
         route = time.route(time.target(chat, time.host("hosted", KEYS[:1])))
