@@ -49,7 +49,9 @@ class Settings(RunSettings, ModelSettings):
         "base URL of an OpenAI-compatible model server, usually ending in /v1 (default: a local one, else embedded:)",
         "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1, or embedded: or scripted:",
     )
-    model: str | None = setting(None, "the model to ask for (default: the server's first)", "a name")
+    model: str | None = setting(
+        None, "the model that answers by default: its name, endpoint/model or an alias (default: the first)", "a name"
+    )
     model_key: SecretStr | None = setting(
         None,
         "API key of the model server; better in the environment, others on the machine can see flags",

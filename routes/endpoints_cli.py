@@ -115,6 +115,9 @@ async def _remove(store: Store, settings: Settings, name: str) -> int:
     await _row(store, settings, name)
     await store.write([EndpointGone(name), audit(name, "removed", BY)])
     print(f"{name} is removed. {TAKEN_IN}")
+    named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
+    if needed := [one for one in named if one and one.partition("/")[0] == name]:
+        print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
     return 0
 
 

@@ -66,7 +66,7 @@ async def test_the_first_model_is_asked_for_by_name_and_all_are_listed() -> None
         await pieces_of(chat)
         assert chat.model == "claude-new" and server.asked[-1].json["model"] == "claude-new"
         connection = AnthropicConnection(EndpointSpec(url=server.base_url), KEY, Manner())
-        assert await connection.models() == ["claude-new", "claude-old"]
+        assert await connection.models(KEY) == ["claude-new", "claude-old"]
         assert connection.provider("claude-old").model == "claude-old"
         await connection.close()
     assert {asked.headers["x-api-key"] for asked in server.asked} == {KEY}

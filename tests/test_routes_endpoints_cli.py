@@ -65,6 +65,7 @@ async def test_an_endpoint_is_added_tried_listed_and_removed_without_a_server(sh
     assert "No dragoman server answers" in listing[2]
     assert (removed[0], "hosted is removed" in removed[1]) == (0, True)
     assert "None is configured." in nothing[2]
+    assert "the settings name" not in removed[2]
     assert KEY not in str((added, tried, listing, removed))
 
 
@@ -122,3 +123,11 @@ async def test_others_than_admins_see_no_servers(shell: Shell) -> None:
         assert (code, "http" in out) == (0, False)
         code, _, err = await at(served, shell, "dgm_wrong").aside("list")
         assert (code, "token" in err) == (1, True)
+
+
+def test_what_settings_still_name_is_told_when_it_is_removed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shell.folder)
+    (shell.folder / "dragoman.toml").write_text('fallback = ["a/m"]\n')
+    assert shell(f"add a --url {NOWHERE}")[0] == 0
+    code, _, err = shell("remove a")
+    assert (code, "the settings name a/m" in err) == (0, True)

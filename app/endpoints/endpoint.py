@@ -145,8 +145,9 @@ class Endpoint:
     async def learn(self) -> bool:
         """Whether the server has said which models it has; if not, its last error says why."""
         try:
+            key = self.host.keys.pick(ANY_MODEL)
             async with asyncio.timeout(LIST_LIMIT_S):
-                self._listed = tuple(await self.connection.models())
+                self._listed = tuple(await self.connection.models(key.value if key else None))
         except ProviderFailed as failure:
             self.host.failed(failure)
         except NoModelList as error:

@@ -54,8 +54,8 @@ class Connection(Protocol):
         """Begin now what the first answer would wait for. Raises ProviderFailed."""
         ...
 
-    async def models(self) -> list[str]:
-        """What the server lists. Raises ProviderFailed, NoModelList."""
+    async def models(self, key: str | None) -> list[str]:
+        """What the server lists to whoever has this key. Raises ProviderFailed, NoModelList."""
         ...
 
     async def close(self) -> None: ...
@@ -96,11 +96,11 @@ class HTTPConnection:
             abilities=self._abilities,
         )
 
-    async def models(self) -> list[str]:
+    async def models(self, key: str | None) -> list[str]:
         url = f"{self.base_url}/models"
         try:
             return await model_names(
-                self._client, self.base_url, headers=self.speaks.headers(self._key), query=self.speaks.list_query
+                self._client, self.base_url, headers=self.speaks.headers(key), query=self.speaks.list_query
             )
         except httpx2.TimeoutException as error:
             raise failures.silent(url, self._client.timeout.read) from error
@@ -140,7 +140,7 @@ class EmbeddedConnection:
         await self._provider.start()
         self.awake = True
 
-    async def models(self) -> list[str]:
+    async def models(self, _key: str | None) -> list[str]:
         return list(self.only)
 
     async def close(self) -> None:
@@ -166,7 +166,7 @@ class Given:
     async def start(self) -> None:
         """Whoever made it has started it."""
 
-    async def models(self) -> list[str]:
+    async def models(self, _key: str | None) -> list[str]:
         return list(self.only)
 
     async def close(self) -> None:
@@ -217,7 +217,7 @@ class UnusableConnection:
     async def start(self) -> None:
         raise unusable(self._problem)
 
-    async def models(self) -> list[str]:
+    async def models(self, _key: str | None) -> list[str]:
         return []
 
     async def close(self) -> None:
