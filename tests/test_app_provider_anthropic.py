@@ -14,7 +14,7 @@ import pytest
 from app.attachments import Attachment
 from app.clock import Clock
 from app.messages import Message, dump, load
-from app.provider import ModelRequest, Piece, Told
+from app.provider import Enclosed, ModelRequest, Piece, Stopped, Told
 from app.providers.abilities import Stated
 from app.providers.anthropic.provider import ANSWER, SHORT_ANSWER
 from app.providers.hosted import Defaults
@@ -260,3 +260,12 @@ async def test_who_leaves_at_the_first_notice_leaves_the_server_as_well() -> Non
         async with aclosing(chat.stream(replace(ASKED, temperature=0.5))) as pieces:
             assert isinstance(await anext(pieces), Told)
         await gone.wait()
+
+
+@pytest.mark.parametrize("share", range(0, 95, 9))
+async def test_a_connection_that_is_lost_half_way_gives_no_half_call(share: int) -> None:
+    body = (FIXTURES / "thinking_and_tool.sse").read_bytes()
+    async with upstream(stream(body[: len(body) * share // 100], then=hang_up)) as server, claude_at(server) as chat:
+        seen, failure = await failure_of(chat, WITH_TOOLS)
+    assert (failure.code, failure.retryable) == ("model_cut", True)
+    assert not [piece for piece in seen if isinstance(piece, Call | Stopped | Enclosed)]
