@@ -49,6 +49,10 @@ class Aside:
         """Of the model that is asked."""
         return self.counters()
 
+    def reply(self) -> Reply:
+        """For an answer in words."""
+        return Reply({}, fences=lambda: False, new_id=str, prompt_suffix=self.provider.prompt_suffix)
+
     async def room(self) -> int:
         """Characters of data that the model can read, in any script, with room for its answer."""
         return min(MOST_CHARACTERS, await self.counter.window() * 3 // 4)

@@ -15,7 +15,6 @@ from app.aside import DATA_RULE, Aside, Heard
 from app.conversation import Conversation
 from app.events import Usage
 from app.messages import AskedCall, Message, in_words
-from app.reply import Reply
 
 MOST_TOKENS = 1024  # of a verdict: some models think first
 MOST_READ = 80  # characters: whatever comes after them, the first word stands
@@ -47,7 +46,7 @@ class Judge(Aside):
 
     async def ask(self, rule: str, data: Mapping[str, str], account: Account, conversation: Conversation) -> Opinion:
         """`data` has the texts to judge, by their titles. Raises BudgetSpent, StoreFailed."""
-        reply = Reply({}, fences=lambda: False, new_id=str)
+        reply = self.reply()
         heard = await self.hear(rule, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
         return _opinion(heard)
 

@@ -103,6 +103,20 @@ async def test_a_verdict_is_one_word_at_the_beginning(tmp_path: Path, reply: Rep
     assert bool(opinion.why) == (safe is None)
 
 
+class Musing(Scripted):
+    """Its prompt begins a thought."""
+
+    def prompt_suffix(self) -> str:
+        return "<|im_start|>assistant\n<think>\n"
+
+
+async def test_a_thought_that_the_prompt_has_begun_is_no_verdict(tmp_path: Path) -> None:
+    for reply, safe in (("SAFE, one could think.</think>\n\nUNSAFE", False), ("SAFE, one could think.", None)):
+        async with court(tmp_path / str(safe), "") as tried:
+            tried.judge.provider = Musing([reply])
+            assert (await tried.ask()).safe is safe
+
+
 @pytest.mark.parametrize(("word", "safe"), [("SAFE", True), ("UNSAFE", False), ("Well", None)])
 async def test_who_goes_on_and_on_is_not_heard_out(tmp_path: Path, word: str, safe: bool | None) -> None:
     async with court(tmp_path, (word, *[", as I said"] * 1000)) as tried:

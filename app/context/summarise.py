@@ -17,7 +17,6 @@ from app.conversation import Conversation
 from app.events import AgentEvent, ContextSummarised, Notice
 from app.messages import Message
 from app.providers.wire import encodable
-from app.reply import Reply
 from app.store import SummaryRow
 
 MOST_TOKENS = 2048  # of notes
@@ -78,7 +77,7 @@ class Summariser:
         most = min(MOST_TOKENS, window // 8)
         rule = _rule(most // 2)
         data = self._read(stretch, conversation.messages, window - most, rule)
-        reply = Reply({}, fences=lambda: False, new_id=str)
+        reply = self.utility.reply()
         return await self.utility.hear(rule, data, reply, account, conversation, most_tokens=most)
 
     def _read(self, stretch: Stretch, messages: Sequence[Message], room: int, rule: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ from app.conversation import Conversation
 from app.events import Notice, Usage
 from app.framing import as_data
 from app.judges import requests_of
-from app.reply import Reply
 
 MOST_TOKENS = 1024  # of a verdict and its reason: some models think first
 MOST_READ = 600  # characters
@@ -45,7 +44,7 @@ async def verify(aside: Aside, account: Account, conversation: Conversation) -> 
     """Raises StoreFailed."""
     room = await aside.room()
     data = words_of(conversation, room // 2) | {"The assistant's actions": listed(account, room // 2)}
-    reply = Reply({}, fences=lambda: False, new_id=str)
+    reply = aside.reply()
     try:
         heard = await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
     except BudgetSpent as spent:
