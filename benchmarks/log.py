@@ -20,8 +20,8 @@ from app.pause import Switch
 from app.runs import Runs
 from app.store import EventRow
 from app.store.sqlite import PRAGMAS, SQLiteStore
+from benchmarks.load import Heard, Load, measure, read_stream
 from benchmarks.processes import child, dragoman
-from benchmarks.relay import Heard, Load, measure, read_stream
 
 EVENTS = 20_000
 BATCH = 50

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +18,11 @@ START_S = 60
 
 
 @contextmanager
-def child(*args: str, port_pattern: str = r"(\d+)") -> Iterator[tuple[int, psutil.Process]]:
+def child(
+    *args: str, port_pattern: str = r"(\d+)", python: str = sys.executable
+) -> Iterator[tuple[int, psutil.Process]]:
     """`python ARGS`, and the port that it prints on its first lines."""
-    with subprocess.Popen([sys.executable, *args], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([python, *args], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
             for line in process.stdout:
@@ -29,6 +33,19 @@ def child(*args: str, port_pattern: str = r"(\d+)") -> Iterator[tuple[int, psuti
             yield int(found[1]), psutil.Process(process.pid)
         finally:
             process.terminate()
+
+
+def until_listening(port: int) -> None:
+    """For servers that know their port before they listen."""
+    given_up = time.monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > given_up:
+                raise
+            time.sleep(0.2)
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""A model's text as Server-Sent Events, as their own documentation would have it served."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+Said = Callable[[], AsyncGenerator[str, None]]
+
+
+def serve(said: Said) -> None:
+    """Until it is killed; prints its port."""
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        async for text in said():  # the end of the process closes it
+            yield b"data: " + json.dumps({"type": "text.delta", "text": text}).encode() + b"\n\n"
+
+    async def chat(request: Request) -> Response:
+        await request.body()
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    print(listener.getsockname()[1], flush=True)
+    app = Starlette(routes=[Route("/chat", chat, methods=["POST"])])
+    uvicorn.Server(uvicorn.Config(app, lifespan="off", access_log=False, log_level="warning")).run([listener])

@@ -1,0 +1,24 @@
+"""openai-agents. python -m benchmarks.rivals.with_agents UPSTREAM_URL"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+
+import agents
+import openai
+
+from benchmarks.rivals.served import serve
+
+
+async def said() -> AsyncGenerator[str, None]:
+    async for event in agents.Runner.run_streamed(AGENT, "go").stream_events():
+        if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+            yield event.data.delta
+
+
+if __name__ == "__main__":
+    agents.set_tracing_disabled(True)
+    client = openai.AsyncOpenAI(base_url=sys.argv[1], api_key="none")
+    AGENT = agents.Agent("bench", model=agents.OpenAIChatCompletionsModel("bench", client))
+    serve(said)

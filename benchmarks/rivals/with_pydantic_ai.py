@@ -1,0 +1,23 @@
+"""pydantic-ai. python -m benchmarks.rivals.with_pydantic_ai UPSTREAM_URL"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from benchmarks.rivals.served import serve
+
+
+async def said() -> AsyncGenerator[str, None]:
+    async with AGENT.run_stream("go") as result:
+        async for delta in result.stream_text(delta=True, debounce_by=None):
+            yield delta
+
+
+if __name__ == "__main__":
+    AGENT = Agent(OpenAIChatModel("bench", provider=OpenAIProvider(base_url=sys.argv[1], api_key="none")))
+    serve(said)
