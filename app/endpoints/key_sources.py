@@ -13,6 +13,7 @@ from app.endpoints.spec import EndpointSpec
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_KEY = 8192  # characters
+SENT = ".sent"  # what the names of our own files end with: others' are left alone
 
 
 class UnfitKey(ValueError):
@@ -83,7 +84,7 @@ class KeyFolder:
     def keep(self, name: str, keys: Sequence[str]) -> str:
         """The name of a new file, which another endpoint of this name will not find. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = f"{name}.{secrets.token_hex(4)}"
+        file = f"{name}.{secrets.token_hex(4)}{SENT}"
         opened = os.open(self.folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as kept:
             kept.write("".join(f"{key}\n" for key in keys))
@@ -95,6 +96,5 @@ class KeyFolder:
 
     def sweep(self, specs: Sequence[EndpointSpec]) -> None:
         """Delete the files that no endpoint names any more."""
-        wanted = {file for spec in specs for file in spec.key_file}
-        there = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        self.drop([file for file in there if file not in wanted])
+        wanted = {Path(file).name for spec in specs for file in spec.key_file}
+        self.drop([file.name for file in self.folder.glob(f"*{SENT}") if file.name not in wanted])
