@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import stat
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from app.endpoints.endpoint import Endpoint
 from app.endpoints.host import Host
@@ -168,3 +170,35 @@ async def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
         with pytest.raises(StoreFailed, match="The keys cannot be kept"):
             await here.registry.add("b", spec(), [KEY], "ann")
         assert list(here.models.endpoints) == ["a"]
+
+
+CHANGES = some.lists(
+    some.tuples(some.sampled_from(["add", "add with a key", "remove", "restart"]), some.sampled_from(["b", "c"])),
+    max_size=8,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(changes=CHANGES)
+async def test_what_is_there_is_what_was_said_last(
+    changes: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, said = tmp_path_factory.mktemp("endpoints"), dict[str, str | None]()
+    async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
+        here = await stack.enter_async_context(opened(folder, endpoints={"a": server_at()}))
+        for number, (change, name) in enumerate(changes):
+            match change:
+                case "remove":
+                    with suppress(NoSuchEndpoint):
+                        await here.registry.remove(name, "ann")
+                    said.pop(name, None)
+                case "restart":
+                    await stack.aclose()
+                    here = await stack.enter_async_context(opened(folder, endpoints={"a": server_at()}))
+                case _:
+                    key = f"{KEY}-{number}" if change == "add with a key" else None
+                    await here.registry.add(name, spec(), [key] if key else [], "ann")
+                    said[name] = key
+            added = {one.name: one.host.keys.keys[0].value for one in here.models.endpoints.values()}
+            assert added == {"a": None, **said}
+            assert len(kept_keys(folder)) == sum(key is not None for key in said.values())
