@@ -13,6 +13,7 @@ from app.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
 from app.providers.native import NATIVE
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
 
+TWICE = "The same call came twice, natively and in the text: it is made once."
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 
 
@@ -40,7 +41,8 @@ def _inside(value: Any) -> Iterable[Any]:
 class Reply:
     """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
 
-    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. `fences`
+    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. A call that
+    is made in both ways (a server has left it in the text, or the model says it twice) is one, the native one. `fences`
     and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
     took the tools or they had to be taught.
     """
@@ -67,6 +69,8 @@ class Reply:
         self._wrote: list[str] = []
         self._shown: list[str] = []
         self._thought: list[str] = []
+        # Native calls (True) and those in the text that have not been made in the other way.
+        self._unpaired: dict[bool, list[AskedCall]] = {True: [], False: []}
         self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
         self._switched: Switched | None = None
 
@@ -141,15 +145,29 @@ class Reply:
                 self._id(source, index, name)
                 yield from self._see(BadCall(index, "", reason), source)
             case Call(index, name, arguments, dialect):
-                self.calls.append(
-                    AskedCall(self._id(source, index, name), name, arguments, dialect, self._seal(source, index))
-                )
+                call_id, seal = self._id(source, index, name), self._seal(source, index)
+                yield from self._take(AskedCall(call_id, name, arguments, dialect, seal))
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
                 self.calls.append(AskedCall(call, name, {}, source, self._seal(source, index)))
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
+
+    def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
+        """One more call, unless it is there already, made in the other way."""
+        native = call.dialect == NATIVE
+        others = self._unpaired[not native]
+        twin = next((one for one in others if (one.name, one.arguments) == (call.name, call.arguments)), None)
+        if twin is None:
+            self._unpaired[native].append(call)
+            self.calls.append(call)
+            return
+        others.remove(twin)
+        if native:
+            self.calls = [*(one for one in self.calls if one is not twin), call]
+        written = twin if native else call
+        yield ToolRejected(TWICE, written.id, written.name)
 
     def _seal(self, source: str, index: int) -> Sealed | None:
         return self._sealed.get(index) if source == NATIVE else None

@@ -90,7 +90,8 @@ async def test_only_what_it_cannot_see_is_described() -> None:
     assert message.text == "[PDF law.pdf, 2 pages, application/pdf: this model cannot see it]\nx"
 
 
-REFUSALS = [(400, "whatever it says"), (415, ""), (422, ""), (500, "hint: you may need to provide the mmproj")]
+TOLD = [(400, "no image input"), (415, "content type"), (422, "Vision"), (500, "you may need to provide the mmproj")]
+REFUSALS = [*TOLD, (400, "whatever it says"), (415, ""), (422, "")]
 
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
@@ -104,14 +105,39 @@ async def test_a_refusal_is_learned_and_described_at_once(status: int, said: str
 
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
-async def test_a_refusal_is_told_as_one(status: int, said: str) -> None:
-    provider = Knowing([fails(status, said)])
+async def test_a_refusal_is_told_as_one_and_remembered_if_it_speaks_of_files(status: int, said: str) -> None:
+    provider = Knowing([fails(status, said)] * 2)
     for _ in range(2):
         with pytest.raises(ProviderFailed) as refused:
             await heard(provider, ASKED)
         assert refused.value.code == "no_vision"
         assert "ask a model that can" in refused.value.message
-    assert len(provider.requests) == 1, "it is remembered"
+    assert len(provider.requests) == (1 if (status, said) in TOLD else 2)
+
+
+# As servers say it of a picture that is broken or too large.
+BROKEN = [
+    (400, "Could not process image"),
+    (400, "cannot identify image file <_io.BytesIO object at 0x7f>"),
+    (400, "You uploaded an unsupported image. Please make sure your image is valid."),
+    (400, "image exceeds 5 MB maximum"),
+    (500, "Failed to load image or audio file"),
+]
+
+
+@pytest.mark.parametrize(("status", "said"), BROKEN)
+@pytest.mark.parametrize("known", [None, True])
+async def test_one_broken_picture_says_nothing_of_the_model_s_sight(status: int, said: str, known: bool | None) -> None:
+    """It fails where it was sent, is words in the session's next turns, and other people's are sent as before."""
+    abilities = [] if known is None else [Ability("images", known, "server")]
+    provider = Knowing([fails(status, said), fails(status, said), "In words", "I see"], *abilities)
+    with pytest.raises(ProviderFailed, match=said.split()[0]) as refused:
+        await heard(provider, ASKED)
+    assert refused.value.code != "no_vision"
+    assert Said("In words") in await heard(provider, DESCRIBED)
+    assert sees(provider, "images") is known
+    await heard(provider, ASKED)
+    assert [bool(message.attachments) for message in sent(provider)] == [True, True, False, True]
 
 
 OTHERS = [(500, "out of memory"), (503, "no image"), (401, "image"), (None, "image"), (429, "picture")]
@@ -147,9 +173,9 @@ async def test_after_the_first_word_nothing_is_asked_again() -> None:
     assert (sees(provider, "images"), len(provider.requests)) == (True, 1)
 
 
-async def test_one_that_is_known_to_see_is_never_described_to() -> None:
-    provider = Knowing([fails(400, "image is too large")], Ability("images", True, "server"))
-    with pytest.raises(ProviderFailed, match="too large"):
+async def test_one_that_is_known_to_see_is_not_described_to_for_any_refusal() -> None:
+    provider = Knowing([fails(400, "bad request")], Ability("images", True, "server"))
+    with pytest.raises(ProviderFailed, match="bad request"):
         await heard(provider, DESCRIBED)
     assert provider.known["images"].source == "server"
 

@@ -123,3 +123,25 @@ async def test_a_reply_that_promises_a_call_and_makes_none_is_an_answer(tmp_path
         events = await served.chat("Go.")
     assert [event["type"] for event in events].count("run.finished") == 1
     assert not [event for event in events if event["type"].startswith("tool.")]
+
+
+AGAIN = '{"command": "echo ran >> ran.txt; cat ran.txt"}'
+WAYS = {
+    "markup": f'<tool_call>\n{{"name": "bash", "arguments": {AGAIN}}}\n</tool_call>',
+    "a fence": "```bash\necho ran >> ran.txt; cat ran.txt\n```",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_that_is_made_natively_and_in_the_text_is_made_once(tmp_path: Path, way: str) -> None:
+    """Those that are made twice in the same way are two."""
+    twice = [call("bash", AGAIN) | {"index": place} for place in range(2)]
+    act = stream(says(f"I will.\n{WAYS[way]}"), chunk({"tool_calls": twice}), chunk(finish="tool_calls"), DONE)
+    async with model_that(tmp_path, [act, END]) as (served, server):
+        events = await served.chat("Go.", tools=["bash"], approval="auto")
+    started = [event for event in events if event["type"] == "tool.started"]
+    assert [event["dialect"] for event in started] == ["native"] * 2
+    [rejected] = [event for event in events if event["type"] == "tool.rejected"]
+    assert "it is made once" in rejected["reason"] and rejected["call"] not in [event["call"] for event in started]
+    assert [result.count("ran") for _, _, result in pairs_in(asked_of(server)[1])] == [1, 2]
+    assert asked_of(server)[1]["messages"][-1]["role"] == "tool"

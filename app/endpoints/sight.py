@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,12 @@ MOST_NAMED = 5  # models that could be asked instead
 REFUSALS = frozenset({400, 415, 422})
 OTHER_REFUSALS = frozenset({404, 500, 501})
 ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmproj", "pdf", "file", "content type")
+# So a server speaks of a file that is broken or too large: it does not say that the model can see none.
+ABOUT_ONE_FILE = re.compile(
+    r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars)"
+    r"|valid (?:image|pdf|base64)|is valid|corrupt|truncated|damaged|too (?:large|small|big|many)|dimension|exceed|password",
+    re.IGNORECASE,
+)
 SHOWN = {"images": "pictures", "pdf": "PDFs"}
 
 
@@ -61,13 +68,19 @@ class Looking:
                     yield piece
             return
         except ProviderFailed as failure:
-            if answered or not tried or not refuses_files(failure):
+            if answered or not refuses_files(failure):
+                raise
+            if broken := bool(ABOUT_ONE_FILE.search(failure.message)):
+                tried = set()  # nothing is learned from it
+            if not (tried or (broken and request.describe_files)):
                 raise
             refusal = failure
         if not request.describe_files:
-            self._learn(tried, sees=False)
+            if speaks_of_files(refusal):  # else all others would be refused for what nobody knows
+                self._learn(tried, sees=False)
             raise self._refusal(request, tried, refusal.message) from refusal
-        async with aclosing(self._again(request, blind | tried, tried, refusal)) as pieces:
+        unseen = attached if broken else blind | tried
+        async with aclosing(self._again(request, unseen, tried, refusal)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -116,10 +129,12 @@ def refuses_files(failure: ProviderFailed) -> bool:
     """Whether a server has refused a request for the files in it, as far as that can be told."""
     if failure.code == "model_context":
         return False
+    return failure.status in REFUSALS or (failure.status in OTHER_REFUSALS and speaks_of_files(failure))
+
+
+def speaks_of_files(failure: ProviderFailed) -> bool:
     said = failure.message.lower()
-    return failure.status in REFUSALS or (
-        failure.status in OTHER_REFUSALS and any(word in said for word in ABOUT_FILES)
-    )
+    return any(word in said for word in ABOUT_FILES)
 
 
 def files_in(request: ModelRequest, abilities: Collection[str]) -> list[Attachment]:
