@@ -20,7 +20,8 @@ ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmpro
 # So a server speaks of a file that is broken or too large: it does not say that the model can see none.
 ABOUT_ONE_FILE = re.compile(
     r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars)"
-    r"|valid (?:image|pdf|base64)|is valid|corrupt|truncated|damaged|too (?:large|small|big|many)|dimension|exceed|password",
+    r"|valid (?:image|pdf|base64)|is valid|corrupt|truncated|damaged"
+    r"|too (?:large|small|big|many)|dimension|exceed|password",
     re.IGNORECASE,
 )
 SHOWN = {"images": "pictures", "pdf": "PDFs"}
