@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from app.endpoints.endpoint import Endpoint
-from app.endpoints.names import Endpoints, Place, is_spelled_out, place_of, unknown
+from app.endpoints.host import Host
+from app.endpoints.names import Endpoints, Place, is_spelled_out, meant, place_of, unknown
 from app.endpoints.route import PATIENCE, Route
+from app.endpoints.spec import EndpointSpec
 from app.endpoints.target import Target
+from app.providers.connections import UnusableConnection, absent
 from app.providers.names import suggested
+
+GONE = "The setting model names {}, and no endpoint has it any more: add one that has it, or start again."
+NONE_LEFT = "There is no endpoint any more: add one with `dragoman endpoint add`, or start again."
 
 
 class UnknownModel(Exception):
@@ -49,12 +56,22 @@ class Models:
 
     @property
     def _default(self) -> Place:
-        place = place_of(self.wanted, self.aliases, self.endpoints) if self.wanted else None
-        return place or (self.first, None)
+        if self.wanted:
+            return place_of(self.wanted, self.aliases, self.endpoints) or (self._gone, None)
+        return (self.first if self.endpoints else self._gone), None
 
     @property
     def first(self) -> Endpoint:
         return next(iter(self.endpoints.values()))
+
+    @cached_property
+    def _gone(self) -> Endpoint:
+        """Stands for a default model that was removed since: another one must not answer as if nothing had been."""
+        head, slash, model = meant(self.wanted or "", self.aliases).partition("/")
+        name = head if slash else "none"
+        connection = UnusableConnection(absent(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
+        spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
+        return Endpoint(name, spec, "built in", connection, Host(name))
 
     def route(self, wanted: str | None, asker: str) -> Route:
         """To the model of that name (an alias, `endpoint/model`, a model, an endpoint), for `asker`.

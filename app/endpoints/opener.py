@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx2
+
 from app.endpoints.endpoint import Endpoint, Origin
 from app.endpoints.host import Host
 from app.endpoints.key_sources import KeyFolder, Keys, keys_of
 from app.endpoints.spec import EndpointSpec, Price
 from app.provider import Provider, ProviderFailed
 from app.providers import connect
-from app.providers.connections import Connection, Given, Manner, UnusableConnection
+from app.providers.connections import Connection, Given, Manner, UnusableConnection, absent, keyless
 from app.redaction import Redactor
+
+# What a client is made with comes from the environment: proxies, and files of certificates.
+SURROUNDINGS = (OSError, ValueError, ImportError, httpx2.InvalidURL)
+MEND = "Mend HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE, whichever it is, and start again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +73,23 @@ class Opener:
         keys = self.keys_of(spec) if keys is None else keys
         full = self._common.filled(spec)
         host = Host(name, keys.values, spec.max_requests)
-        problem = ""
-        if keys.problems:
-            problem = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Mend that, and start again."
-            host.failed(ProviderFailed("model_auth", problem, retryable=False))
-        if problem and not keys.values:
-            told = f"The keys of the endpoint {name} are missing. An admin sees why in GET /endpoints."
-            connection: Connection = UnusableConnection(told)  # to everybody: without names of variables and files
-        else:
-            connection = connect(full, next(iter(keys.values), None), self._manner)
+        connection, problem = self._connected(name, full, keys)
+        if problem:
+            host.failed(ProviderFailed("model_auth" if keys.problems else "model_down", problem, retryable=False))
         return Endpoint(name, full, origin, connection, host, self._prices, problem)
+
+    def _connected(self, name: str, spec: EndpointSpec, keys: Keys) -> tuple[Connection, str]:
+        """And what is wrong. Everybody is told less of that: no names of variables and files."""
+        missing = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Mend that, and start again."
+        if keys.problems and not keys.values:
+            told = f"The keys of the endpoint {name} are missing. An admin sees why in GET /endpoints."
+            return UnusableConnection(keyless(told)), missing
+        try:
+            return connect(spec, next(iter(keys.values), None), self._manner), missing if keys.problems else ""
+        except SURROUNDINGS as error:
+            told = f"The endpoint {name} cannot be reached from here. An admin sees why in GET /endpoints."
+            why = f"The endpoint {name} cannot be reached from here: {error}. {MEND}"
+            return UnusableConnection(absent(told)), why
 
     def around(self, name: str, provider: Provider) -> Endpoint:
         """For a provider that is there already."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import httpx2
@@ -187,12 +188,12 @@ class Unusable(Plain):
 
     teach_fences = True
 
-    def __init__(self, model: str, problem: str) -> None:
+    def __init__(self, model: str, failure: Callable[[], ProviderFailed]) -> None:
         self.model = model
-        self._problem = problem
+        self._failure = failure
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        says = Scripted([[Raise(unusable(self._problem))]], self.model)
+        says = Scripted([[Raise(self._failure())]], self.model)
         async with aclosing(says.stream(request)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -202,20 +203,20 @@ class Unusable(Plain):
 
 
 class UnusableConnection:
-    """To a server whose keys cannot be had."""
+    """To a server whose keys cannot be had, or that cannot be reached from here at all."""
 
     only = None
     where = ""
     awake = False
 
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
+    def __init__(self, failure: Callable[[], ProviderFailed]) -> None:
+        self._failure = failure
 
     def provider(self, model: str | None) -> Provider:
-        return Unusable(model or ANY_MODEL, self._problem)
+        return Unusable(model or ANY_MODEL, self._failure)
 
     async def start(self) -> None:
-        raise unusable(self._problem)
+        raise self._failure()
 
     async def models(self, _key: str | None) -> list[str]:
         return []
@@ -224,5 +225,9 @@ class UnusableConnection:
         """There is nothing to close."""
 
 
-def unusable(problem: str) -> ProviderFailed:
-    return ProviderFailed("model_auth", problem, retryable=False, status=401)
+def keyless(problem: str) -> Callable[[], ProviderFailed]:
+    return partial(ProviderFailed, "model_auth", problem, retryable=False, status=401)
+
+
+def absent(problem: str) -> Callable[[], ProviderFailed]:
+    return partial(ProviderFailed, "model_not_found", problem, retryable=False, status=404)
