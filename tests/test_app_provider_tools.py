@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.provider import Said
+from app.providers.abilities import SHOWN_S, Abilities
 from parsing import Call
 from tests.chatting import (
     DONE,
@@ -23,10 +24,12 @@ pytestmark = pytest.mark.anyio
 REFUSED_TOOLS = '{"error":{"message":"tools are not supported by this model"}}'
 
 
+CALL = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+NATIVE = stream(chunk({"tool_calls": [CALL]}), chunk(finish="tool_calls"), DONE)
+
+
 async def test_a_native_call_comes_through() -> None:
-    call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
-    act = stream(chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE)
-    async with upstream(act) as server, chat_with(server) as chat:
+    async with upstream(NATIVE) as server, chat_with(server) as chat:
         assert (chat.native_tools, chat.teach_fences) == (True, True)  # nobody knows yet
         pieces = await pieces_of(chat, WITH_TOOLS)
         assert (chat.native_tools, chat.teach_fences) == (True, False)
@@ -54,6 +57,24 @@ async def test_a_bad_request_with_and_without_tools_says_nothing_of_tools() -> N
         assert (chat.native_tools, chat.teach_fences) == (True, True)
     assert "still no" in failure.message
     assert offered(server) == [True, False]
+
+
+async def test_a_bad_request_does_not_make_forget_that_the_model_calls_natively() -> None:
+    """What it is told of tools would change, and its server's cache be worth nothing."""
+    async with upstream(NATIVE, answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
+        await pieces_of(chat, WITH_TOOLS)
+        await failure_of(chat, WITH_TOOLS)
+        assert (chat.native_tools, chat.teach_fences) == (True, False)
+
+
+async def test_a_model_that_goes_on_calling_natively_is_known_to_do_so() -> None:
+    now = 0.0
+    abilities = Abilities(clock=lambda: now)
+    async with upstream(NATIVE, NATIVE) as server, chat_with(server, abilities=abilities) as chat:
+        for now in (0.0, SHOWN_S - 1):  # noqa: B007 (the clock)
+            await pieces_of(chat, WITH_TOOLS)
+        now = SHOWN_S + 1
+        assert (chat.native_tools, chat.teach_fences) == (True, False)
 
 
 async def test_a_prompt_that_is_too_long_is_not_blamed_on_the_tools() -> None:

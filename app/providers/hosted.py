@@ -153,14 +153,16 @@ class Hosted(Plain, ABC):
 
     async def _ask_taught(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
         """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
+        known, taken = self.ability("tools"), False
         self.show("tools", False, str(refusal))
-        taken = False
         try:
             asked = await self._ask(request, native=False)
             taken = True
         finally:
             if not taken:
                 self._abilities.unshow(self._about, "tools")
+                if known.source == "answer" and known.value:
+                    self.show("tools", True, known.detail)
         return asked
 
     def _refusal(self, refusal: Refused, *, native: bool) -> Exception:
@@ -171,8 +173,8 @@ class Hosted(Plain, ABC):
 
     def _notice(self, piece: Piece) -> None:
         match piece:
-            case CallOpened() if self.ability("tools").value is not True:
-                self.show("tools", True, "a native call")
+            case CallOpened() if (known := self.ability("tools")).source == "answer" or not known.value:
+                self.show("tools", True, "a native call")  # again: it is not forgotten while it goes on
             case Thought() if self.ability("prompt_suffix").value:
                 self.show("prompt_suffix", "", "thoughts come apart")
 
