@@ -74,6 +74,12 @@ def test_a_large_hostile_file_takes_no_time() -> None:
     assert file_of(pages).attachment.pages == 0
 
 
+@pytest.mark.parametrize(("fillers", "width"), [(0, 800), (100, 800), (10_000, 0)])
+def test_the_fillers_of_a_jpeg_are_passed_over_but_not_for_ever(fillers: int, width: int) -> None:
+    whole = jpeg(800, 600)
+    assert file_of(whole[:2] + b"\xff" * fillers + whole[2:]).attachment.width == width
+
+
 A_PICTURE = Attachment("0" * 64, "image/png", 1, "cat.png", 800, 600)
 SHOWN = {
     "[picture cat.png, 800 x 600, image/png]": A_PICTURE,

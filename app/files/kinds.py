@@ -14,7 +14,7 @@ PDF_BEGINS_WITHIN = 1024  # bytes, as readers have it
 JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of segments that hold the picture's size
 JPEG_ALONE = frozenset(range(0xD0, 0xDA)) | {0x01}  # markers without a segment
 JPEG_DATA = 0xDA
-MOST_SEGMENTS = 4096
+MOST_SEGMENTS = 4096  # fillers between them included
 _PAGE = re.compile(rb"/Type\s{0,8}/Page(?![A-Za-z])")
 _PAGES_OF_LINEARIZED = re.compile(rb"/Linearized[^>]{0,512}/N\s{1,8}(\d{1,7})")
 
@@ -52,8 +52,9 @@ def jpeg_size(data: bytes) -> Size:
     """Of the first frame: from segment to segment, none is looked into."""
     at = 2
     for _ in range(MOST_SEGMENTS):
-        while data[at : at + 2] == b"\xff\xff":
-            at += 1
+        if data[at : at + 2] == b"\xff\xff":
+            at += 1  # a filler
+            continue
         if data[at : at + 1] != b"\xff" or (marker := _big(data, at + 1, 1)) == JPEG_DATA:
             break
         if marker in JPEG_SIZES:
