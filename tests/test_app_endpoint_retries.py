@@ -19,6 +19,7 @@ from parsing import CallOpened, Thought
 from tests.asking import ASKED, Time, fails, heard, model, said, told
 
 pytestmark = pytest.mark.anyio
+GROWING = [0.5, 1.0, 2.0, 4.0]
 LOST = ProviderFailed("model_cut", "The connection was lost.", retryable=True)
 
 
@@ -31,20 +32,20 @@ KEEPS_FAILING = {
     "403 without a key": (fails(403, "model_auth", retryable=False), 1, 1, []),
     "404": (fails(404, "model_not_found", retryable=False), 1, 1, []),
     "307": (fails(307, "model_not_found", retryable=False), 1, 1, []),
-    "408": (fails(408, "model_silent"), 3, 2, [0.5, 1.0]),
-    "425": (fails(425), 3, 2, [0.5, 1.0]),
-    "429": (fails(429, "model_busy"), 3, 2, [0.5, 1.0]),
-    "429 for 2 s": (fails(429, "model_busy", retry_after_s=2), 3, 2, [2, 2]),
-    "429 for 0 s": (fails(429, "model_busy", retry_after_s=0), 3, 2, [0.5, 1.0]),
+    "408": (fails(408, "model_silent"), 5, 2, GROWING),
+    "425": (fails(425), 5, 2, GROWING),
+    "429": (fails(429, "model_busy"), 5, 2, GROWING),
+    "429 for 2 s": (fails(429, "model_busy", retry_after_s=2), 5, 2, [2] * 4),
+    "429 for 0 s": (fails(429, "model_busy", retry_after_s=0), 5, 2, GROWING),
     "429 for 31 s": (fails(429, "model_busy", retry_after_s=31), 1, 1, []),
-    "500": (fails(500), 3, 2, [0.5, 1.0]),
-    "503 for 30 s": (fails(503, "model_down", retry_after_s=30), 3, 2, [30, 30]),
+    "500": (fails(500), 5, 2, GROWING),
+    "503 for 30 s": (fails(503, "model_down", retry_after_s=30), 5, 2, [30] * 4),
     "503 for 31 s": (fails(503, "model_down", retry_after_s=31), 1, 1, []),
-    "529": (fails(529), 3, 2, [0.5, 1.0]),
-    "nobody there": (fails(None, "model_down"), 3, 1, [0.5, 1.0]),
+    "529": (fails(529), 5, 2, GROWING),
+    "nobody there": (fails(None, "model_down"), 5, 1, GROWING),
     "it cannot be started": (fails(None, "model_down", retryable=False), 1, 1, []),
     "silent": (fails(None, "model_silent"), 2, 1, [0.5]),
-    "lost before it began": (fails(None, "model_cut"), 3, 2, [0.5, 1.0]),
+    "lost before it began": (fails(None, "model_cut"), 5, 2, GROWING),
     "no model server": (fails(None, "model_garbled", retryable=False), 1, 1, []),
     "something else": (fails(None, "script_ended", retryable=False), 1, None, []),
 }
@@ -72,6 +73,19 @@ async def test_a_model_is_asked_a_few_times_and_then_another(
     assert (len(wanted.requests), len(other.requests)) == (beside, 1)
     assert pieces[-3:] == [Switched("local/m", "hosted/o", failed.value.code), Said("Hi"), Stopped("stop")]
     assert told(pieces) == ["retry"] * beside + ["hosted/o"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, "model_rejected"), (None, "no_vision")])
+async def test_what_a_stand_in_refuses_the_next_may_take(status: int | None, code: str) -> None:
+    time, refusal = Time(), fails(status, code, retryable=False)
+    dead, strict, last = model(*[fails(500)] * 9), model(*[refusal] * 9, name="strict"), model("Hi", "Hi", name="last")
+    targets = [time.target(one, time.host(f"host{at}")) for at, one in enumerate((dead, strict, last))]
+    for _ in range(2):  # the second time the wanted one rests
+        pieces = await heard(time.route(*targets))
+        assert pieces[-3:] == [Switched("host0/m", "host2/last", "model_failed"), Said("Hi"), Stopped("stop")]
+    with pytest.raises(ProviderFailed, match=r"None of the models could answer\. host0/m: It failed") as failed:
+        await heard(time.route(*targets[:2]))
+    assert failed.value.code == "model_failed"
 
 
 @pytest.mark.parametrize("failing", [row[0] for row in KEEPS_FAILING.values() if row[1] > 1])
@@ -136,7 +150,7 @@ async def test_no_token_comes_twice(first: list[str], second: list[str], begins:
 
 async def test_all_that_failed_is_told_when_nobody_answers() -> None:
     time = Time()
-    first, second = model(fails(404, "model_not_found", retryable=False)), model(*[fails(500)] * 3, name="o")
+    first, second = model(fails(404, "model_not_found", retryable=False)), model(*[fails(500)] * 5, name="o")
     with pytest.raises(ProviderFailed, match=r"None of .* local/m: It failed with 404. hosted/o: It failed") as failed:
         await heard(time.route(time.target(first), time.target(second, time.host("hosted"))))
     assert (failed.value.code, failed.value.retryable) == ("model_not_found", True)
@@ -163,12 +177,12 @@ async def test_a_dead_host_is_passed_over_until_it_may_be_back() -> None:
 
 
 async def test_who_rests_is_asked_where_nobody_else_can_be() -> None:
-    time, dead = Time(), model(*[fails(None, "model_down")] * 4, "Back", "Again")
+    time, dead = Time(), model(*[fails(None, "model_down")] * 6, "Back")
     target = time.target(dead)
     for _ in range(2):
         with pytest.raises(ProviderFailed):
             await heard(time.route(target, time.target(model(fails(404)), time.host("hosted"))))
-    assert len(dead.requests) == 1 + 3, "then the other first, as it rests; but in the end it, all the same"
+    assert len(dead.requests) == 1 + 5, "then the other first, as it rests; but in the end it, all the same"
     assert said(await heard(time.route(target))) == "Back"
 
 
@@ -257,7 +271,7 @@ async def test_who_waits_is_told_the_place_and_leaves_the_line_when_cancelled() 
 def test_every_status_is_some_fault() -> None:
     for status in range(300, 600):
         fault = fault_of(ProviderFailed("model_failed", "", retryable=True, status=status))
-        assert 1 <= fault.beside <= fault.tries <= 3
+        assert 1 <= fault.beside <= fault.tries <= 5
         assert fault.elsewhere or fault.tries == 1
 
 

@@ -29,11 +29,11 @@ class Fault:
 
 
 REQUEST = Fault("request", elsewhere=False)
-PASSING = Fault("model", tries=3, beside=2, rest_s=20.0)
+PASSING = Fault("model", tries=5, beside=2, rest_s=20.0)
 SILENT = Fault("model", tries=2, rest_s=20.0)  # each try takes as long as a model may be silent
 ABSENT = Fault("model", rest_s=60.0)
-DEAD = Fault("host", tries=3, rest_s=20.0)
-LIMITED = Fault("key_here", tries=3, beside=2, rest_s=LIMIT_S)
+DEAD = Fault("host", tries=5, rest_s=20.0)
+LIMITED = Fault("key_here", tries=5, beside=2, rest_s=LIMIT_S)
 
 BY_STATUS: dict[int, Fault] = {
     401: Fault("key"),

@@ -92,7 +92,7 @@ class Trip:
         wait_s = self._wait_s(fault, failure)
         if wait_s is not None:
             return Next([*told, *self._waits(failure, wait_s)], wait_s)
-        if not fault.elsewhere:
+        if not fault.elsewhere and self._ends_all(failure):
             return Next(told, failure=failure)
         before, following = self.target, self._give_up(fault, failure)
         if following is None:
@@ -125,6 +125,11 @@ class Trip:
             wait_s = self.target.host.keys.ready_in_s(self._model)  # another key may be ready before
         late = wait_s > self._most_wait_s or self._patience.now() + wait_s >= self._until
         return None if late else wait_s
+
+    def _ends_all(self, failure: ProviderFailed) -> bool:
+        """The wanted model's word on the request holds for all; that of one that stands in (it cannot see, say) for
+        itself alone, but a prompt can be shortened for it."""
+        return self.target is self._targets[0] or failure.code == TOO_LONG
 
     def _has_key_left(self, fault: Fault) -> bool:
         """Whether another key is to be used at once; one that rests only where nobody else can be asked."""
@@ -162,10 +167,10 @@ class Trip:
         """Why nobody answers."""
         if len(self._failed) == 1:
             return self._failed[0]
-        said = " ".join(
-            f"{target.name}: {failure.message}" for target, failure in zip(self._asked, self._failed, strict=True)
-        )
-        first, any_retryable = self._failed[0], any(failure.retryable for failure in self._failed)
+        failed = dict(zip(self._asked, self._failed, strict=True))
+        wanted_first = sorted(failed, key=self._targets.index)  # which was asked last if it was resting
+        said = " ".join(f"{target.name}: {failed[target].message}" for target in wanted_first)
+        first, any_retryable = failed[wanted_first[0]], any(failure.retryable for failure in self._failed)
         message = f"None of the models could answer. {said}"
         return ProviderFailed(first.code, message, retryable=any_retryable, status=first.status)
 
