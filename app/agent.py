@@ -154,11 +154,9 @@ class Agent:
                 if broken := self.discipline.go_on(plan, reply, failure, self.account):
                     yield broken
                     return
-                if failure.code != TOO_LONG or reply.begun:
+                if failure.code != TOO_LONG or reply.begun or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
-            if self.view.was_for(fitted):
-                fitted.counter.refused(fitted.counted, refusal.window)
             yield Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN)
         raise refusal
 

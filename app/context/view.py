@@ -13,18 +13,20 @@ from app.context.overflow import ContextOverflow
 from app.context.summarise import Stretch, Summariser
 from app.context.summary import place_to_cut
 from app.context.trim import Trimmed
+from app.context.weight import MOST_BYTES, lightened, weight
 from app.conversation import Conversation
 from app.discipline.plan import Plan
 from app.endpoints.route import Route
 from app.events import AgentEvent, ContextTrimmed
 from app.messages import Message
-from app.provider import ModelRequest, ReadFile
+from app.provider import ModelRequest, ProviderFailed, ReadFile
 from app.settings import Settings
 from app.store import SummaryRow
 from tools.recall import NAME as RECALL
 from tools.tool import Tool
 
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
+BODY_TOO_LONG = 413  # bytes, whatever they mean
 LEFT_OUT = "[Earlier messages are left out here.]"
 TO_FIND = f"[Earlier messages are left out here. {RECALL} finds them.]"
 
@@ -75,6 +77,7 @@ class View:
     read: ReadFile | None = None
     describe_files: bool = False
     run: str = ""
+    most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     last: Callable[[], Counter] | None = None  # of the model that was asked last, which may have stood in
     _fold: Fold | None = None
 
@@ -94,7 +97,7 @@ class View:
         events = await self._summarise(conversation, room, tools, account)
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
-        messages = [*self._told(self._fold, tools), *notes]
+        messages = [*lightened(self._told(self._fold, tools), self.most_bytes), *notes]
         request = self._request(self._fold, tools, messages, offers=plan.tools, describes=self._describes(conversation))
         counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
         return Fitted(request, counted, self.counter, self.counter.scale, events)
@@ -106,6 +109,16 @@ class View:
     def was_for(self, fitted: Fitted) -> bool:
         """Whether the model that was asked is the one that the request was made to fit."""
         return (self.last or self.counters)() is fitted.counter
+
+    def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
+        """The request was refused as too long: learn from that. False if it cannot become shorter."""
+        pictured = [message for message in fitted.request.messages if message.attachments]
+        if refusal.status == BODY_TOO_LONG and pictured:  # which says nothing of tokens
+            self.most_bytes = sum(map(weight, pictured)) // 2
+            return len(pictured) > 1
+        if self.was_for(fitted):
+            fitted.counter.refused(fitted.counted, refusal.window)
+        return True
 
     def _fitting(self, room: Room) -> Trimmed | None:
         """Raises ContextOverflow."""

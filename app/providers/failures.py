@@ -34,7 +34,7 @@ REMEDIES: dict[int, Remedy] = {
         "Check that this model is served there, and that the URL (DRAGOMAN_MODEL_URL) ends in /v1.",
     ),
     408: Remedy("model_silent", True, "Try again."),
-    413: Remedy("model_context", False, "Shorten the conversation, or set a smaller DRAGOMAN_WINDOW."),
+    413: Remedy("model_context", False, "Send less, or smaller pictures, or set a smaller DRAGOMAN_WINDOW."),
     429: Remedy("model_busy", True, "The server limits requests: wait a little, then try again."),
     500: Remedy("model_failed", True, "Look at the model server's own log, then try again."),
     502: Remedy("model_down", True, "The gateway cannot reach the model: see that it runs, then try again."),
