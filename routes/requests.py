@@ -72,7 +72,7 @@ class ChatRequest(MessageRequest):
 
     def policy(self) -> str:
         """JSON of what a run's agent is made from."""
-        return self.model_dump_json(include=POLICY, exclude_none=True)
+        return self.model_dump_json(include=POLICY, exclude_defaults=True)
 
     @classmethod
     def again(cls, message: str, policy: str) -> ChatRequest:
