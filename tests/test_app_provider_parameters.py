@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.provider import ModelRequest, Said, Stopped, Told
 from app.providers.openai_chat import Defaults
-from app.providers.parameters import Parameters, named_in
+from app.providers.parameters import REFUSED_S, Parameters, named_in
 from app.providers.profiles import OTHERS, PROFILES, profile_of
 from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.serving import serving
@@ -91,15 +91,26 @@ async def asked_of(acts: Sequence[Any], request: ModelRequest, **options: Any) -
     return pieces, [asked.json for asked in server.asked]
 
 
-async def test_what_is_refused_is_left_out_from_then_on() -> None:
+async def test_what_is_refused_is_left_out() -> None:
     acts = [answer(REFUSALS[name][0], 422) for name in ("Mistral", "Moonshot")] + [WHOLE, WHOLE]
     (first, second), bodies = await asked_of(acts, ModelRequest([HELLO], [BASH], temperature=0.5))
-    lost = Told("parameter", "The model's server refuses temperature: it is asked without from now on.")
+    lost = Told("parameter", "The model's server refuses temperature: it is asked without.")
     assert (first, second) == ([lost, *HI], HI)
     assert [("stream_options" in body, "temperature" in body) for body in bodies] == [
         *((True, True), (False, True), (False, False), (False, False))
     ]
     assert all("tools" in body for body in bodies)  # which were not what it refused
+
+
+def test_what_was_refused_is_tried_again_after_a_while() -> None:
+    """Behind the same URL there may be another server by then."""
+    now = 0.0
+    parameters = Parameters(OTHERS, lambda: now)
+    for now in (0.0, REFUSED_S):
+        sent = parameters.fields("m", 9, 0.5)
+        assert "temperature" in sent
+        assert parameters.learn(400, "temperature is not supported", sent)
+        assert "temperature" not in parameters.fields("m", 9, 0.5)
 
 
 async def test_a_limit_has_two_names() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator
+import time
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from app.provider import Told
@@ -18,17 +19,19 @@ OTHER_LIMIT: dict[Limit, Limit] = {
 }
 OPTIONAL = re.compile(rf"\b({'|'.join(OTHER_LIMIT)}|temperature|stream_options)\b")
 REASONERS = re.compile(r"(?:^|/)(?:o\d|gpt-5)", re.IGNORECASE)  # OpenAI's, which refuse max_tokens on all hosts
-LOST = "The model's server refuses {}: it is asked without from now on."
+REFUSED_S = 3600.0  # so long holds a refusal: the server may be another one by then, or the value was the reason
+LOST = "The model's server refuses {}: it is asked without."
 READ = 300  # characters of a complaint: behind its first words may be the request itself
 DEEPEST = 6
 
 
 class Parameters:
-    """Those of one model. A server that refuses one of them is asked again, and from then on without it."""
+    """Those of one model. A server that refuses one of them is asked again without it, and for a while from then on."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, clock: Callable[[], float] = time.monotonic) -> None:
         self._profile = profile
-        self._refused: set[str] = set()
+        self._clock = clock
+        self._refused_at: dict[str, float] = {}
         self._news: list[Told] = []
 
     def fields(self, model: str, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
@@ -38,14 +41,15 @@ class Parameters:
             self._limit(model): max_tokens,
             "temperature": temperature,
         }
-        return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        refused = self._refused
+        return {name: value for name, value in wanted.items() if value is not None and name not in refused}
 
     def learn(self, status: int, said: str, sent: Container[str]) -> frozenset[str]:
-        """Which of the fields that were sent this refusal is about; they will not be sent again."""
+        """Which of the fields that were sent this refusal is about; they will not be sent again soon."""
         if status not in REFUSALS or is_too_long(said):
             return frozenset()
         refused = frozenset(name for name in named_in(said) if OPTIONAL.fullmatch(name) and name in sent)
-        self._refused |= refused
+        self._refused_at |= dict.fromkeys(refused, self._clock())
         self._news += [Told("parameter", LOST.format(name)) for name in refused if self._is_lost(name)]
         return refused
 
@@ -53,6 +57,10 @@ class Parameters:
         """What has been lost since this was last asked, for whoever asks first."""
         news, self._news = self._news, []
         return news
+
+    @property
+    def _refused(self) -> set[str]:
+        return {name for name, at in self._refused_at.items() if self._clock() < at + REFUSED_S}
 
     def _is_lost(self, name: str) -> bool:
         """Whether somebody misses it: one name of the limit stands in for the other, and usage can be estimated."""
