@@ -106,7 +106,7 @@ def test_what_was_refused_is_tried_again_after_a_while() -> None:
     """Behind the same URL there may be another server by then."""
     now = 0.0
     parameters = Parameters(OTHERS, lambda: now)
-    for now in (0.0, REFUSED_S):
+    for now in (0.0, REFUSED_S):  # noqa: B007 (the clock)
         sent = parameters.fields("m", 9, 0.5)
         assert "temperature" in sent
         assert parameters.learn(400, "temperature is not supported", sent)
