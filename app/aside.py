@@ -78,11 +78,12 @@ class Aside:
             messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
         )
         prompt = sum(map(self.counter.measure, messages))
-        asking = await self.spending.asking(self.provider, request, prompt, conversation)
+        provider = self.provider.apart()  # others may ask at the same time
+        asking = await self.spending.asking(provider, request, prompt, conversation)
         trouble, notices = "", list[Notice]()
         with asking.hearing(reply, account):
             try:
-                stream = self.provider.stream(asking.request)
+                stream = provider.stream(asking.request)
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))

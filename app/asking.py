@@ -12,6 +12,7 @@ from app.account import Account
 from app.budgets import COST, BudgetSpent, Reservation
 from app.context.counter import CHARACTERS_PER_TOKEN
 from app.conversation import Conversation
+from app.endpoints.faults import UNREAD
 from app.endpoints.prices import MILLION
 from app.events import Usage
 from app.provider import ModelRequest, Provider, ProviderFailed, Used
@@ -21,10 +22,6 @@ from app.store import Spent
 WORDIEST = 8  # characters of a token in a long text, at most
 ALLOWANCE = 4096  # tokens of an answer that are taken at a time
 LEAST_ANSWER = 64
-# Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
-UNREAD = frozenset(
-    {"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected", "no_vision"}
-)
 NOTHING = Used(0, 0)
 
 
@@ -104,6 +101,7 @@ class Asking:
             self.failed(error)
         elif isinstance(error, BudgetSpent):
             self._unread = True  # unless it has answered: then it was asked before
+        self._unread = self._unread or not self._provider.reached
         used, measured = self._used()
         for meter in self._meters:
             meter.held.settle(meter.weigh(used))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from app.messages import Message, Sealed
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -193,6 +193,15 @@ class Provider(Protocol):
         """That model, as `endpoint/model`; empty if it is just `model`."""
         ...
 
+    @property
+    def reached(self) -> bool:
+        """Whether a model may have read that request: not while it waits in a line, or to be asked again."""
+        ...
+
+    def apart(self) -> Self:
+        """The same models, for requests beside others: what is said above of the last one is each one's own."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -227,3 +236,10 @@ class Plain:
     @property
     def answers(self) -> str:
         return ""
+
+    @property
+    def reached(self) -> bool:
+        return True
+
+    def apart(self) -> Self:
+        return self

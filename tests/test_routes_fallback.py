@@ -15,6 +15,7 @@ import pytest
 from app.agent import STANDS_IN
 from app.context.estimates import estimated
 from app.discipline.nudges import GO_ON
+from app.endpoints.retries import Patience
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.guards import Event, notices, of_kind
 from tests.people import bearer
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.anyio
 LIMIT_S = 30
 GONE = answer('{"error": {"message": "There is no such model."}}', 404)
 BUSY = answer('{"error": {"message": "Slow down."}}', 429, retry_after_ms="1500")
+UNUSED = {"prompt_tokens": 0, "completion_tokens": 0, "measured": True}
 LEFT_OUT = "it is left out for ten minutes, as long as there is another."
 KEYS = ("sk-first-key-of-three", "sk-second-key-of-three", "sk-third-key-of-three")
 
@@ -239,6 +241,8 @@ async def test_a_run_that_is_cancelled_while_it_waits_leaves_the_line(tmp_path: 
             second = (await until(waits, "run.started"))["run"]
             assert (await until(waits, "notice"))["code"] == "waiting"
             await served.client.post(f"/runs/{second}/cancel")
+            *_, last = [event async for event in waits]
+            assert (last["reason"], last["usage"]) == ("cancelled", UNUSED)
             [row] = (await served.client.get("/endpoints")).json()["endpoints"]
             assert (row["waiting"], row["under_way"]) == (0, 1)
             await served.client.post(f"/runs/{first}/cancel")
@@ -267,3 +271,21 @@ async def test_who_waited_while_the_server_was_paused_is_not_asked(tmp_path: Pat
             go_on.set()
             *_, last = [event async for event in waits]
     assert (last["type"], last["reason"], len(server.asked)) == ("run.finished", "paused", 1)
+    assert last["usage"] == UNUSED
+
+
+@pytest.mark.parametrize(("status", "spends"), [(503, False), (500, True)])
+async def test_who_is_cancelled_while_it_waits_to_ask_again_pays_for_what_may_have_been_read(
+    tmp_path: Path, status: int, spends: bool
+) -> None:
+    async with (
+        upstream(answer("{}", status), chats=True) as server,
+        models(tmp_path, {"local": at(server)}) as served,
+    ):
+        served.services.models.patience = Patience(sleep=lambda _: asyncio.Event().wait())
+        async with aclosing(served.turn(message="x")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            await until(turn, "notice")
+            await served.client.post(f"/runs/{run}/cancel")
+            *_, last = [event async for event in turn]
+    assert (last["reason"], last["usage"] != UNUSED) == ("cancelled", spends)

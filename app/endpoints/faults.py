@@ -10,6 +10,10 @@ from app.provider import ProviderFailed
 LIMIT_S = 30.0  # that a limited key rests, if its server does not say
 LONGEST_S = 3600.0  # rest that a server can ask for
 TOO_LONG = "model_context"  # told with whatever status
+# Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
+UNREAD = frozenset(
+    {"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected", "no_vision"}
+)
 OutOfOrder = Literal["request", "model", "host", "key", "key_here"]
 
 

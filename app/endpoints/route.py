@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.context.counter import Counter
+from app.endpoints.faults import UNREAD
 from app.endpoints.host import Host
 from app.endpoints.retries import Patience, Trip
 from app.endpoints.sight import Able, Looking, nobody_knows
@@ -34,6 +35,7 @@ class Route:
     _told: set[str] = field(default_factory=set)  # files that this run has been told of in words
     _asking: Target | None = None
     _asked: Target | None = None
+    _reached: bool = False
 
     @property
     def current(self) -> Target:
@@ -48,7 +50,7 @@ class Route:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer of the first that gives one. Raises ProviderFailed if nobody does, or if it breaks off."""
-        trip, begun = self._trip(request), False
+        trip, begun, self._reached = self._trip(request), False, False
         try:
             while True:
                 self._asking = self._asked = trip.target
@@ -63,6 +65,7 @@ class Route:
                         yield waiting(host, number)
                         number = await place.moved(number)
                     self.may_ask()
+                    before, self._reached = self._reached, True
                     asked = replace(request, key=trip.ask().value)
                     async with aclosing(self._answer(trip.target, asked)) as pieces:
                         async for piece in pieces:
@@ -76,6 +79,7 @@ class Route:
                     if begun:
                         host.failed(failure)
                         raise
+                    self._reached = before or failure.code not in UNREAD
                     following = trip.failed(failure)
                 finally:
                     place.leave()
@@ -150,6 +154,13 @@ class Route:
     @property
     def answers(self) -> str:
         return self.last.name
+
+    @property
+    def reached(self) -> bool:
+        return self._reached
+
+    def apart(self) -> Route:
+        return replace(self, _asking=None, _asked=None, _reached=False)
 
     async def close(self) -> None:
         """The models belong to all runs: nothing to do."""
