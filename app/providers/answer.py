@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from typing import Any
 
 from app.provider import Piece, ProviderFailed, Said, Stopped, Used
 from app.providers import failures
 from app.providers.alike import Alike
+from app.providers.body import Body
 from app.providers.chunks import (
     all_json,
     content,
@@ -23,7 +23,7 @@ from app.providers.chunks import (
 )
 from app.providers.native import NativeCalls, TooManyCalls, index_of, text_of
 from app.providers.seals import Seals
-from app.providers.sse import BOM, MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
+from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from parsing import Thought
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
@@ -33,18 +33,6 @@ CUT_REASONS = ("length", "content_filter")
 PROMISES = ("tool_calls", "function_call")
 # Reasons that are none: the server gave up in the middle (DeepSeek, SGLang and vLLM, OpenRouter and Mistral, Z.ai).
 GIVEN_UP = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
-
-
-class Shape(Enum):
-    """What the body turned out to be; its first character tells, content types do not."""
-
-    UNKNOWN = ""
-    EVENTS = "events"
-    JSON = "json"
-    PAGE = "page"
-
-
-SHAPES = {b"{": Shape.JSON, b"[": Shape.JSON, b"<": Shape.PAGE}
 
 
 class Answer:
@@ -58,10 +46,9 @@ class Answer:
         self.url = url
         self.done = False  # [DONE] was seen: nothing more will come
         self._stopped = ""
-        self._shape = Shape.UNKNOWN
+        self._body = Body()
         self._events = EventReader()
         self._alike = Alike()
-        self._body: list[bytes] = []
         self._size = 0
         self._start = b""  # as much of the body as a message would show
         self._eventful = False
@@ -86,23 +73,18 @@ class Answer:
         self._start += data[: failures.EXCERPT - len(self._start)]
         if self._size > MAX_ANSWER_BYTES:
             raise failures.too_long(self.url, MAX_ANSWER_BYTES)
-        if self._shape is Shape.UNKNOWN:
-            data = self._recognise(data)
-        match self._shape:
-            case Shape.EVENTS:
-                yield from self._read_events(data)
-            case Shape.JSON | Shape.PAGE:
-                self._keep(data)
+        try:
+            for event in self._events.feed(self._body.events(data)):
+                yield from self._read_event(event)
+        except EventTooLarge as error:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
+        except TooManyCalls as error:
+            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
 
     def close(self) -> list[Piece]:
         """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
-        match self._shape:
-            case Shape.JSON:
-                pieces = self._read_body()
-            case Shape.PAGE:
-                raise failures.not_a_model(self.url, "a web page instead of a stream", self._text())
-            case _:
-                pieces = self._read_rest()
+        said = self._body.whole
+        pieces = self._read_body(said) if said.strip() else self._read_rest()
         if not self.whole and self._start.strip() and not self._eventful:
             raise failures.not_a_model(
                 self.url, "something that is not a stream", self._start.decode("utf-8", "replace")
@@ -121,33 +103,6 @@ class Answer:
             pieces.append(self._used)
         pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
         return list(joined(pieces))
-
-    def _recognise(self, data: bytes) -> bytes:
-        start = b"".join((*self._body, data)).lstrip()
-        visible = start.removeprefix(BOM).lstrip()
-        if not visible or BOM.startswith(visible):
-            self._body = [start[: len(BOM)]]  # never more: servers that are busy send empty lines for half an hour
-            return b""
-        self._body.clear()
-        self._shape = SHAPES.get(visible[:1], Shape.EVENTS)
-        return visible
-
-    def _keep(self, data: bytes) -> None:
-        if self._size > MAX_EVENT_BYTES:
-            raise failures.too_long(self.url, MAX_EVENT_BYTES)
-        self._body.append(data)
-
-    def _text(self) -> str:
-        return b"".join(self._body).removeprefix(BOM).decode("utf-8", "replace")
-
-    def _read_events(self, data: bytes) -> Iterator[Piece]:
-        try:
-            for event in self._events.feed(data):
-                yield from self._read_event(event)
-        except EventTooLarge as error:
-            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
-        except TooManyCalls as error:
-            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
 
     def _read_rest(self) -> list[Piece]:
         """The last event, if the server forgot its blank line; half an event says that the answer was cut."""
@@ -188,9 +143,10 @@ class Answer:
                     return
                 raise failures.garbled(self.url, "a chunk that is not JSON", text) from error
 
-    def _read_body(self) -> list[Piece]:
+    def _read_body(self, said: str) -> list[Piece]:
         """A server that does not stream answers with one JSON object."""
-        said = self._text()
+        if said.startswith("<"):
+            raise failures.not_a_model(self.url, "a web page instead of a stream", said)
         try:
             body = read_json(said)
         except (ValueError, RecursionError) as error:
@@ -213,13 +169,13 @@ class Answer:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not index_of(choice.get("index")):
                 yield from self._read_choice(choice)
-        if self._used and not self._early and self._shape is Shape.EVENTS and not self.whole:
+        if self._used and not self._early and self._body.streamed and not self.whole:
             self._early = self._used  # once: the answer may break off, and the prompt has been read
             yield self._used
 
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
         self._answered = True
-        delta = choice.get("message") if self._shape is Shape.JSON else choice.get("delta")
+        delta = choice.get("delta" if self._body.streamed else "message")
         if isinstance(delta, dict):
             self._seals.see_reply(delta)
             for piece in (*thoughts(delta), *content(delta)):

@@ -12,9 +12,9 @@ from typing import Any
 from app.provider import Enclosed, Piece, ProviderFailed, Stopped, Told, Used
 from app.providers import failures
 from app.providers.answer import MAX_ANSWER_BYTES, joined
-from app.providers.anthropic.body import Body
 from app.providers.anthropic.reply import Blocks
 from app.providers.anthropic.usage import Counts
+from app.providers.body import Body
 from app.providers.chunks import is_json, read_json
 from app.providers.native import TooManyCalls, text_of
 from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
@@ -92,8 +92,8 @@ class MessagesAnswer:
 
     def _rest(self) -> Iterator[Piece]:
         """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
-        if self._body.held:
-            yield from self._read_whole(self._body.held.decode("utf-8", "replace"))
+        if said := self._body.whole:
+            yield from self._read_whole(said)
         for event in self._events.close():
             if self.whole or not is_json(event.data):
                 return  # half an event: the answer is cut, if it is not whole
