@@ -238,6 +238,18 @@ async def test_a_model_that_cannot_see(tmp_path: Path) -> None:
         assert wrong.status_code == 422
 
 
+async def test_a_picture_for_a_run_under_way_does_not_end_it(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    model = Blind([["```bash\ntrue\n```", Pause(go_on)], "I go on."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        async with aclosing(served.turn(message="Work.")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            await served.client.post(f"/runs/{run}/messages", json={"message": [image_part(CAT)]})
+            go_on.set()
+            assert "cannot see picture.png" in (await until(turn, "notice"))["message"]
+            assert (await until(turn, "run.finished"))["text"] == "I go on."
+
+
 async def wire_of(folder: Path, model: Upstream, turns: Sequence[object]) -> list[Any]:
     """The messages of each request to an OpenAI server."""
     (folder / "work").mkdir()

@@ -103,8 +103,9 @@ class View:
         return Fitted(request, counted, self.counter, self.counter.scale, events)
 
     def _describes(self, conversation: Conversation) -> bool:
-        """Files of earlier turns are never a reason to refuse one without: the session would be lost to this model."""
-        return self.describe_files or not any(one.attachments for one in conversation.messages[conversation.begins :])
+        """Only the message that the run began with is a reason to refuse: for others session or work would be lost."""
+        asked = conversation.messages[conversation.begins : conversation.begins + 1]
+        return self.describe_files or not any(message.attachments for message in asked)
 
     def was_for(self, fitted: Fitted) -> bool:
         """Whether the model that was asked is the one that the request was made to fit."""
