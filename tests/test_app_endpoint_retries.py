@@ -101,7 +101,7 @@ async def test_a_model_that_comes_back_is_heard_and_each_wait_is_told(failing: R
 async def test_waits_grow_to_ten_seconds_and_are_spread_by_chance() -> None:
     waits = [Time().patience.backoff_s(tried) for tried in range(1, 9)]
     assert waits == [0.5, 1, 2, 4, 8, 10, 10, 10]
-    assert Time(chance=0.25).patience.backoff_s(2) == 0.25
+    assert [Time(chance=chance).patience.backoff_s(2) for chance in (0, 0.25)] == [0.5, 0.625]
 
 
 @pytest.mark.parametrize("bounded", [replace(ASKED, left_s=5.0), replace(ASKED, inactivity_s=4.9)])

@@ -28,8 +28,8 @@ class Patience:
     chance: Callable[[], float] = random.random
 
     def backoff_s(self, tried: int) -> float:
-        """Anything up to the full time, so that those who failed together do not come back together."""
-        return self.chance() * min(MOST_S, FIRST_S * 2.0 ** (tried - 1))
+        """Half of the time or more, so that those who failed together do not come back together."""
+        return (0.5 + self.chance() / 2) * min(MOST_S, FIRST_S * 2.0 ** (tried - 1))
 
 
 @dataclass(frozen=True, slots=True)
