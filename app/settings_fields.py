@@ -42,10 +42,13 @@ def web_address(value: str) -> str:
     """The URL of a model server, or of what dragoman carries itself. Raises ValueError."""
     if value in BUILT_IN_MODELS:
         return value
-    parts = urlsplit(value)  # raises ValueError on a broken IPv6 host
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:  # whose words may repeat a password
+        raise ValueError("is no URL: its host or port cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ValueError("is not a plain http(s) URL")
+        raise ValueError("is not a plain http(s) URL such as http://127.0.0.1:8080/v1, without user and password")
     if "?" in value or "#" in value:  # what is put behind it would become a part of that
         raise ValueError("has a query or a fragment")
-    _ = parts.port  # raises ValueError when it is not one
     return value.rstrip("/")

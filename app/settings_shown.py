@@ -60,17 +60,17 @@ def wrong_values(wrong: ValidationError, given: Mapping[str, Given], fields: Map
         allowed = extra["allowed"] if isinstance(extra, dict) else "another value"
         found = given.get(str(name))
         said = f"({found.origin}) is {_shown(str(name), found.value)}" if found else "has no default on this machine"
-        told[name] = f"{name} {said}{_where(inside)}. Allowed: {allowed}."
+        told[name] = f"{name} {said}{_where(inside, error['msg'])}. Allowed: {allowed}."
     return list(told.values())
 
 
-def _where(inside: list[int | str]) -> str:
-    """Which entry of a list or a table is wrong, and what in it: people count from 1."""
+def _where(inside: list[int | str], why: str) -> str:
+    """Which entry of a list or a table is wrong, and what in it, and why: people count from 1."""
     if not inside:
         return ""
     entry = f"entry {inside[0] + 1}" if isinstance(inside[0], int) else ascii(inside[0][:MAX_SHOWN])
     of = f", its {inside[1]!a}" if len(inside) > 1 else ""
-    return f"; wrong is {entry}{of}"
+    return f"; wrong is {entry}{of} ({why.removeprefix('Value error, ')})"
 
 
 def _shown(name: str, value: object) -> str:

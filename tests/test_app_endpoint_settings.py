@@ -117,7 +117,11 @@ def test_a_key_in_the_settings_is_never_repeated(tmp_path: Path) -> None:
 TABLES = [
     ({"a/b": server_at()}, "endpoints (flag --endpoints)"),
     ({"a": server_at("ftp://h/v1")}, "wrong is 'a', its 'url'"),
-    ({"a": server_at("http://user:pw@h/v1")}, "wrong is 'a', its 'url'"),
+    ({"a": server_at("http://user:pw@h/v1")}, "wrong is 'a', its 'url' (is not a plain http(s) URL such as http://127"),
+    (
+        {"a": server_at("http://u:secret\u2100@h/v1")},
+        "wrong is 'a', its 'url' (is no URL: its host or port cannot be read)",
+    ),
     ({"a": server_at("http://h/v1?key=1")}, "wrong is 'a', its 'url'"),
     ({"a": server_at(window=1)}, "wrong is 'a', its 'window'"),
     ({"a": server_at(format="grpc")}, "wrong is 'a', its 'format'"),
