@@ -32,7 +32,7 @@ class Manner:
 
 MANNERS = st.builds(
     Manner,
-    st.sampled_from(["own", "text", "null", "missing", "zero"]),
+    st.sampled_from(["own", "text", "null", "missing", "zero", "every"]),
     st.sampled_from(["own", "missing", "same", "every"]),
     st.booleans(),
 )
@@ -54,7 +54,7 @@ def fragments_of(number: int, name: str, raw: str, sizes: Sequence[int], manner:
         function = {"name": name, "arguments": part} if place == 0 else {"arguments": part}
         ids = {"own": f"x{number}", "same": "x", "every": f"x{number}-{place}"}
         id = {"id": ids[manner.id]} if manner.id in ids and (place == 0 or manner.id == "every") else {}
-        index = {"own": number, "text": str(number), "null": None, "zero": 0}
+        index = {"own": number, "text": str(number), "null": None, "zero": 0, "every": 100 * number + place}
         yield number, ({"index": index[manner.index]} if manner.index in index else {}) | id | {"function": function}
 
 
@@ -126,3 +126,11 @@ def test_of_any_fragments_each_call_ends_once_and_is_run_only_if_it_is_whole(
         assert not isinstance(event, Call) or event.name
         if isinstance(event, BadCall) and event.index in opened:
             assert event.raw == written
+
+
+def test_an_empty_object_may_come_before_the_arguments() -> None:
+    """Proxies of servers whose calls begin with one send it as a fragment like any other."""
+    calls = NativeCalls()
+    for written in ("{}", '{"command":', ' "ls"}'):
+        calls.add({"index": 0, "function": {"arguments": written} | ({"name": "bash"} if written == "{}" else {})})
+    assert list(calls.close(cut=False)) == [Call(0, "bash", {"command": "ls"}, "native")]

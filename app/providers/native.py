@@ -54,7 +54,8 @@ class NativeCalls:
     """The calls of one reply.
 
     A fragment belongs to the call of its index, unless it starts another one there: a new id with a name, another name
-    after arguments, or a second object after a whole one. Without an index, a new id or a name starts a call, and
+    after arguments, or a second object after a whole one. A new index without a name goes on with the call of its id,
+    or else the last. Without an index, a new id or a name starts a call, and
     everything else continues the last; of several that come at a time, each the call in its place. Calls are given by
     `close` only, when the reply is known to be whole.
     """
@@ -107,16 +108,24 @@ class NativeCalls:
 
     def _slot(self, index: int | None, place: int | None, start: Start) -> Slot:
         if index is not None:
-            slot = self._by_index.get(index)
+            slot = self._by_index.get(index) or (self._gone_on(start) if place is None else None)
             if slot is None or another_begins(slot, start):
-                slot = self._by_index[index] = self._new_slot()
+                slot = self._new_slot()
+            self._by_index[index] = slot
             return slot
-        known = next((slot for slot in reversed(self._slots) if start.id and slot.id == start.id), None)
+        known = self._of_id(start.id)
         if known and not another_begins(known, start):
             return known
         if start.id or start.name or not self._slots:
             return self._new_slot()
         return self._slots[place if place is not None and place < len(self._slots) else -1]
+
+    def _gone_on(self, start: Start) -> Slot | None:
+        """The call that goes on under a new index: a few servers count fragments, not calls."""
+        return None if start.name else self._of_id(start.id) if start.id else self._latest
+
+    def _of_id(self, id: str) -> Slot | None:
+        return next((slot for slot in reversed(self._slots) if id and slot.id == id), None)
 
     def _new_slot(self) -> Slot:
         if len(self._slots) >= MAX_CALLS:
@@ -153,8 +162,11 @@ def finished(slot: Slot, *, cut: bool) -> Call | BadCall:
 
 
 def arguments_of(raw: str) -> Arguments:
-    """The arguments as an object; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError."""
-    value = decoded(raw)
+    """The arguments as an object; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError.
+
+    Proxies may begin with an empty object, before the real one is streamed.
+    """
+    value = decoded(raw[2:] if raw.startswith("{}{") else raw)
     if isinstance(value, str):
         value = decoded(value)  # some servers encode twice
     if value in (None, "", []):
