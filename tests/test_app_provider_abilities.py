@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -13,6 +14,7 @@ from app.provider import Ability
 from app.providers.abilities import (
     AGAIN_S,
     LOCAL_AGE_S,
+    MOST_MODELS,
     SHOWN,
     SHOWN_S,
     Abilities,
@@ -183,6 +185,31 @@ async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
         second = asyncio.create_task(abilities.window(one))
         first.cancel()
         assert await second == 8192
+
+
+async def test_whoever_asks_about_one_model_does_not_wait_for_another() -> None:
+    begun, acts = asyncio.Event(), dict[str, Act]()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
+        await hang(reader, writer)
+
+    acts["/v1/models"] = silent
+    async with endpoint(acts) as (one, _):
+        abilities = Abilities(limit_s=LIMIT_S)
+        first = asyncio.create_task(abilities.window(replace(one, model="other")))
+        await begun.wait()
+        acts["/v1/models"] = models(max_model_len=8192)
+        assert await abilities.window(one) == 8192
+        first.cancel()
+
+
+def test_of_models_with_any_names_so_many_are_remembered() -> None:
+    abilities, one = Abilities(), Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "first")
+    for name in ("first", *map(str, range(MOST_MODELS))):
+        abilities.show(replace(one, model=name), "tools", True, "a test")
+    assert abilities.find(one, "tools").source == "unknown"
+    assert abilities.find(replace(one, model="1023"), "tools").source == "answer"
 
 
 async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

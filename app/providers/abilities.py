@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -23,6 +22,7 @@ LIMIT_S = 5.0  # for a look-up, and for a count
 AGAIN_S = 60.0  # after one that failed
 LOCAL_AGE_S = 300.0  # a local server may have been started anew with another model
 HOSTED_AGE_S = 3600.0
+MOST_MODELS = 1024  # that something is known of: whoever asks may name any
 SHOWN_S = 3600.0  # so long holds what an answer has shown
 SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "counting")  # to people
 TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "fenced": False}
@@ -63,6 +63,7 @@ class Memory:
     shown: dict[str, tuple[Ability, float]] = field(default_factory=dict)
     counts: bool = True
     sure: bool = False  # the last look-up was whole
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def take(self, known: Known) -> None:
         """What an answer had shown is forgotten when the server says other things than before: it is another one."""
@@ -83,8 +84,7 @@ class Abilities:
     def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_s = limit_s
         self._clock = clock
-        self._memories: defaultdict[tuple[str, str], Memory] = defaultdict(Memory)
-        self._asking = asyncio.Lock()
+        self._memories: dict[tuple[str, str], Memory] = {}
 
     def find(self, endpoint: Endpoint, name: str, stated: Stated = Stated()) -> Ability:
         """As far as it is known by now."""
@@ -137,14 +137,20 @@ class Abilities:
         return None
 
     def _memory(self, endpoint: Endpoint) -> Memory:
-        return self._memories[endpoint.base_url, endpoint.model]
+        name = endpoint.base_url, endpoint.model
+        memory = self._memories.get(name)
+        if memory is None:
+            if len(self._memories) >= MOST_MODELS:
+                del self._memories[next(iter(self._memories))]
+            memory = self._memories[name] = Memory()
+        return memory
 
     async def _ask(self, endpoint: Endpoint) -> None:
         """Look it up if it is time for that."""
         memory = self._memory(endpoint)
         if self._clock() < memory.ask_at:
             return
-        async with self._asking:
+        async with memory.asking:
             if self._clock() < memory.ask_at:
                 return
             memory.take(known := await looked_up(endpoint, self._limit_s))
