@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.providers.scripted import Scripted
-from tests.endpoints import LIMIT_S, NOWHERE, model_server, server_at
+from tests.endpoints import LIMIT_S, NOWHERE, listing, model_server, server_at
 from tests.people import bearer
 from tests.serving import Served, serving
 from tests.upstream import answer, hang, upstream
@@ -118,6 +118,17 @@ async def test_an_endpoint_is_tried_before_it_is_added(tmp_path: Path) -> None:
     assert (dead["ok"], dead["models"]) == (False, [])
     assert "Nothing listens" in dead["problem"]
     assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}
+
+
+async def test_each_key_is_tried_and_the_one_that_is_refused_is_named(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["x"])) as served:
+        async with upstream(listing("qwen"), answer("{}", 401), answer("{}", 401)) as server:
+            body = {"name": "a", "url": server.base_url, "test": True}
+            second = (await served.client.post("/endpoints", json=body | {"keys": [KEY, f"{KEY}-2"]})).json()
+            none = (await served.client.post("/endpoints", json=body)).json()
+    told = "a did not accept key 2 of 2 when it was asked for its models (status 401). Check that key."
+    assert second == {"ok": False, "models": ["qwen"], "problem": told}
+    assert none["problem"].startswith("a wants a key (status 401). Give it one")
 
 
 async def test_a_server_that_repeats_the_key_does_not_make_it_known(tmp_path: Path) -> None:

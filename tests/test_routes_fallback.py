@@ -60,6 +60,10 @@ async def said_in(served: Served, events: Sequence[Event]) -> list[dict[str, Any
     return messages
 
 
+async def for_ever(_: float) -> None:
+    await asyncio.Event().wait()
+
+
 def free_port() -> int:
     """Nobody listens there."""
     with socket.socket() as probe:
@@ -282,7 +286,7 @@ async def test_who_is_cancelled_while_it_waits_to_ask_again_pays_for_what_may_ha
         upstream(answer("{}", status), chats=True) as server,
         models(tmp_path, {"local": at(server)}) as served,
     ):
-        served.services.models.patience = Patience(sleep=lambda _: asyncio.Event().wait())
+        served.services.models.patience = Patience(sleep=for_ever)
         async with aclosing(served.turn(message="x")) as turn:
             run = (await until(turn, "run.started"))["run"]
             await until(turn, "notice")

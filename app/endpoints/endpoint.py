@@ -11,6 +11,7 @@ from typing import Literal
 from app.context.counter import Counter
 from app.context.estimates import Recent
 from app.endpoints.host import Host
+from app.endpoints.keys import Key
 from app.endpoints.spec import EndpointSpec, Price
 from app.endpoints.target import Target
 from app.provider import ProviderFailed
@@ -22,6 +23,7 @@ LIST_LIMIT_S = 5.0  # for a server to say which models it has
 SOON_S = 30.0  # after which one that could not say it is asked again
 OFTEN_S = 5.0  # the least time between two of these questions, whoever wants to know
 LOOK_EVERY_S = 1.0  # how often it is looked whether a removed endpoint is still needed
+REFUSED_KEY = (401, 403)
 MOST_TARGETS = 256  # whoever may ask can make names up
 
 Origin = Literal["settings", "added", "found", "built in"]
@@ -142,21 +144,30 @@ class Endpoint:
             self._wanted.clear()
             learned = self.only is not None
 
-    async def learn(self) -> bool:
-        """Whether the server has said which models it has; if not, its last error says why."""
+    async def learn(self, key: Key | None = None) -> bool:
+        """Whether the server has said (to this key) which models it has; if not, its last error says why."""
+        key = key or self.host.keys.pick(ANY_MODEL)
         try:
-            key = self.host.keys.pick(ANY_MODEL)
             async with asyncio.timeout(LIST_LIMIT_S):
-                self._listed = tuple(await self.connection.models(key.value if key else None))
+                self._listed = tuple(await self.connection.models(key.value))
         except ProviderFailed as failure:
             self.host.failed(failure)
         except NoModelList as error:
-            self._failed(f"did not list its models: {error}")
+            if error.status in REFUSED_KEY:
+                self.host.failed(ProviderFailed("model_auth", self._refused(key, error.status), retryable=False))
+            else:
+                self._failed(f"did not list its models: {error}")
         except TimeoutError:
             self._failed(f"did not list its models within {LIST_LIMIT_S:g} s")
         else:
             return True
         return False
+
+    def _refused(self, key: Key, status: int | None) -> str:
+        if key.value is None:
+            return f"{self.name} wants a key (status {status}). Give it one: key_file or key_env, or keys over HTTP."
+        which = f"key {key.place} of {len(self.host.keys.keys)}"
+        return f"{self.name} did not accept {which} when it was asked for its models (status {status}). Check that key."
 
     def _failed(self, what: str) -> None:
         message = f"{self.name} {what}. Name them as {self.name}/MODEL."

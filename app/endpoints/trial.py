@@ -21,13 +21,14 @@ class Trial:
 
 
 async def tried(opener: Opener, name: str, spec: EndpointSpec, keys: Keys | None = None) -> Trial:
-    """Within about 5 s. Never raises."""
+    """Within about 5 s for each key. Never raises."""
     endpoint = opener.opened(name, spec, "added", keys)
     try:
         async with asyncio.timeout(LIST_LIMIT_S):
             await endpoint.connection.start()
-        if not await endpoint.learn():
-            return Trial(problem=endpoint.problem or endpoint.last_error)
+        for key in endpoint.host.keys.keys:  # each of them will be used
+            if not await endpoint.learn(key):
+                return Trial(endpoint.listed, endpoint.problem or endpoint.last_error)
     except ProviderFailed as failure:
         return Trial(problem=endpoint.problem or failure.message)
     except TimeoutError:

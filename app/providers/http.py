@@ -70,9 +70,10 @@ def base_url_of(url: str) -> str:
 class NoAnswer(ValueError):
     """The server answered something else than was asked for. `lasting`: it will not answer better later."""
 
-    def __init__(self, why: str, *, lasting: bool) -> None:
+    def __init__(self, why: str, *, lasting: bool, status: int | None = None) -> None:
         super().__init__(why)
         self.lasting = lasting
+        self.status = status
 
 
 async def json_answer(
@@ -91,7 +92,7 @@ async def json_answer(
     async with client.stream(method, url, headers=headers, content=content) as response:
         status = response.status_code
         if status != 200:
-            raise NoAnswer(f"status {status}", lasting=status < 500 and status not in PASSING)
+            raise NoAnswer(f"status {status}", lasting=status < 500 and status not in PASSING, status=status)
         body = bytearray()
         async with aclosing(response.aiter_bytes()) as blocks:
             async for block in blocks:

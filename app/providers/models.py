@@ -18,7 +18,11 @@ NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
 class NoModelList(ValueError):
-    """The answer is not a list of models."""
+    """The answer is not a list of models; `status` is its own, if it is not 200."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 async def first_model(
@@ -49,7 +53,7 @@ async def model_names(
     try:
         value = await json_answer(client, "GET", url, key, most=MAX_BODY_BYTES, headers=headers)
     except NoAnswer as error:
-        raise NoModelList(str(error)) from error
+        raise NoModelList(str(error), error.status) from error
     return names_in(value)
 
 
