@@ -105,6 +105,15 @@ async def test_an_answer_gets_the_room_that_the_prompt_leaves(said: str, sent: l
     assert [asked.json["max_tokens"] for asked in server.asked] == sent
 
 
+async def test_the_longest_answer_that_a_refusal_names_is_remembered() -> None:
+    said = "max_tokens: 32000 > 4096, which is the maximum allowed number of output tokens for claude-3-haiku"
+    refused = answer(json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}), 400)
+    async with upstream(refused, WHOLE, WHOLE) as server, claude_at(server) as chat:
+        for _ in range(2):
+            assert await pieces_of(chat) == HI
+    assert [asked.json["max_tokens"] for asked in server.asked] == [32_000, 4096, 4096]
+
+
 async def test_a_small_model_is_not_asked_for_more_than_a_quarter_of_its_window() -> None:
     paths = Paths(
         {"/v1/models?limit=1000": answer('{"data":[{"id":"qwen","max_model_len":4096}]}'), "/v1/messages": WHOLE}

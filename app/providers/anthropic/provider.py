@@ -34,6 +34,8 @@ LONGEST_ANSWER = 64_000  # where nobody wants fewer
 LEAST_ANSWER = 1024  # for less it is not worth asking
 # How much the prompt, and how much the answer may take of the window, where that is too much.
 SUM = re.compile(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
+# What was asked for, and the longest answer that the model gives, where that is less.
+LONGEST = re.compile(r"max_tokens: \d{1,12} > (\d{1,12})")
 
 
 class AnthropicMessages(Hosted):
@@ -93,6 +95,9 @@ class AnthropicMessages(Hosted):
             except Refused as refusal:
                 if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
                     continue
+                if 0 < (longest := longest_answer(refusal)) < body["max_tokens"]:
+                    self._abilities.show(self._about, "answer", longest, f"status {refusal.status}")
+                    continue
                 if LEAST_ANSWER <= (left := room_left(refusal)) < body["max_tokens"]:
                     room = left
                     continue
@@ -135,6 +140,12 @@ class AnthropicMessages(Hosted):
 def may_be_thoughts(refusal: Refused) -> bool:
     """Whether the thoughts of earlier replies may be what was refused: signed with another key, or too old."""
     return refusal.status in BAD_REQUEST and not is_too_long(refusal.said)
+
+
+def longest_answer(refusal: Refused) -> int:
+    """Tokens of the model's longest answer, where the server says so in refusing a longer one."""
+    found = LONGEST.search(refusal.said) if refusal.status in BAD_REQUEST else None
+    return int(found[1]) if found else 0
 
 
 def room_left(refusal: Refused) -> int:
