@@ -59,14 +59,15 @@ async def test_a_server_whose_last_endpoint_is_removed_goes_on_and_says_so(tmp_p
     assert finished["reason"] == "answered"
 
 
+@pytest.mark.parametrize("transport", ["lean", "httpx2"])
 @pytest.mark.parametrize(
     ("variable", "value"), [("HTTPS_PROXY", "odd://proxy"), ("HTTPS_PROXY", "a:b:c"), ("SSL_CERT_FILE", "/nowhere")]
 )
 async def test_surroundings_in_which_no_client_can_be_made_cost_one_endpoint_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, transport: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    async with opened(tmp_path, endpoints={"a": server_at()}, transport="httpx2") as here:
+    async with opened(tmp_path, endpoints={"a": server_at()}, transport=transport) as here:
         added = await here.registry.add("b", spec(HOSTED), [], "ann")
         assert f"cannot be reached from here: {'' if '/' in value else 'Invalid'}" in added.problem
         assert "HTTPS_PROXY" in added.problem
@@ -74,5 +75,5 @@ async def test_surroundings_in_which_no_client_can_be_made_cost_one_endpoint_onl
             await asked(here.models, "b/m")
         await here.registry.reload()
     with pytest.raises(SettingsError, match="HTTPS_PROXY"):
-        async with opened(tmp_path, endpoints={"b": server_at(HOSTED)}, transport="httpx2"):
+        async with opened(tmp_path, endpoints={"b": server_at(HOSTED)}, transport=transport):
             pass

@@ -29,7 +29,11 @@ TransportKind = Literal["lean", "httpx2"]
 def model_client(
     base_url: str, *, inactivity_s: float = INACTIVITY_S, transport: TransportKind = "lean"
 ) -> httpx2.AsyncClient:
-    """A client for one model server. Proxies of the environment apply to remote hosts only."""
+    """A client for one model server. Proxies of the environment apply to remote hosts only.
+
+    Raises OSError, ValueError, ImportError, httpx2.InvalidURL where the environment names files of certificates or
+    proxies that cannot be used: here, not in the middle of a run.
+    """
     timeout = httpx2.Timeout(inactivity_s, connect=min(CONNECT_LIMIT_S, inactivity_s), pool=None)
     # A compressed stream would arrive in blocks; identity keeps it live.
     headers = {"accept-encoding": "identity", "user-agent": "dragoman"}
@@ -40,8 +44,14 @@ def model_client(
         timeout=timeout,
         headers=headers,
         trust_env=trust_env,
-        transport=LeanTransport(LIMITS, trust_env=trust_env) if lean else None,
+        transport=_lean(base_url, trust_env=trust_env) if lean else None,
     )
+
+
+def _lean(base_url: str, *, trust_env: bool) -> LeanTransport:
+    if urlsplit(base_url).scheme != "https":
+        return LeanTransport(LIMITS, trust_env=trust_env)
+    return LeanTransport(LIMITS, verify=httpx2.create_ssl_context(trust_env=trust_env))
 
 
 def has_proxies() -> bool:
