@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ BY = "the command line"
 TAKEN_IN = "A server that runs takes that in within a second or two; one that does not, when it starts."
 COLUMNS = ("name", "state", "models", "keys", "under way", "waiting", "url")
 SHOWN = 5  # models that are named
+UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls", "window", "max_requests")
 
 
@@ -175,9 +177,16 @@ async def _list(store: Store, settings: Settings, environ: Mapping[str, str], ar
     widths = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
     for row, endpoint in zip(rows, [{}, *endpoints], strict=True):
         print("  ".join(f"{row[name]:{widths[name]}}" for name in COLUMNS).rstrip())
-        if error := endpoint.get("problem") or (endpoint.get("last_error") or {}).get("message"):
-            print(f"    {exact(error)}")
+        if problem := endpoint.get("problem"):
+            print(f"    {exact(problem)}")
+        elif error := endpoint.get("last_error"):  # which may be long past
+            print(f"    {ago(time.time() - error['at'])}: {exact(error['message'])}")
     return 0
+
+
+def ago(seconds: float) -> str:
+    size, unit = next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
+    return f"{max(0, int(seconds // size))} {unit} ago"
 
 
 def _named(spec: EndpointSpec) -> list[dict[str, str]]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from app.endpoints.spec import EndpointSpec
+from app.provider import ProviderFailed
 from app.providers.scripted import Scripted
 from routes.cli import main
+from routes.endpoints_cli import ago
 from tests.endpoints import LIMIT_S, NOWHERE, model_server
 from tests.people import bearer
 from tests.serving import Served, serving
@@ -131,3 +135,18 @@ def test_what_settings_still_name_is_told_when_it_is_removed(shell: Shell, monke
     assert shell(f"add a --url {NOWHERE}")[0] == 0
     code, _, err = shell("remove a")
     assert (code, "the settings name a/m" in err) == (0, True)
+
+
+async def test_what_went_wrong_last_is_listed_with_how_long_ago_that_was(shell: Shell) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(shell.folder, Scripted(["x"])) as served:
+        endpoint = await served.services.endpoints.add("a", EndpointSpec(url=NOWHERE, model="m"), [], "ann")
+        endpoint.host.failed(ProviderFailed("model_busy", "Slow down.", retryable=True))
+        out = (await at(served, shell).aside("list"))[1]
+    assert re.search(r"^    \d s ago: Slow down\.$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 days")]
+)
+def test_how_long_ago_something_was_is_told_in_one_unit(seconds: float, told: str) -> None:
+    assert ago(seconds) == f"{told} ago"
