@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,3 +90,9 @@ def test_a_model_that_gets_its_name_late_has_its_price_then() -> None:
     assert target.cost(Used(10**6, 0)) is None
     provider.model = "gpt"
     assert target.cost(Used(10**6, 0)) == 1
+
+
+@pytest.mark.parametrize("amount", [True, "1", -1, 1e7, math.nan, math.inf, None])
+def test_what_is_no_amount_of_money(amount: Any) -> None:
+    with pytest.raises(ValueError, match="input"):
+        Price(input=amount, output=1)

@@ -78,7 +78,7 @@ class EndpointSpec(BaseModel):
 class Price(BaseModel):
     """What a million tokens cost; `cached` and `cache_written` count like `input` where they are not given."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
     input: float = Field(ge=0, le=10**6, allow_inf_nan=False)
     output: float = Field(ge=0, le=10**6, allow_inf_nan=False)

@@ -130,10 +130,10 @@ def garbled(url: str, what: str, said: str) -> ProviderFailed:
 
 
 def not_a_model(url: str, what: str, said: str) -> ProviderFailed:
-    """The answer is not what an OpenAI-compatible server sends."""
+    """The answer is not what a model server sends."""
     message = (
         f"{shown_url(url)} sent {what}: {excerpt(said)!r}. "
-        "Check that DRAGOMAN_MODEL_URL is the base URL of an OpenAI-compatible server, ending in /v1."
+        "Check that DRAGOMAN_MODEL_URL, or the endpoint's url, is the base URL of a model server, ending in /v1."
     )
     return ProviderFailed("model_garbled", message, retryable=False)
 
