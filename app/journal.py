@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 from app.documents import Documents
 from app.events import TERMINAL, AgentEvent, Delta, Encoded, RunFailed, encode, joined
@@ -59,20 +58,16 @@ class RunLog:
     async def after(self, cursor: int) -> list[EventRow] | None:
         """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
         while self.last_seq <= cursor and not self.ended:
-            await self._news()
+            waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
-        return list(islice(self._kept, len(self._kept) - missing, None))
-
-    async def _news(self) -> None:
-        """A future for each who waits: an asyncio.Event would be made anew for every batch, also if nobody does."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
-        try:
-            await waiting
-        finally:
-            self._waiting.discard(waiting)
+        return [self._kept[place] for place in range(-missing, 0)]  # from the end: the way from the front is long
 
     def take(self) -> tuple[list[Change], list[EventRow]]:
         """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
@@ -161,9 +156,13 @@ class Journal:
         """Wait until everything put so far is durable. Raises StoreFailed."""
         await asyncio.shield(self._batch().done)
 
+    @property
+    def full(self) -> bool:
+        """Whether the writer is far behind, and who brings more should wait for `room`: memory has its bounds."""
+        return self._announced > BACKLOG
+
     async def room(self) -> None:
-        """Wait if the writer is far behind: a fast producer must not fill the memory."""
-        if self._announced > BACKLOG:
+        if self.full:
             await self.flush()
 
     def _batch(self) -> _Batch:

@@ -191,7 +191,8 @@ class LiveRun:
                 if event.type in TERMINAL:
                     return event
                 self.log.add(event)
-                await self.journal.room()
+                if self.journal.full:
+                    await self.journal.room()
         return None
 
     def _stopped(self, reason: str) -> RunFinished:

@@ -66,7 +66,17 @@ class _Stream(EventSourceResponse):
 
     def __init__(self, place: Place, content: AsyncGenerator[bytes, None], **options: Any) -> None:
         super().__init__(content, **options)
+        self._content = content
         self._place = place
+
+    async def _stream_response(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._content) as content:
+            async for body in content:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        async with self._send_lock:  # a ping may be on its way
+            self.active = False
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         """No time limit is set here, and to find out that there is none would cost a tenth of each event."""

@@ -25,7 +25,10 @@ class Role(StrEnum):
 
     @property
     def rank(self) -> int:
-        return tuple(Role).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}  # asked for dozens of times in each round
 
 
 Approval = Literal["mode", "never", "always"]

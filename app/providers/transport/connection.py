@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
         while self._full and not incoming.begun and incoming.failure is None:
             try:
-                await self._news(limit_s)
+                await self._expect(limit_s)
             except httpx2.ReadTimeout as error:
                 raise httpx2.WriteTimeout("") from error
         return not self._full and incoming.failure is None
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         while not incoming.begun:
             if incoming.failure:
                 raise incoming.failure
-            await self._news(limit_s)
+            await self._expect(limit_s)
         return incoming.head
 
     async def block(self, limit_s: float | None) -> bytes:
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
                 return b""
             if incoming.failure:
                 raise incoming.failure
-            await self._news(limit_s)
+            await self._expect(limit_s)
         data = incoming.take()
         self._read_on()
         return data
@@ -158,8 +158,8 @@ class Connection(asyncio.Protocol):
 
     # --- waiting ---
 
-    async def _news(self, limit_s: float | None) -> None:
-        """Wait until something has changed. Raises ReadTimeout.
+    def _expect(self, limit_s: float | None) -> asyncio.Future[None]:
+        """Done when something has changed; fails with ReadTimeout.
 
         One timer serves all waits of an answer: to set and cancel one for each token would cost more than the rest.
         """
@@ -170,10 +170,7 @@ class Connection(asyncio.Protocol):
                 self._timer = self._loop.call_later(limit_s, self._look_at_clock)
         self._since = self._loop.time()
         self._waiting = self._loop.create_future()
-        try:
-            await self._waiting
-        finally:
-            self._waiting = None
+        return self._waiting
 
     def _look_at_clock(self) -> None:
         self._timer = None

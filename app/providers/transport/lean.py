@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from functools import partial
 
 import httpx2
@@ -13,6 +14,7 @@ import httpx2
 from app.providers.transport.connection import Connection
 from app.providers.transport.dial import Origin, dial
 from app.providers.transport.head import head_of
+from app.providers.transport.incoming import Head
 
 PORTS = {"http": 80, "https": 443}
 
@@ -47,8 +49,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         except BaseException:
             await answer.aclose()
             raise
-        told = {"http_version": f"HTTP/{found.version}".encode(), "reason_phrase": found.reason}
-        return httpx2.Response(found.status, headers=found.headers, stream=answer, extensions=told)
+        return _Response(found, answer)
 
     async def aclose(self) -> None:
         resting, self.resting = self.resting, deque()
@@ -107,7 +108,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
 class _Answer(httpx2.AsyncByteStream):
     """The body, in blocks as they come. Closing it gives the connection back, once."""
 
-    def __init__(self, done: partial[None], limit_s: float | None) -> None:
+    def __init__(self, done: Callable[[Connection | None], None], limit_s: float | None) -> None:
         self.connection: Connection | None = None
         self._done = done
         self._limit_s = limit_s
@@ -122,3 +123,32 @@ class _Answer(httpx2.AsyncByteStream):
         if not self._closed:
             self._closed = True
             self._done(self.connection)
+
+
+class _Response(httpx2.Response):
+    """Without the generators between a block and its reader that undo what was not done: compression, mostly.
+
+    Each of them is a frame that every token would go through.
+    """
+
+    def __init__(self, head: Head, answer: _Answer) -> None:
+        told = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
+        super().__init__(head.status, headers=head.headers, stream=answer, extensions=told)
+        self._answer = answer
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        coded = chunk_size is not None or "content-encoding" in self.headers
+        if coded or self.is_stream_consumed or self.is_closed:
+            async with aclosing(super().aiter_bytes(chunk_size)) as blocks:
+                async for block in blocks:
+                    yield block
+            return
+        self.is_stream_consumed = True
+        try:
+            async for block in self._answer:
+                yield block
+        except httpx2.RequestError as error:
+            error.request = self.request
+            raise
+        finally:
+            await self.aclose()
