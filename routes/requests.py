@@ -268,6 +268,8 @@ def _told(error: Any, kind: type[BaseModel]) -> str:
         return f"unknown field {place}{allowed}"
     if error["type"] == "missing":
         return f"{place} is missing"
+    if error["type"] == "bytes_type":  # which JSON has not
+        return f"{place}: send its bytes as a string of base64"
     said: str = error["msg"].removeprefix("Value error, ")
     if not place and error["type"] == "value_error":
         return said  # of the whole request

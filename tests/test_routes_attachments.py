@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[object, int, str]] = {
     ),
     "nothing": (image_part(b""), 422, "none of PNG"),
     "an HTML page that says PNG": ({"type": "image", "data": data_url(b"<html>")}, 422, "none of PNG"),
-    "a number": ({"type": "image", "data": 5}, 422, "message.1.data"),
+    "a number": ({"type": "image", "data": 5}, 422, "message.1.data: send its bytes as a string of base64"),
     "no data": ({"type": "image"}, 422, "message.1.data is missing"),
     "a field too many": (image_part(CAT) | {"url": "x"}, 422, "unknown field message.1.url"),
     "a long name": (image_part(CAT, name="x" * 300), 422, "message.1.name"),
