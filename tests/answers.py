@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.answer import Answer, joined
+from app.providers.answer import Answer
+from app.providers.streamed import joined
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"

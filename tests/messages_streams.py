@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.provider import Piece, ProviderFailed, Said, Stopped, Told, Used
-from app.providers.answer import joined
 from app.providers.anthropic.answer import MessagesAnswer
 from app.providers.anthropic.provider import AnthropicMessages
 from app.providers.http import model_client
+from app.providers.streamed import joined
 from tests.chatting import LIMIT_S
 from tests.upstream import Upstream, stream
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
 import pytest
 
 from app.messages import Sealed
-from app.provider import Enclosed, Piece, Said, Stopped, Used
+from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
+from app.providers.answer import Answer
 from app.providers.native import MAX_CALLS, NativeCalls, TooManyCalls
 from app.providers.sse import Event, EventReader, EventTooLarge
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
-from tests.answers import FIXTURES, ORIGIN, Fails, bad, both, called, check, read, told
+from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told
 
 HELLO: list[Piece] = [Said("Hello"), Stopped("stop")]
 USED = Used(7, 2)
@@ -261,3 +263,12 @@ def test_calls_without_end_are_refused() -> None:
     with pytest.raises(TooManyCalls):
         for number in range(MAX_CALLS + 1):
             calls.add({"id": f"c{number}", "function": {"name": "bash", "arguments": "{}"}})
+
+
+def test_too_many_calls_of_an_answer_that_is_no_stream_are_refused() -> None:
+    call = {"function": {"name": "bash", "arguments": "{}"}}
+    body = {"choices": [{"message": {"tool_calls": [call] * (MAX_CALLS + 1)}, "finish_reason": "tool_calls"}]}
+    answer = Answer(URL)
+    assert list(answer.feed(json.dumps(body).encode())) == []
+    with pytest.raises(ProviderFailed, match="too many calls"):
+        answer.close()

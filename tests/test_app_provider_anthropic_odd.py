@@ -87,7 +87,9 @@ def test_too_many_calls_and_too_long_events_are_refused() -> None:
         event("content_block_start", index=n, content_block={"type": "tool_use", "name": "a"})
         for n in range(MAX_CALLS + 1)
     )
-    assert outcome([(start() + many).encode()]) == [fails("model_garbled", True)]
+    whole = json.dumps({"content": [{"type": "tool_use", "name": "a"}] * (MAX_CALLS + 1)})
+    for body in (start() + many, whole):
+        assert outcome([body.encode()]) == [fails("model_garbled", True)]
     block = b"x" * (1 << 20)
     for beginning in (b"data: ", b"{"):
         answer = MessagesAnswer(URL)

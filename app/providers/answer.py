@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from app.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.provider import Piece, ProviderFailed, Stopped, Used
 from app.providers import failures
 from app.providers.alike import Alike
-from app.providers.body import Body
 from app.providers.chunks import (
     all_json,
     content,
@@ -21,12 +20,11 @@ from app.providers.chunks import (
     thoughts,
     usage_of,
 )
-from app.providers.native import NativeCalls, TooManyCalls, index_of, text_of
+from app.providers.native import NativeCalls, index_of, text_of
 from app.providers.seals import Seals
-from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
-from parsing import Thought
+from app.providers.sse import Event
+from app.providers.streamed import Streamed
 
-MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
 # What servers call a limit of tokens. After these, and where content was filtered, the last call may be cut.
 LIMITED = ("length", "model_length", "max_tokens")
 CUT_REASONS = ("length", "content_filter")
@@ -35,7 +33,7 @@ PROMISES = ("tool_calls", "function_call")
 GIVEN_UP = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
 
 
-class Answer:
+class Answer(Streamed):
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
     `origin` is whose seals there are. `close` gives native calls, usage and Stopped: only then is it known that
@@ -43,15 +41,8 @@ class Answer:
     """
 
     def __init__(self, url: str, origin: str = "") -> None:
-        self.url = url
-        self.done = False  # [DONE] was seen: nothing more will come
-        self._stopped = ""
-        self._body = Body()
-        self._events = EventReader()
+        super().__init__(url)
         self._alike = Alike()
-        self._size = 0
-        self._start = b""  # as much of the body as a message would show
-        self._eventful = False
         self._answered = False  # there was a choice, however empty
         self._spoke = False
         self._seals = Seals(origin)
@@ -59,38 +50,11 @@ class Answer:
         self._used: Used | None = None
         self._early: Used | None = None  # what was told of it before the end
 
-    @property
-    def whole(self) -> bool:
-        """The model has said why it stopped: what may still come is usage."""
-        return self.done or bool(self._stopped)
-
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
-        return joined(self._feed(data))
-
-    def _feed(self, data: bytes) -> Iterator[Piece]:
-        self._size += len(data)
-        self._start += data[: failures.EXCERPT - len(self._start)]
-        if self._size > MAX_ANSWER_BYTES:
-            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
-        try:
-            for event in self._events.feed(self._body.events(data)):
-                yield from self._read_event(event)
-        except EventTooLarge as error:
-            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
-        except TooManyCalls as error:
-            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
-
-    def close(self) -> list[Piece]:
-        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+    def _close(self) -> list[Piece]:
         said = self._body.whole
         pieces = self._read_body(said) if said.strip() else self._read_rest()
-        if not self.whole and self._start.strip() and not self._eventful:
-            raise failures.not_a_model(
-                self.url, "something that is not a stream", self._start.decode("utf-8", "replace")
-            )
         if not self.whole:
-            raise failures.cut(self.url, "it ended without a finish_reason and without [DONE]")
+            raise self._broken("it ended without a finish_reason and without [DONE]")
         if not self._answered:
             raise failures.cut(self.url, "it ended before it began, as with a prompt that is too long for the model")
         if self._stopped in PROMISES and not self._calls and not self._spoke:
@@ -102,7 +66,7 @@ class Answer:
         if self._used and self._used != self._early:
             pieces.append(self._used)
         pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
-        return list(joined(pieces))
+        return pieces
 
     def _read_rest(self) -> list[Piece]:
         """The last event, if the server forgot its blank line; half an event says that the answer was cut."""
@@ -196,24 +160,3 @@ class Answer:
         if self._used and self._used != self._early:
             yield self._used
         raise failure
-
-
-def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
-    last: Said | Thought | None = None
-    try:
-        for piece in pieces:
-            if last is not None and type(piece) is type(last):
-                last = type(last)(last.text + piece.text)
-                continue
-            if last is not None:
-                yield last
-            last = piece if isinstance(piece, Said | Thought) else None
-            if last is None:
-                yield piece
-    except ProviderFailed:
-        if last is not None:
-            yield last  # what came before a failure was said all the same
-        raise
-    if last is not None:
-        yield last

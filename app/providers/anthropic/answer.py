@@ -11,13 +11,12 @@ from typing import Any
 
 from app.provider import Enclosed, Piece, ProviderFailed, Stopped, Told, Used
 from app.providers import failures
-from app.providers.answer import MAX_ANSWER_BYTES, joined
 from app.providers.anthropic.reply import Blocks
 from app.providers.anthropic.usage import Counts
-from app.providers.body import Body
 from app.providers.chunks import is_json, read_json
-from app.providers.native import TooManyCalls, text_of
-from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
+from app.providers.native import text_of
+from app.providers.sse import Event
+from app.providers.streamed import Streamed
 
 STOPS = {
     "end_turn": "stop",
@@ -32,7 +31,7 @@ REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
 
 
-class MessagesAnswer:
+class MessagesAnswer(Streamed):
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
     `origin` is whose thoughts these are, and `before` the digest of what they follow. `close` gives native calls, what
@@ -40,55 +39,25 @@ class MessagesAnswer:
     """
 
     def __init__(self, url: str, origin: str = "", before: str = "") -> None:
-        self.url = url
-        self.done = False  # message_stop was seen: nothing more will come
+        super().__init__(url)
         self._origin = origin
         self._before = before
-        self._stopped = ""
         self._told: Told | None = None
-        self._events = EventReader()
-        self._size = 0
-        self._start = b""  # as much of the body as a message would show
-        self._body = Body()
-        self._eventful = False
         self._blocks = Blocks()
         self._counts = Counts()
         self._early: Used | None = None  # what was told of it before the end
 
-    @property
-    def whole(self) -> bool:
-        """The model has said why it stopped: nothing of its answer comes after that."""
-        return self.done or bool(self._stopped)
-
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
-        return joined(self._feed(data))
-
-    def close(self) -> list[Piece]:
-        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+    def _close(self) -> list[Piece]:
         pieces = list(self._rest())
         if not self.whole:
-            raise self._broken()
+            raise self._broken("it ended without a stop_reason and without message_stop")
         stopped = STOPS.get(self._stopped, self._stopped) or ("tool_calls" if self._blocks.calls else "stop")
         pieces += self._blocks.calls.close(cut=stopped in CUT)
         if sealed := self._blocks.sealed(self._origin, self._before):
             pieces.append(Enclosed(sealed))
         used = self._counts.used()
         pieces += filter(None, (None if used == self._early else used, self._told))
-        return list(joined([*pieces, Stopped(stopped)]))
-
-    def _feed(self, data: bytes) -> Iterator[Piece]:
-        self._size += len(data)
-        self._start += data[: failures.EXCERPT - len(self._start)]
-        if self._size > MAX_ANSWER_BYTES:
-            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
-        try:
-            for event in self._events.feed(self._body.events(data)):
-                yield from self._read(event)
-        except EventTooLarge as error:
-            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
-        except TooManyCalls as error:
-            raise failures.garbled(self.url, "a stream with too many calls", str(error)) from error
+        return [*pieces, Stopped(stopped)]
 
     def _rest(self) -> Iterator[Piece]:
         """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
@@ -97,7 +66,7 @@ class MessagesAnswer:
         for event in self._events.close():
             if self.whole or not is_json(event.data):
                 return  # half an event: the answer is cut, if it is not whole
-            yield from self._read(event)
+            yield from self._read_event(event)
 
     def _read_whole(self, said: str) -> Iterator[Piece]:
         """A server that does not stream answers with one JSON object."""
@@ -117,7 +86,7 @@ class MessagesAnswer:
             case _:
                 raise failures.not_a_model(self.url, "JSON that is not a message", said)
 
-    def _read(self, event: Event) -> Iterator[Piece]:
+    def _read_event(self, event: Event) -> Iterator[Piece]:
         """What comes behind the reason why the model stopped undoes nothing."""
         self._eventful = True
         if self.done:
@@ -166,9 +135,3 @@ class MessagesAnswer:
     def _failure(self, said: Any) -> ProviderFailed:
         error = said.get("error") if isinstance(said, dict) else said
         return failures.told(self.url, error or said)
-
-    def _broken(self) -> ProviderFailed:
-        if self._start.strip() and not self._eventful:
-            said = self._start.decode("utf-8", "replace")
-            return failures.not_a_model(self.url, "something that is not a stream", said)
-        return failures.cut(self.url, "it ended without a stop_reason and without message_stop")

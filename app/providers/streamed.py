@@ -1,0 +1,97 @@
+"""One streamed answer, from bytes to events: what all wire formats share. Sans-IO."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+from app.provider import Piece, ProviderFailed, Said
+from app.providers import failures
+from app.providers.body import Body
+from app.providers.native import TooManyCalls
+from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
+from parsing import Thought
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+
+
+class Streamed(ABC):
+    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.done = False  # nothing more will come
+        self._stopped = ""
+        self._body = Body()
+        self._events = EventReader()
+        self._eventful = False
+        self._size = 0
+        self._start = b""  # as much of the body as a message would show
+
+    @property
+    def whole(self) -> bool:
+        """The model has said why it stopped: what may still come is usage."""
+        return self.done or bool(self._stopped)
+
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
+        return joined(self._feed(data))
+
+    def close(self) -> list[Piece]:
+        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+        try:
+            return list(joined(self._close()))
+        except TooManyCalls as error:
+            raise self._too_many_calls(error) from error
+
+    @abstractmethod
+    def _close(self) -> list[Piece]:
+        """Raises ProviderFailed, TooManyCalls."""
+
+    @abstractmethod
+    def _read_event(self, event: Event) -> Iterator[Piece]:
+        """Raises ProviderFailed, TooManyCalls."""
+
+    def _feed(self, data: bytes) -> Iterator[Piece]:
+        self._size += len(data)
+        self._start += data[: failures.EXCERPT - len(self._start)]
+        if self._size > MAX_ANSWER_BYTES:
+            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
+        try:
+            for event in self._events.feed(self._body.events(data)):
+                yield from self._read_event(event)
+        except EventTooLarge as error:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
+        except TooManyCalls as error:
+            raise self._too_many_calls(error) from error
+
+    def _too_many_calls(self, error: TooManyCalls) -> ProviderFailed:
+        return failures.garbled(self.url, "an answer with too many calls", str(error))
+
+    def _broken(self, why: str) -> ProviderFailed:
+        """Of an answer that is not whole: it was no stream at all, or it broke off."""
+        if self._start.strip() and not self._eventful:
+            said = self._start.decode("utf-8", "replace")
+            return failures.not_a_model(self.url, "something that is not a stream", said)
+        return failures.cut(self.url, why)
+
+
+def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
+    last: Said | Thought | None = None
+    try:
+        for piece in pieces:
+            if last is not None and type(piece) is type(last):
+                last = type(last)(last.text + piece.text)
+                continue
+            if last is not None:
+                yield last
+            last = piece if isinstance(piece, Said | Thought) else None
+            if last is None:
+                yield piece
+    except ProviderFailed:
+        if last is not None:
+            yield last  # what came before a failure was said all the same
+        raise
+    if last is not None:
+        yield last
