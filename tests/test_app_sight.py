@@ -173,6 +173,18 @@ async def test_after_the_first_word_nothing_is_asked_again() -> None:
     assert (sees(provider, "images"), len(provider.requests)) == (True, 1)
 
 
+@pytest.mark.parametrize("source", ["name", "answer"])
+async def test_a_name_that_promised_too_much_and_a_model_that_was_exchanged_are_found_out(source: Source) -> None:
+    provider = Knowing([fails(400), "In words", fails(400, "no")], Ability("images", True, source))
+    assert Said("In words") in await heard(provider, DESCRIBED)
+    assert sees(provider, "images") is False
+    provider.known["images"] = Ability("images", True, source)
+    with pytest.raises(ProviderFailed, match="no") as refused:
+        await heard(provider, ASKED)
+    assert refused.value.code != "no_vision", "a refusal that does not speak of files has another reason"
+    assert sees(provider, "images")
+
+
 async def test_one_that_is_known_to_see_is_not_described_to_for_any_refusal() -> None:
     provider = Knowing([fails(400, "bad request")], Ability("images", True, "server"))
     with pytest.raises(ProviderFailed, match="bad request"):

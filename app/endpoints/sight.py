@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from app.attachments import CANNOT, Attachment, described
 from app.messages import Message
-from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Told
+from app.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, Told
 
 NO_VISION = "no_vision"  # code of failures and notices
 MOST_NAMED = 5  # models that could be asked instead
@@ -24,15 +24,26 @@ ABOUT_ONE_FILE = re.compile(
     r"|too (?:large|small|big|many)|dimension|exceed|password",
     re.IGNORECASE,
 )
+SURE = ("setting", "server")
 SHOWN = {"images": "pictures", "pdf": "PDFs"}
 
 
 def sees(provider: Provider, ability: str) -> bool | None:
     """`images` or `pdf`; None while nobody knows. A name alone never says no: it is tried."""
-    known = next((one for one in provider.abilities() if one.name == ability), None)
-    if known is None or not isinstance(known.value, bool) or (known.source == "name" and not known.value):
+    known = known_of(provider, ability)
+    if not isinstance(known.value, bool) or (known.source == "name" and not known.value):
         return None
     return known.value
+
+
+def may_be_wrong(provider: Provider, ability: str) -> bool:
+    """Whether an answer tells more than is known: a name promises too much, a model may be another one by now."""
+    return known_of(provider, ability).source not in SURE
+
+
+def known_of(provider: Provider, ability: str) -> Ability:
+    unknown = Ability(ability, None, "unknown")
+    return next((one for one in provider.abilities() if one.name == ability), unknown)
 
 
 Able = Callable[[str], Sequence[str]]
@@ -58,7 +69,7 @@ class Looking:
         blind = {one for one in attached if sees(self.provider, one) is False}
         if blind and not request.describe_files:
             raise self._refusal(request, blind)
-        tried = {one for one in attached - blind if sees(self.provider, one) is None}
+        tried = {one for one in attached - blind if may_be_wrong(self.provider, one)}
         answered = False
         try:
             async with aclosing(self._asked(request, blind)) as pieces:
@@ -73,6 +84,8 @@ class Looking:
                 raise
             if broken := bool(ABOUT_ONE_FILE.search(failure.message)):
                 tried = set()  # nothing is learned from it
+            elif not speaks_of_files(failure):  # whoever was to see has another reason
+                tried = {one for one in tried if sees(self.provider, one) is None}
             if not (tried or (broken and request.describe_files)):
                 raise
             refusal = failure
