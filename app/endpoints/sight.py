@@ -56,12 +56,16 @@ def nobody_knows(ability: str) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Looking:
-    """Asks one model, called `name`, and remembers what it shows. `told` are the files that this run was told of."""
+    """Asks one model, called `name`, for one answer, and remembers what that shows.
+
+    `told` are the files that this run was told of.
+    """
 
     name: str
     provider: Provider
     able: Able = nobody_knows
     told: set[str] = field(default_factory=set)
+    _answered: bool = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer. Raises ProviderFailed, with the code NO_VISION where the model would have to see."""
@@ -70,17 +74,13 @@ class Looking:
         if blind and not request.describe_files:
             raise self._refusal(request, blind)
         tried = {one for one in attached - blind if may_be_wrong(self.provider, one)}
-        answered = False
         try:
-            async with aclosing(self._asked(request, blind)) as pieces:
+            async with aclosing(self._asked(request, blind, tried, sees=True)) as pieces:
                 async for piece in pieces:
-                    if not answered and not isinstance(piece, Told):
-                        answered = True
-                        self._learn(tried, sees=True)
                     yield piece
             return
         except ProviderFailed as failure:
-            if answered or not refuses_files(failure):
+            if self._answered or not refuses_files(failure):
                 raise
             if broken := bool(ABOUT_ONE_FILE.search(failure.message)):
                 tried = set()  # nothing is learned from it
@@ -98,30 +98,34 @@ class Looking:
             async for piece in pieces:
                 yield piece
 
-    async def _asked(self, request: ModelRequest, blind: Collection[str]) -> AsyncGenerator[Piece, None]:
-        """With the files in words that the model is `blind` to; the person is told of each once in a run."""
+    async def _asked(
+        self, request: ModelRequest, blind: Collection[str], tried: Collection[str], *, sees: bool
+    ) -> AsyncGenerator[Piece, None]:
+        """With the files in words that the model is `blind` to; the person is told of each once in a run.
+
+        An answer shows whether it `sees` what was `tried`.
+        """
         for one in files_in(request, blind):
             if one.sha256 not in self.told:
                 self.told.add(one.sha256)
                 yield Told(NO_VISION, f"{self.name} cannot see {one.file_name}: it is told of it in words.")
         async with aclosing(self.provider.stream(in_words(request, blind))) as pieces:
             async for piece in pieces:
+                if not self._answered and not isinstance(piece, Told):
+                    self._answered = True
+                    self._learn(tried, sees=sees)
                 yield piece
 
     async def _again(
         self, request: ModelRequest, blind: Collection[str], tried: Collection[str], refusal: ProviderFailed
     ) -> AsyncGenerator[Piece, None]:
         """Once more in words. If that is refused, too, the files were not the reason."""
-        answered = False
         try:
-            async with aclosing(self._asked(request, blind)) as pieces:
+            async with aclosing(self._asked(request, blind, tried, sees=False)) as pieces:
                 async for piece in pieces:
-                    if not answered and not isinstance(piece, Told):
-                        answered = True
-                        self._learn(tried, sees=False)
                     yield piece
         except ProviderFailed:
-            if answered:
+            if self._answered:
                 raise
             raise refusal from None
 
