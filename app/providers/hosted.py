@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import httpx2
 
+from app.clock import Clock
 from app.provider import Ability, ModelRequest, Piece, Plain, ProviderFailed, Said
 from app.providers import failures
 from app.providers.abilities import LIMIT_S, Abilities, Stated
@@ -43,6 +44,7 @@ class Hosted(Plain, ABC):
     What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
     tools is asked again without them, once, and from then on they are taught in the prompt. The model `auto` is
     replaced by the server's first one when it first answers. `list_query` asks for all of the server's list of models.
+    With a `clock`, the user's messages end with the time they were sent.
     """
 
     list_query = ""
@@ -55,6 +57,8 @@ class Hosted(Plain, ABC):
         key: str | None = None,
         *,
         stated: Stated | None = None,
+        defaults: Defaults | None = None,
+        clock: Clock | None = None,
         abilities: Abilities | None = None,
     ) -> None:
         self.base_url = base_url
@@ -62,6 +66,8 @@ class Hosted(Plain, ABC):
         self.key = key
         self._client = client
         self._stated = stated or Stated()
+        self._defaults = defaults or Defaults()
+        self._clock = clock
         self._abilities = abilities or Abilities()
         self._named: Endpoint | None = None  # by the name that the model had
         self._parameters = Parameters(profile_of(base_url))

@@ -25,8 +25,7 @@ __all__ = ["ANY_MODEL", "LOST", "Defaults", "OpenAIChat"]
 class OpenAIChat(Hosted):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
-    `bare_results` is for models too small to read past a frame: in text, only untrusted results get one. With a
-    `clock`, the user's messages end with the time they were sent.
+    `bare_results` is for models too small to read past a frame: in text, only untrusted results get one.
     """
 
     def __init__(
@@ -42,10 +41,10 @@ class OpenAIChat(Hosted):
         clock: Clock | None = None,
         abilities: Abilities | None = None,
     ) -> None:
-        super().__init__(client, base_url, model, key, stated=stated, abilities=abilities)
-        self._defaults = defaults or Defaults()
+        super().__init__(
+            client, base_url, model, key, stated=stated, defaults=defaults, clock=clock, abilities=abilities
+        )
         self._bare = bare_results
-        self._clock = clock
 
     @property
     def url(self) -> str:

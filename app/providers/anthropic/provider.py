@@ -8,10 +8,8 @@ from typing import Any
 
 import httpx2
 
-from app.clock import Clock
 from app.messages import Message
 from app.provider import ModelRequest
-from app.providers.abilities import Abilities, Stated
 from app.providers.added import added
 from app.providers.anthropic.answer import MessagesAnswer
 from app.providers.anthropic.blocks import wire_tools
@@ -19,7 +17,7 @@ from app.providers.anthropic.caching import marked, marked_turns
 from app.providers.anthropic.history import Wire, Written
 from app.providers.anthropic.thoughts import seal_origin, thoughts_in
 from app.providers.attached import Encoded, encoded_files
-from app.providers.hosted import ANY_MODEL, BAD_REQUEST, Defaults, Hosted
+from app.providers.hosted import BAD_REQUEST, Hosted
 from app.providers.http_stream import Question, Reader, Refused, ask
 from app.providers.too_long import is_too_long
 from app.providers.wire import encode
@@ -41,27 +39,10 @@ LONGEST = re.compile(r"max_tokens: \d{1,12} > (\d{1,12})")
 class AnthropicMessages(Hosted):
     """A Provider. `base_url` ends before `/messages`; `close` closes the client.
 
-    With a `clock`, the user's messages end with the time they were sent. Whether a model thinks is left to its server:
-    most do without being told to.
+    Whether a model thinks is left to its server: most do without being told to.
     """
 
     list_query = "?limit=1000"  # else there are twenty on a page
-
-    def __init__(
-        self,
-        client: httpx2.AsyncClient,
-        base_url: str,
-        model: str = ANY_MODEL,
-        key: str | None = None,
-        *,
-        stated: Stated | None = None,
-        defaults: Defaults | None = None,
-        clock: Clock | None = None,
-        abilities: Abilities | None = None,
-    ) -> None:
-        super().__init__(client, base_url, model, key, stated=stated, abilities=abilities)
-        self._defaults = defaults or Defaults()
-        self._clock = clock
 
     @staticmethod
     def headers(key: str | None) -> Mapping[str, str]:
