@@ -19,7 +19,7 @@ from app.redacted_rows import redacted_row
 from app.redaction import Redactor
 from app.store import Change, EventRow, Store, StoreFailed
 
-KEPT = 512  # events of a live run kept in memory; a watcher further behind reads the store
+KEPT = 128  # events of a live run kept in memory; a watcher further behind reads the store
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 

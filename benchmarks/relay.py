@@ -26,7 +26,7 @@ LOADS = (
     Load("flat out", 4, 40_000, 0),
     Load("requests", 8, 8, 0, turns=40),
 )
-BESIDE_RIVALS = Load("paced", 300, 100, 30)
+BESIDE_RIVALS = Load("paced", 100, 150, 10)  # what the slowest of them still keeps up with
 COMPLETION = b'{"model": "bench", "stream": true, "messages": [{"role": "user", "content": "go"}]}'
 COLUMNS = (
     f"{'CPU us/token':>24}{'ratio':>7}{'p50 ms':>9}{'ratio':>7}{'p99 ms':>9}{'tokens/s':>10}{'delivered':>11}"
