@@ -188,3 +188,10 @@ def test_any_history_becomes_one_that_strict_templates_take(
 )
 def test_surrogates_are_paired_or_replaced(text: str, expected: str) -> None:
     assert encodable(text) == expected
+
+
+def test_no_lone_surrogate_hides_in_the_arguments_of_a_call() -> None:
+    """A server that reads them would refuse the whole session from then on."""
+    call = AskedCall("c1", "bash", {"a\ud83d": ["\ud83d\ude00", "\ude00"]}, "native")
+    [asked, _] = wire_messages([Message("assistant", "", calls=(call,))], native=True)
+    assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"a\ufffd": ["😀", "\ufffd"]}

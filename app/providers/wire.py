@@ -105,7 +105,7 @@ def result(message: Message, *, bare: bool = False) -> str:
 
 def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: Back) -> Iterator[WireMessage]:
     """An assistant message with native calls, and a result for each of them, in order."""
-    functions = [{"name": plain_name(call.name), "arguments": json.dumps(call.arguments)} for call in calls]
+    functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
     asked = [
         {"id": call.id, "type": "function", "function": function} | back.with_call(call)
         for call, function in zip(calls, functions, strict=True)
@@ -114,6 +114,12 @@ def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message],
     for call in calls:
         answer = result(results[call.id]) if call.id in results else INTERRUPTED
         yield {"role": "tool", "tool_call_id": call.id, "content": answer}
+
+
+def arguments_text(call: AskedCall) -> str:
+    """As JSON, with no lone surrogate behind an escape: servers read it, and refuse that."""
+    text = json.dumps(call.arguments)
+    return json.dumps(encodable_value(call.arguments)) if "\\ud" in text else text
 
 
 def plain_name(name: str) -> str:
@@ -170,3 +176,8 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def encodable_value(value: Any) -> Any:
+    """The JSON value with lone surrogates mended, wherever they stand in it."""
+    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))

@@ -6,14 +6,13 @@ white space, names and ids are letters, digits, `_` and `-`, and a tool's schema
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.attachments import PDF, Attachment, described
 from app.messages import AskedCall
 from app.providers.attached import Encoded
-from app.providers.wire import ODD, encodable, plain_name
+from app.providers.wire import ODD, encodable, encodable_value, plain_name
 from tools.tool import Tool
 
 Block = dict[str, Any]
@@ -61,8 +60,3 @@ def wire_tool(tool: Tool) -> Block:
 
 def plain_id(id: str) -> str:
     return ODD.sub("_", id)
-
-
-def encodable_value(value: Any) -> Any:
-    """The JSON value with lone surrogates mended, wherever they stand in it."""
-    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))
