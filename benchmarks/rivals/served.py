@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,8 +20,9 @@ def serve(said: Said) -> None:
     """Until it is killed; prints its port."""
 
     async def events() -> AsyncGenerator[bytes, None]:
-        async for text in said():  # the end of the process closes it
-            yield b"data: " + json.dumps({"type": "text.delta", "text": text}).encode() + b"\n\n"
+        async with aclosing(said()) as texts:
+            async for text in texts:
+                yield b"data: " + json.dumps({"type": "text.delta", "text": text}).encode() + b"\n\n"
 
     async def chat(request: Request) -> Response:
         await request.body()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import agents
 import openai
@@ -12,9 +13,10 @@ from benchmarks.rivals.served import serve
 
 
 async def said() -> AsyncGenerator[str, None]:
-    async for event in agents.Runner.run_streamed(AGENT, "go").stream_events():
-        if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
-            yield event.data.delta
+    async with aclosing(agents.Runner.run_streamed(AGENT, "go").stream_events()) as events:
+        async for event in events:
+            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                yield event.data.delta
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -14,8 +15,9 @@ from benchmarks.rivals.served import serve
 
 async def said() -> AsyncGenerator[str, None]:
     async with AGENT.run_stream("go") as result:
-        async for delta in result.stream_text(delta=True, debounce_by=None):
-            yield delta
+        async with aclosing(result.stream_text(delta=True, debounce_by=None)) as deltas:
+            async for delta in deltas:
+                yield delta
 
 
 if __name__ == "__main__":
