@@ -142,7 +142,7 @@ class Asking:
         if self._unread and not answered:
             return NOTHING
         taken = max(0.0, min(meter.answer(self._prompt) for meter in self._meters))
-        return Used(self._prompt, int(min(answered // CHARACTERS_PER_TOKEN, taken)))
+        return Used(self._prompt, int(min(math.ceil(answered / CHARACTERS_PER_TOKEN), taken)))
 
     def _used(self) -> tuple[Used, bool]:
         """And whether the server has counted all of it.

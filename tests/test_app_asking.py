@@ -105,6 +105,7 @@ LONG = Said("x" * 400)
     [
         ([Said("Hi."), Used(900, 7), Stopped("stop")], (900, 7), True),
         ([LONG, Stopped("stop")], (1000, 100), False),
+        ([Said("Hi"), Stopped("stop")], (1000, 1), False),
         ([LONG, Used(900, 0), Stopped("stop")], (900, 100), False),  # it has counted the prompt only
         ([LONG, Used(0, 7), Stopped("stop")], (1000, 7), False),  # nobody reads an empty prompt
         ([Used(900, 0), Stopped("stop")], (900, 0), True),
