@@ -107,6 +107,17 @@ async def test_a_model_without_keys_is_asked_again_whatever_it_says() -> None:
     assert used(provider) == [None, None]
 
 
+async def test_a_model_that_wants_a_key_which_nobody_has_is_passed_over_for_a_while() -> None:
+    """The next prompt must be made to fit who stands in, not a model that will not answer."""
+    time, closed, other = Time(), model(REFUSED, "Open"), model("Hi", "Hi", name="o")
+    targets = time.target(closed), time.target(other, time.host("hosted"))
+    assert told(await heard(time.route(*targets))) == ["retry", "hosted/o"]
+    assert time.route(*targets).current is targets[1]
+    assert told(await heard(time.route(*targets))) == ["hosted/o"]
+    time.now += 60
+    assert said(await heard(time.route(*targets))) == "Open"
+
+
 async def test_the_last_error_is_one_line_without_a_key() -> None:
     time = Time()
     host = time.host("hosted", KEYS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from app.endpoints.faults import LIMITED, TOO_LONG, Fault, fault_of, refuses_key, rest_s
+from app.endpoints.faults import ABSENT, LIMITED, TOO_LONG, Fault, fault_of, refuses_key, rest_s
 from app.endpoints.health import Now
 from app.endpoints.keys import Key
 from app.endpoints.target import Target
@@ -150,8 +150,9 @@ class Trip:
 
     def _give_up(self, fault: Fault, failure: ProviderFailed) -> Target | None:
         """The target is not asked any more; who is to be asked next, if there is anybody."""
-        if fault.of == "model":
-            self.target.host.health.rests(self._model, rest_s(fault, failure), failure.code)
+        keyless = refuses_key(fault) and self.key.value is None  # there is no key that could rest
+        if fault.of == "model" or keyless:
+            self.target.host.health.rests(self._model, rest_s(ABSENT if keyless else fault, failure), failure.code)
         if self.target is self._targets[0]:
             self._reason = failure.code
         self._failed.append(failure)
