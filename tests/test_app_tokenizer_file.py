@@ -14,6 +14,7 @@ from app.messages import Message
 from app.providers.scripted import Scripted
 from app.settings_sources import SettingsError
 from routes.services import open_services
+from tests.endpoints import opened, server_at
 from tests.serving import chosen, settings_in
 from tests.test_app_counter import Letters
 
@@ -37,6 +38,14 @@ async def test_a_tokenizer_file_counts_before_the_server_does(tmp_path: Path) ->
         exact = len(tokenizer.encode(text.replace("\ud800", "\ufffd")).ids)
         assert counter.measure(Message("user", text)) == exact + ROLE
     assert provider.asked == []
+
+
+async def test_with_a_tokenizer_file_it_is_still_known_what_the_model_cannot_see(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    blind = {"a": server_at(images=False)}
+    async with opened(tmp_path, endpoints=blind, model="a/m", tokenizer=str(tmp_path / "tokenizer.json")) as here:
+        assert here.models.default.counter.sees("images") is False
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "not JSON", '{"model": {"type": "BPE"}}'])

@@ -102,7 +102,7 @@ async def _opened(
     about = about or await readied(models, why)
     if settings.tokenizer:
         default = models.default
-        default.counter = await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer)
+        default.count_with(await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer))
     return Opened(models, registry, about)
 
 

@@ -19,9 +19,15 @@ OTHER_REFUSALS = frozenset({404, 500, 501})
 ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmproj", "pdf", "file", "content type")
 # So a server speaks of a file that is broken or too large: it does not say that the model can see none.
 ABOUT_ONE_FILE = re.compile(
-    r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars)"
-    r"|valid (?:image|pdf|base64)|is valid|corrupt|truncated|damaged"
-    r"|too (?:large|small|big|many)|dimension|exceed|password",
+    r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars|be empty)"
+    r"|valid (?:image|pdf|base64)|(?:is|was|not) valid|corrupt|truncated|damaged|password|(?:image|picture) format"
+    r"|too (?:large|small|big|many)|dimension|exceed|maximum",
+    re.IGNORECASE,
+)
+# And so of what its model can, where the name or an answer has promised more.
+CANNOT_SEE = re.compile(
+    r"(?:\bnot?|n't|\bonly|without)\W.{0,40}(?:support|vision|multi-?modal|image input)"
+    r"|unsupported content|unknown variant|at most 0 |mmproj",
     re.IGNORECASE,
 )
 SURE = ("setting", "server")
@@ -84,7 +90,7 @@ class Looking:
                 raise
             if broken := bool(ABOUT_ONE_FILE.search(failure.message)):
                 tried = set()  # nothing is learned from it
-            elif not speaks_of_files(failure):  # whoever was to see has another reason
+            elif not CANNOT_SEE.search(failure.message):  # whoever was to see has another reason
                 tried = {one for one in tried if sees(self.provider, one) is None}
             if not (tried or (broken and request.describe_files)):
                 raise

@@ -25,7 +25,12 @@ class Target:
     _priced: tuple[str, Price | None] = ("", None)  # what was found in the table, by the name that the model had
 
     def __post_init__(self) -> None:
-        self.counter.sees = self.sees
+        self.count_with(self.counter)
+
+    def count_with(self, counter: Counter) -> None:
+        """From now on."""
+        self.counter = counter
+        counter.sees = self.sees
 
     def sees(self, ability: str) -> bool | None:
         """`images` or `pdf`; None while nobody knows."""
