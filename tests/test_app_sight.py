@@ -90,8 +90,8 @@ async def test_only_what_it_cannot_see_is_described() -> None:
     assert message.text == "[PDF law.pdf, 2 pages, application/pdf: this model cannot see it]\nx"
 
 
-TOLD = [(400, "no image input"), (415, "content type"), (422, "Vision"), (500, "you may need to provide the mmproj")]
-REFUSALS = [*TOLD, (400, "whatever it says"), (415, ""), (422, "")]
+TOLD = [(400, "no image input"), (422, "Vision is not supported"), (500, "you may need to provide the mmproj")]
+REFUSALS = [*TOLD, (400, "whatever it says"), (415, ""), (422, ""), (400, "this picture is against the rules")]
 
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
@@ -105,7 +105,7 @@ async def test_a_refusal_is_learned_and_described_at_once(status: int, said: str
 
 
 @pytest.mark.parametrize(("status", "said"), REFUSALS)
-async def test_a_refusal_is_told_as_one_and_remembered_if_it_speaks_of_files(status: int, said: str) -> None:
+async def test_a_refusal_is_told_as_one_and_remembered_if_it_says_so(status: int, said: str) -> None:
     provider = Knowing([fails(status, said)] * 2)
     for _ in range(2):
         with pytest.raises(ProviderFailed) as refused:
@@ -122,6 +122,8 @@ BROKEN = [
     (400, "You uploaded an unsupported image. Please make sure your image is valid."),
     (400, "image exceeds 5 MB maximum"),
     (500, "Failed to load image or audio file"),
+    (400, "The PDF specified was not valid."),
+    (400, "A maximum of 100 PDF pages may be provided."),
 ]
 
 
@@ -173,16 +175,33 @@ async def test_after_the_first_word_nothing_is_asked_again() -> None:
     assert (sees(provider, "images"), len(provider.requests)) == (True, 1)
 
 
+# As servers say that their model can see nothing.
+BLIND = [
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (400, "org/plain is not a multimodal model"),
+    (400, "This model does not support image input"),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (404, "No endpoints found that support image input"),
+    (400, "At most 0 image(s) may be provided in one prompt."),
+    (422, "unknown variant `image_url`, expected `text`"),
+]
+
+
+@pytest.mark.parametrize(("status", "said"), BLIND)
 @pytest.mark.parametrize("source", ["name", "answer"])
-async def test_a_name_that_promised_too_much_and_a_model_that_was_exchanged_are_found_out(source: Source) -> None:
-    provider = Knowing([fails(400), "In words", fails(400, "no")], Ability("images", True, source))
+async def test_a_promise_of_a_name_or_of_another_model_is_found_out(status: int, said: str, source: Source) -> None:
+    provider = Knowing([fails(status, said), "In words"], Ability("images", True, source))
     assert Said("In words") in await heard(provider, DESCRIBED)
     assert sees(provider, "images") is False
-    provider.known["images"] = Ability("images", True, source)
-    with pytest.raises(ProviderFailed, match="no") as refused:
-        await heard(provider, ASKED)
-    assert refused.value.code != "no_vision", "a refusal that does not speak of files has another reason"
-    assert sees(provider, "images")
+
+
+@pytest.mark.parametrize("said", ["bad request", "The image holds something that is against the rules."])
+@pytest.mark.parametrize("request_", [ASKED, DESCRIBED], ids=["refuse", "describe"])
+async def test_another_refusal_breaks_no_promise(said: str, request_: ModelRequest) -> None:
+    provider = Knowing([fails(400, said)], Ability("images", True, "name"))
+    with pytest.raises(ProviderFailed, match=said) as refused:
+        await heard(provider, request_)
+    assert (refused.value.code, sees(provider, "images")) == ("model_failed", True)
 
 
 async def test_one_that_is_known_to_see_is_not_described_to_for_any_refusal() -> None:

@@ -24,7 +24,7 @@ ABOUT_ONE_FILE = re.compile(
     r"|too (?:large|small|big|many)|dimension|exceed|maximum",
     re.IGNORECASE,
 )
-# And so of what its model can, where the name or an answer has promised more.
+# And so that it can see none.
 CANNOT_SEE = re.compile(
     r"(?:\bnot?|n't|\bonly|without)\W.{0,40}(?:support|vision|multi-?modal|image input)"
     r"|unsupported content|unknown variant|at most 0 |mmproj",
@@ -96,7 +96,7 @@ class Looking:
                 raise
             refusal = failure
         if not request.describe_files:
-            if speaks_of_files(refusal):  # else all others would be refused for what nobody knows
+            if CANNOT_SEE.search(refusal.message):  # else all others would be refused for what nobody knows
                 self._learn(tried, sees=False)
             raise self._refusal(request, tried, refusal.message) from refusal
         unseen = attached if broken else blind | tried
@@ -153,12 +153,10 @@ def refuses_files(failure: ProviderFailed) -> bool:
     """Whether a server has refused a request for the files in it, as far as that can be told."""
     if failure.code == "model_context":
         return False
-    return failure.status in REFUSALS or (failure.status in OTHER_REFUSALS and speaks_of_files(failure))
-
-
-def speaks_of_files(failure: ProviderFailed) -> bool:
     said = failure.message.lower()
-    return any(word in said for word in ABOUT_FILES)
+    return failure.status in REFUSALS or (
+        failure.status in OTHER_REFUSALS and any(word in said for word in ABOUT_FILES)
+    )
 
 
 def files_in(request: ModelRequest, abilities: Collection[str]) -> list[Attachment]:
