@@ -223,6 +223,8 @@ async def test_a_model_that_cannot_see(tmp_path: Path) -> None:
         assert (failed["type"], failed["code"], failed["retryable"]) == ("run.failed", "no_vision", False)
         assert "without_vision: describe" in failed["message"]
         assert model.requests == []
+        [endpoint] = (await served.client.get("/endpoints")).json()["endpoints"]
+        assert endpoint["last_error"] is None, "no trouble of the server's, and what people send is theirs"
         after = await served.chat("Never mind.", session=failed_in)
         assert after[-1]["text"] == "I go on.", "the session is not lost"
         assert [event["code"] for event in after if event["type"] == "notice"] == ["no_vision"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from app.endpoints.faults import ABSENT, LIMITED, TOO_LONG, Fault, fault_of, refuses_key, rest_s
 from app.endpoints.health import Now
 from app.endpoints.keys import Key
+from app.endpoints.sight import NO_VISION
 from app.endpoints.target import Target
 from app.provider import ProviderFailed, Switched, Told
 
@@ -104,7 +105,7 @@ class Trip:
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
         """What rests from now on."""
         host, seconds = self.target.host, rest_s(fault, failure)
-        if failure.code != TOO_LONG:  # which is no trouble of the server's
+        if failure.code not in (TOO_LONG, NO_VISION):  # which are no trouble of the server's
             host.failed(failure)
         if fault.of == "host":
             host.health.dead(seconds, failure.code)
