@@ -144,7 +144,8 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
 
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    return chat(Wishes(" ".join(args.message), url, args.session, token, args.approval), loaded, environ)
+    wishes = Wishes(" ".join(args.message), url, args.session, token, args.approval, args.model)
+    return chat(wishes, loaded, environ)
 
 
 def _config(args: argparse.Namespace, environ: Environ) -> int:

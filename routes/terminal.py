@@ -43,6 +43,7 @@ class Wishes:
     session: str | None = None
     token: str | None = None
     approval: str | None = None
+    model: str | None = None
 
 
 def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -53,8 +54,9 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         message = wishes.message or _piped(loaded.settings.max_message_bytes)
-        with _server(wishes.url, loaded, environ) as url:
-            talk = Talk(url, wishes.token, wishes.session, wishes.approval)
+        with _server(wishes.url, loaded, environ) as (url, is_own):
+            model = None if is_own else wishes.model  # our own has it as its default
+            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model)
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _told(error)
@@ -65,8 +67,16 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
 class Talk:
     """One conversation with the server at `url`."""
 
-    def __init__(self, url: str, token: str | None, session: str | None, approval: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        session: str | None,
+        approval: str | None = None,
+        model: str | None = None,
+    ) -> None:
         self._url = url
+        self._model = _sendable(model) if model else None
         self._approval = approval
         self._headers = {"Authorization": f"Bearer {checked_token(token)}"} if token else {}
         self._session = _sendable(session) if session else None
@@ -115,7 +125,7 @@ class Talk:
         async with httpx2.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
-            link = Link(client, self._session, self._approval)
+            link = Link(client, self._session, self._approval, model=self._model)
             asking = Asking(link, screen, self._answerer(link, screen))
             interrupts = Interrupts(link, asking.show)
             with _interrupts(interrupts):
@@ -176,17 +186,17 @@ def _interrupts(answer: Interrupts) -> Iterator[None]:
 
 
 @contextmanager
-def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
-    """The URL to talk to: the one that is meant, if it answers, else that of a server of our own."""
+def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """The URL to talk to: the one that is meant, if it answers, else that of a server of our own; and which it is."""
     meant = checked_url(url) if url else default_url(loaded.settings)
     if answers(meant):
-        yield meant
+        yield meant, False
         return
     if url and not is_local(meant):
         raise ChatFailed(f"No dragoman server answers at {meant}. Start it there, or leave --url away to run one here.")
     print(f"No dragoman server answers at {meant}: starting one for this conversation.", file=sys.stderr)
     with own_server(loaded, environ) as own:
-        yield own
+        yield own, True
 
 
 def checked_url(url: str) -> str:

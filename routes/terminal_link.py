@@ -41,8 +41,8 @@ class NotTaken:
 class Link:
     """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
 
-    `approval` is the mode of its runs, None for the server's own. `pauses_s` are the waits before each attempt to
-    reconnect; events that arrive start them anew.
+    `approval` is the mode of its runs and `model` their model, None for the server's own. `pauses_s` are the waits
+    before each attempt to reconnect; events that arrive start them anew.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class Link:
         session: str | None = None,
         approval: str | None = None,
         *,
+        model: str | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._approval = approval
+        self._wishes = {"approval": approval, "model": model}
         self.run: str | None = None
         self._client = client
         self._pauses_s = pauses_s
@@ -63,7 +64,7 @@ class Link:
     async def ask(self, message: str) -> AsyncGenerator[AgentEvent, None]:
         """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
         self._forget_run()
-        wishes = {"message": message, "session": self.session, "approval": self._approval}
+        wishes = {"message": message, "session": self.session, **self._wishes}
         body = {name: wish for name, wish in wishes.items() if wish is not None}
         connection = self._connection("POST", "/chat", json=body)
         pauses, told = iter(self._pauses_s), False

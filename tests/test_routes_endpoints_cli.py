@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+from asyncio.subprocess import PIPE
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,3 +152,12 @@ async def test_what_went_wrong_last_is_listed_with_how_long_ago_that_was(shell: 
 )
 def test_how_long_ago_something_was_is_told_in_one_unit(seconds: float, told: str) -> None:
     assert ago(seconds) == f"{told} ago"
+
+
+async def test_the_terminal_asks_a_server_that_runs_for_the_model_that_was_named(shell: Shell) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(shell.folder, Scripted(["x"])) as served:
+        words = ["-m", "routes.cli", "chat", "--url", str(served.client.base_url), "--model", "scriptid", "hi"]
+        chat = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, stderr=PIPE)
+        _, told = await chat.communicate()
+    assert chat.returncode == 1
+    assert "there is no 'scriptid'; there is scripted; did you mean scripted?" in " ".join(told.decode().split())

@@ -160,8 +160,8 @@ def test_a_decision_that_is_not_taken_is_told(answer: Answer, told: str, final: 
     assert decided(answer)[0] == NotTaken(told, final)
 
 
-def test_a_run_is_asked_for_with_the_mode_that_was_chosen() -> None:
-    async def listen(approval: str | None) -> dict[str, object]:
+def test_a_run_is_asked_for_with_the_mode_and_the_model_that_were_chosen() -> None:
+    async def listen(approval: str | None, model: str | None = None) -> dict[str, object]:
         bodies: list[bytes] = []
 
         def respond(request: httpx2.Request) -> httpx2.Response:
@@ -169,12 +169,13 @@ def test_a_run_is_asked_for_with_the_mode_that_was_chosen() -> None:
             return stream(sse(1, ANSWERED))
 
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
-            async with asyncio.timeout(10), aclosing(Link(client, None, approval).ask("hi")) as events:
+            async with asyncio.timeout(10), aclosing(Link(client, None, approval, model=model).ask("hi")) as events:
                 assert [event.type async for event in events] == ["run.finished"]
         body: dict[str, object] = json.loads(bodies[0])
         return body
 
     assert asyncio.run(listen("ask")) == {"message": "hi", "approval": "ask"}
+    assert asyncio.run(listen(None, "local/qwen")) == {"message": "hi", "model": "local/qwen"}
     assert asyncio.run(listen(None)) == {"message": "hi"}
 
 
