@@ -23,7 +23,7 @@ class Used:
     """Tokens of this request, as the server counted them.
 
     Of the prompt's tokens, which are all that the model has read, `cached` were read before, and `cache_written` are
-    kept for later at a price of their own; None where the server does not say.
+    kept for later at a price of their own; None where the server does not say. Without any token nothing is counted.
     """
 
     prompt_tokens: int

@@ -83,7 +83,7 @@ class Reply:
                 for seen in self._parser.feed(text):
                     yield from self._see(seen, "text")
             case Used():
-                self.used = piece
+                self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
             case Stopped(reason):
                 self.stopped = reason
             case Told(code, message):

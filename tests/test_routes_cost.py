@@ -242,6 +242,18 @@ async def test_a_model_that_stands_in_costs_its_own_price(tmp_path: Path) -> Non
     assert [(one["model"], one["cost"]) for one in usage["months"][0]["models"]] == [("other/small", 0.00102)]
 
 
+async def test_what_a_model_had_counted_before_it_failed_is_not_its_stand_in_s(tmp_path: Path) -> None:
+    early = f"data: {json.dumps({'choices': [], 'usage': {'prompt_tokens': 5000, 'completion_tokens': 1}})}\n\n"
+    failed = stream(early, 'data: {"error": {"code": 404, "message": "gone"}}\n\n')
+    silent = stream(says("x" * 400), chunk(finish="stop"), "data: [DONE]\n\n")
+    async with upstream(failed, chats=True) as wanted, upstream(silent, chats=True) as other:
+        events, usage = await stand_in(tmp_path, wanted, other, {"other/*": CHEAP})
+    [told] = [event for event in events if event["type"] == "usage"]
+    assert (told["completion_tokens"], told["measured"]) == (100, False)
+    assert told["prompt_tokens"] < 5000
+    assert usage["months"][0]["estimated_tokens"] == told["prompt_tokens"] + 100
+
+
 async def test_a_stand_in_that_nobody_can_pay_is_not_asked(tmp_path: Path) -> None:
     async with upstream(GONE, chats=True) as wanted, upstream(PAID, chats=True) as other:
         events, usage = await stand_in(tmp_path, wanted, other, {"big": CHEAP, "small": DEAR}, cost_per_month="0.02")

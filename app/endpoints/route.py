@@ -18,6 +18,7 @@ from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Told, Use
 
 LEAST_ANSWER = 1024  # tokens that a stand-in must have left for its answer, or a part of a smaller window
 PATIENCE = Patience()
+UNCOUNTED = Used(0, 0)  # what one model had counted before it failed is not what the next one will have
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Route:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer of the first that gives one. Raises ProviderFailed if nobody does, or if it breaks off."""
-        trip, begun, self._reached = self._trip(request), False, False
+        trip, begun, counted, self._reached = self._trip(request), False, False, False
         try:
             while True:
                 self._asking = self._asked = trip.target
@@ -69,9 +70,9 @@ class Route:
                     asked = replace(request, key=trip.ask().value)
                     async with aclosing(self._answer(trip.target, asked)) as pieces:
                         async for piece in pieces:
-                            if not begun and begins(piece):
-                                begun = True
-                                if switched := trip.answers():
+                            if not begun:
+                                begun, counted = begins(piece), counted or isinstance(piece, Used)
+                                if begun and (switched := trip.answers()):
                                     yield switched
                             yield piece
                     return
@@ -87,6 +88,8 @@ class Route:
                     yield told
                 if following.failure:
                     raise following.failure
+                if counted:
+                    yield UNCOUNTED
                 await self.patience.sleep(following.wait_s)
         finally:
             self._asking = None
