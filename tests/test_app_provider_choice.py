@@ -172,6 +172,7 @@ def test_every_scheme_has_one_row() -> None:
         ("http://h:1/", "http://h:1/v1"),
         ("http://h:1/v1/", "http://h:1/v1"),
         ("https://h/openai/v1/chat/completions", "https://h/openai/v1"),
+        ("http://h:8080/v1/models/", "http://h:8080/v1"),
         (" http://h/v1 ", "http://h/v1"),
     ],
 )

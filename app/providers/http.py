@@ -20,6 +20,7 @@ INACTIVITY_S = 300.0
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
 # A kept-alive connection that the server has ended shows itself only when it is used.
 CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+PASTED = ("/chat/completions", "/messages", "/models")  # what people have asked their server by hand
 PASSING = (408, 425, 429)  # refusals of this moment only; so are a server's own faults
 
 
@@ -73,7 +74,9 @@ def is_local(url: str) -> bool:
 
 def base_url_of(url: str) -> str:
     """The base URL as the client wants it: a bare host gets `/v1`, a pasted endpoint loses its last part."""
-    base = url.strip().rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
+    base = url.strip().rstrip("/")
+    for pasted in PASTED:
+        base = base.removesuffix(pasted)
     return base if urlsplit(base).path else f"{base}/v1"
 
 
