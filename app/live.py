@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from app.context.overflow import ContextOverflow
 from app.conversation import INTERRUPTED, STOPPED, Conversation
 from app.discipline.last_words import answer_of, last_words
 from app.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
+from app.grants import grant_of
 from app.inbox import Inbox, added, message_of
 from app.journal import Journal, RunLog
 from app.line import Line
@@ -29,6 +29,7 @@ from app.provider import ProviderFailed
 from app.store import (
     Change,
     FileRow,
+    Found,
     InboxRow,
     InboxTaken,
     MessageRow,
@@ -92,6 +93,7 @@ class LiveRun:
     stopping: str | None = None  # why
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
+    begins_session: bool = False  # with which there is nothing to be found yet
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
@@ -151,31 +153,30 @@ class LiveRun:
 
     async def _turn(self) -> Conversation:
         """The session's history, complete, and what else the run finds there."""
-        conversation = await (self._again() if self.left else self._first_turn())
-        session = await self.store.session(self.row.session)
-        tainted = any(message.untrusted for message in conversation.messages)
-        grants = await self.approvals.grants(self.row.session)
-        self.agent.calls.gate.enter(json.loads(session.disabled) if session else (), grants, tainted=tainted)
+        if self.row.state == "queued" and not self.left:
+            await self._wait()
+        found = Found() if self.begins_session else await self.store.found(self.row.session)
+        conversation = conversation_of(self.row, found.messages, self.log.put, self.journal, self.log.add)
+        if self.left:  # as it was, with calls to answer
+            self.inbox.restore(await self.store.inbox(self.row.id))
+        else:
+            self._begin(conversation, found.stranded)
+        if not self.begins_session:
+            tainted = any(message.untrusted for message in conversation.messages)
+            self.agent.calls.gate.enter(found.disabled, map(grant_of, found.grants), tainted=tainted)
         return conversation
 
-    async def _again(self) -> Conversation:
-        """Of a run that goes on after a restart: as it was, with calls to answer."""
-        messages = await self.store.messages(self.row.session)
-        self.inbox.restore(await self.store.inbox(self.row.id))
-        return conversation_of(self.row, messages, self.log.put, self.journal, self.log.add)
+    async def _wait(self) -> None:
+        """For the runs before it in the session; then the history is complete."""
+        before = self.line.of(self.row.session)[0]
+        if before != self.row.id:  # it may have ended while this one was stored
+            self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
+        await self.line.reach(self.row.session, self.row.id)
+        self.log.put(RunBegan(self.row.id))
 
-    async def _first_turn(self) -> Conversation:
-        """Wait for the runs before it in the session; then the history is complete."""
-        if self.row.state == "queued":
-            before = self.line.of(self.row.session)[0]
-            if before != self.row.id:  # it may have ended while this one was stored
-                self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
-            await self.line.reach(self.row.session, self.row.id)
-            self.log.put(RunBegan(self.row.id))
-        messages = await self.store.messages(self.row.session)
-        conversation = conversation_of(self.row, messages, self.log.put, self.journal, self.log.add)
+    def _begin(self, conversation: Conversation, left_behind: Sequence[InboxRow]) -> None:
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
-        for stranded in await self.store.stranded(self.row.session):
+        for stranded in left_behind:
             conversation.append(message_of(stranded))
             self.log.put(InboxTaken(stranded.run))
         first, *others = self.inbox.take()
@@ -183,7 +184,6 @@ class LiveRun:
         for message in others:
             conversation.append(message)
             self.log.add(added(message))
-        return conversation
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
         async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left)) as events:

@@ -89,6 +89,7 @@ class Runs:
             if turn.key:
                 self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
             live = self._made(row, agent, turn.time_limit_s)
+            live.begins_session = turn.session is None
             live.post(turn.message, turn.files)
             try:
                 await self._journal.flush()

@@ -130,7 +130,8 @@ async def test_what_waited_when_the_server_stopped_is_in_the_history_at_the_next
 async def test_a_run_that_was_cancelled_before_its_first_event_keeps_what_it_was_asked(tmp_path: Path) -> None:
     provider = Scripted(["Fine."], repeat=True)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        row = await start(served, Turn("x"))
+        session = (await served.chat("w"))[0]["session"]  # where a run must look first
+        row = await start(served, Turn("x", session))
         await served.services.runs.cancel(row.id)
         assert [event["type"] for event in await served.events(row.id)] == ["run.finished"]
         await served.chat("y", session=row.session)

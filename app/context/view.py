@@ -137,7 +137,8 @@ class View:
         if fold := self.folds.of(session, conversation.messages):
             fold.kept, fold.summary = redacted(fold.kept), redacted(fold.summary)
             return fold
-        rows = [row for row in await self.summaries(session) if row.upto <= so_far]
+        # With its first message a session has none.
+        rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []
         return self.folds.keep(session, folded(redacted(rows[-1])) if rows else Fold())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:

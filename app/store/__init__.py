@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app.messages import Message
+from app.store.found import Found
 from app.store.rows import (
     ApprovalDecided,
     ApprovalRow,
@@ -48,6 +49,7 @@ __all__ = [
     "EndpointRow",
     "EventRow",
     "FileRow",
+    "Found",
     "GrantRow",
     "InboxRow",
     "InboxTaken",
@@ -107,10 +109,6 @@ class Store(Protocol):
         """The messages for a run that are not in the history, in order."""
         ...
 
-    async def stranded(self, session: str) -> list[InboxRow]:
-        """Messages for runs of a session that ended before they could put them into the history."""
-        ...
-
     async def key(self, principal: str, key: str) -> KeyRow | None: ...
 
     async def state(self, name: str) -> str | None: ...
@@ -143,6 +141,10 @@ class Store(Protocol):
         ...
 
     async def messages(self, session: str) -> list[Message]: ...
+
+    async def found(self, session: str) -> Found:
+        """What a run finds in its session."""
+        ...
 
     async def delete_session(self, session: str) -> None: ...
 

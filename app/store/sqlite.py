@@ -10,8 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-import aiosqlite
-
 from app.store import (
     ApprovalDecided,
     Change,
@@ -20,6 +18,7 @@ from app.store import (
     TokenRow,
 )
 from app.store.advice import advice
+from app.store.reader import Question, Reader
 from app.store.sqlite_reads import Reads
 from app.store.statements import (
     ADD_TOKEN,
@@ -46,7 +45,7 @@ class SQLiteStore(Reads):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer = Writer(path)
-        self._reader = aiosqlite.connect(path)
+        self._reader = Reader(path)
         self._one_writer = asyncio.Lock()
 
     @classmethod
@@ -149,9 +148,9 @@ class SQLiteStore(Reads):
         await self._reader.close()
         await self._writer.close()
 
-    async def _all(self, query: str, *values: object) -> list[Any]:
+    async def _each(self, *questions: Question) -> list[list[Any]]:
         async with self._named_failures():
-            return list(await self._reader.execute_fetchall(query, values))
+            return await self._reader.read(questions)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:

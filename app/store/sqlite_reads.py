@@ -11,6 +11,7 @@ from app.store import (
     AuditRow,
     EndpointRow,
     EventRow,
+    Found,
     GrantRow,
     InboxRow,
     KeyRow,
@@ -24,18 +25,22 @@ from app.store import (
     TokenCounts,
     TokenRow,
 )
+from app.store.reader import Question
 from app.store.statements import (
     APPROVAL_COLUMNS,
     AUDIT_COLUMNS,
+    DISABLED,
     ENDPOINT_COLUMNS,
     EVENT_COLUMNS,
-    GRANT_COLUMNS,
+    GRANTS,
     MCP_PIN_COLUMNS,
     MCP_SERVER_COLUMNS,
+    MESSAGES,
     RUN_COLUMNS,
     SESSION_COLUMNS,
     SPENT_COLUMNS,
     SPENT_SUMS,
+    STRANDED,
     SUMMARY_COLUMNS,
     TABLES,
     TOKEN_COLUMNS,
@@ -47,8 +52,12 @@ from app.store.words import BY_WORDS, by_parts, matching, without_spaces, words_
 class Reads:
     """The reading half of a store. Every method raises StoreFailed."""
 
-    async def _all(self, query: str, *values: object) -> list[Any]:
+    async def _each(self, *questions: Question) -> list[list[Any]]:
+        """The rows that answer each question, in one go."""
         raise NotImplementedError
+
+    async def _all(self, query: str, *values: object) -> list[Any]:
+        return (await self._each((query, values)))[0]
 
     async def run(self, run: str) -> RunRow | None:
         rows = await self._all(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", run)
@@ -79,8 +88,17 @@ class Reads:
         return [SessionRow(*row) for row in await self._all(query, principal, limit)]
 
     async def messages(self, session: str) -> list[Message]:
-        rows = await self._all("SELECT message FROM messages WHERE session = ? ORDER BY position", session)
-        return [load(row[0]) for row in rows]
+        return [load(row[0]) for row in await self._all(MESSAGES, session)]
+
+    async def found(self, session: str) -> Found:
+        asked = (MESSAGES, STRANDED, DISABLED, GRANTS)
+        messages, stranded, disabled, grants = await self._each(*((query, (session,)) for query in asked))
+        return Found(
+            [load(row[0]) for row in messages],
+            [InboxRow(*row) for row in stranded],
+            json.loads(disabled[0][0]) if disabled else [],
+            [GrantRow(*row) for row in grants],
+        )
 
     async def started_calls(self, run: str) -> set[str]:
         rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
@@ -90,13 +108,6 @@ class Reads:
         query = "SELECT run, position, text, attachments FROM inbox WHERE run = ? ORDER BY position"
         rows = await self._all(query, run)
         return [InboxRow(*row) for row in rows]
-
-    async def stranded(self, session: str) -> list[InboxRow]:
-        query = """
-            SELECT inbox.run, inbox.position, inbox.text, inbox.attachments FROM inbox JOIN runs ON runs.id = inbox.run
-            WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
-        """
-        return [InboxRow(*row) for row in await self._all(query, session)]
 
     async def key(self, principal: str, key: str) -> KeyRow | None:
         query = "SELECT principal, key, body, run, created FROM idempotency WHERE principal = ? AND key = ?"
@@ -141,8 +152,7 @@ class Reads:
         return [ApprovalRow(*row) for row in rows]
 
     async def grants(self, session: str) -> list[GrantRow]:
-        query = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created"
-        return [GrantRow(*row) for row in await self._all(query, session)]
+        return [GrantRow(*row) for row in await self._all(GRANTS, session)]
 
     async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
         query = f"SELECT number, {AUDIT_COLUMNS} FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"

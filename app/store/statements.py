@@ -150,6 +150,14 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     ),
 }
 
+MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
+STRANDED = """
+    SELECT inbox.run, inbox.position, inbox.text, inbox.attachments FROM inbox JOIN runs ON runs.id = inbox.run
+    WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
+"""
+DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
+GRANTS = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created"
+
 TOKEN_COUNTS = """
     SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END)
     FROM tokens
