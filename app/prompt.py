@@ -6,13 +6,15 @@ in it, and the date comes last. (The time stands at the end of each message, see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from app import framing
+from app.clock import Clock
 from app.messages import AskedCall, Message
 from app.persona import MOST, Persona
 from parsing import Arguments
@@ -114,6 +116,25 @@ def opening(
     }
     system = Message("system", "\n\n".join(within(BUDGETS[name], text) for name, text in pieces.items() if text))
     return [system, *(worked_examples(tools) if teach_fences else ())]
+
+
+class Prompt:
+    """The opening of one run's requests, written anew only when it would be another: each round asks several times."""
+
+    def __init__(self, clock: Clock, teach_fences: Callable[[], bool], write: Callable[..., list[Message]]) -> None:
+        self._clock = clock
+        self._teach_fences = teach_fences
+        self._write = write
+        self._written_for: object = None
+        self._messages: list[Message] = []
+
+    def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
+        teach_fences = self._teach_fences()
+        wanted = time.time() // 60, teach_fences, tuple(tools)  # no day begins within a minute
+        if wanted != self._written_for:
+            self._messages = self._write(tools, teach_fences=teach_fences, now=self._clock.now())
+            self._written_for = wanted
+        return self._messages
 
 
 def within(budget: int, text: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from app.redaction import Redactor
+from app.redaction import Redactor, names_of
 from app.store import Change
 
 # Fields that are JSON, in whatever row they stand.
@@ -17,10 +17,10 @@ JSON_FIELDS = frozenset(
 def redacted_row(row: Change, redactor: Redactor) -> Change:
     """The same row; its texts may hold no secret, and what is JSON stays JSON."""
     changed: dict[str, Any] = {}
-    for field in fields(row):
-        value = getattr(row, field.name)
+    for name in names_of(type(row)):
+        value = getattr(row, name)
         if isinstance(value, str):
-            redact = redactor.redact_json if field.name in JSON_FIELDS else redactor.redact
+            redact = redactor.redact_json if name in JSON_FIELDS else redactor.redact
             if (redacted := redact(value)) != value:
-                changed[field.name] = redacted
+                changed[name] = redacted
     return replace(row, **changed) if changed else row

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -156,10 +157,16 @@ class Redactor:
             case Sealed():
                 return value if self._redacted(value.fields) == value.fields else None
         if is_dataclass(value) and not isinstance(value, type):
-            was = {field.name: getattr(value, field.name) for field in fields(value)}
-            changed = {name: now for name, one in was.items() if (now := self._redacted(one)) != one}
+            was = ((name, getattr(value, name)) for name in names_of(type(value)))
+            changed = {name: now for name, one in was if (now := self._redacted(one)) is not one and now != one}
             return replace(value, **changed) if changed else value
         return value
+
+
+@cache
+def names_of(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass."""
+    return tuple(field.name for field in fields(kind))
 
 
 def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:

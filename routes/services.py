@@ -40,7 +40,7 @@ from app.pause import Switch
 from app.people import LOCAL_USER, Principal, folder_name, in_use, principal_of
 from app.persona import PERSONAS, persona_in
 from app.presence import Presence
-from app.prompt import opening
+from app.prompt import Prompt, opening
 from app.recall import Recaller
 from app.recovery import recover
 from app.redacted_logs import redacted_logs
@@ -162,9 +162,8 @@ class Services:
         """What a run's requests begin with; persona and `system` stay as they are now in all of its rounds."""
         persona = self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
         override = self.redactor.redact_value(wish.override)  # what has become a secret since it was asked for
-        clock = Clock(self.settings.time_zone)
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
-        return lambda tools: known(tools, teach_fences=route.teach_fences, now=clock.now())
+        return Prompt(Clock(self.settings.time_zone), lambda: route.teach_fences, known)
 
     def limits(self, wish: ChatRequest) -> Limits:
         return Limits(

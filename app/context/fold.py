@@ -20,11 +20,15 @@ TARGET = 0.75  # of the budget: what trimming leaves, so that the next rounds ne
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Tokens that the messages of a request may take; `head` are those in front of the conversation."""
+    """Tokens that the messages of a request may take; `head` are those in front of the conversation.
+
+    `described` are those of the tools' schemas, which the budget is without.
+    """
 
     head: Sequence[Message]
     budget: int
     measure: Measure
+    described: int = 0
 
 
 class Fold:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.account import Account
 from app.aside import Aside
 from app.context.counter import Counter
 from app.context.fold import Fold, Folds, Room
+from app.context.measured import Measured
 from app.context.overflow import ContextOverflow
 from app.context.summarise import Stretch, Summariser
 from app.context.summary import place_to_cut
@@ -94,12 +95,13 @@ class View:
         notes = [Message("user", note) for note in plan.notes]
         room = await self._room(conversation.messages[fold.walked :], tools)
         fold.walk(conversation.messages, room)
-        events = await self._summarise(conversation, room, tools, account)
+        if events := await self._summarise(conversation, room, account):
+            room = self._measured_anew(room)
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         messages = [*lightened(self._told(self._fold, tools), self.most_bytes), *notes]
         request = self._request(self._fold, tools, messages, offers=plan.tools, describes=self._describes(conversation))
-        counted = sum(map(self.counter.measure, request.whole())) + self._described(request.tools)
+        counted = sum(map(room.measure, request.whole())) + (room.described if request.tools else 0)
         return Fitted(request, counted, self.counter, self.counter.scale, events)
 
     def _describes(self, conversation: Conversation) -> bool:
@@ -143,19 +145,19 @@ class View:
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> Room:
         window = await self.counter.window()  # first: then it is known what to teach, and who hangs
-        head = list(self.opening(tools))
+        head = self.opening(tools)
         await self.counter.prepare([*head, *new], tools)
-        spare = answer_room(window) + self._described(tools) + self.counter.measure(Message("user", TO_FIND))
-        return Room(head, window - spare, self.counter.measure)
+        described = self.counter.described(tools) if self.native() else 0
+        spare = answer_room(window) + described + self.counter.measure(Message("user", TO_FIND))
+        return Room(head, window - spare, Measured(self.counter.measure), described)
 
-    def _described(self, tools: Sequence[Tool]) -> int:
-        return self.counter.described(tools) if self.native() else 0
+    def _measured_anew(self, room: Room) -> Room:
+        """Others have been asked meanwhile: counts may have changed, and who is to answer."""
+        return replace(room, measure=Measured(self.counter.measure))
 
-    async def _summarise(
-        self, conversation: Conversation, room: Room, tools: Sequence[Tool], account: Account
-    ) -> list[AgentEvent]:
+    async def _summarise(self, conversation: Conversation, room: Room, account: Account) -> list[AgentEvent]:
         """Fold the older half into a summary if it is time for that. Raises StoreFailed."""
-        stretch = self._due(conversation.messages, room, self._described(tools), self.counter.known_window)
+        stretch = self._due(conversation.messages, room, self.counter.known_window)
         if self.summariser is None or self._fold is None or stretch is None:
             return []
         row, events = await self.summariser.summarise(self.run, stretch, conversation, account)
@@ -164,10 +166,10 @@ class View:
         else:
             self._fold = self.folds.keep(conversation.session, folded(row))
             await self.counter.prepare(self._fold.kept)
-            self._fold.walk(conversation.messages, room)
+            self._fold.walk(conversation.messages, self._measured_anew(room))
         return list(events)
 
-    def _due(self, messages: Sequence[Message], room: Room, described: int, window: int) -> Stretch | None:
+    def _due(self, messages: Sequence[Message], room: Room, window: int) -> Stretch | None:
         """What to summarise now: before messages would have to be left out, but not again soon after a failure."""
         fold = self._fold
         if fold is None or self.summarise_at >= 1:
@@ -175,7 +177,7 @@ class View:
         if fold.failed_at is not None and fold.grown < fold.failed_at + window // 4:
             return None
         tokens = fold.tokens(room)
-        if tokens <= room.budget and tokens + described <= self.summarise_at * window:
+        if tokens <= room.budget and tokens + room.described <= self.summarise_at * window:
             return None
         end = place_to_cut(messages, fold.start, fold.tokens_since(room) // 2, room.measure)
         if end is None or sum(map(room.measure, messages[fold.start : end])) < window // 8:
