@@ -6,7 +6,7 @@ Rights are an allow-list: a tool that nobody classified belongs to admins, and a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from app.grants import Grant
@@ -54,9 +54,16 @@ class Gate:
     principal: Principal
     under: Circumstances = Circumstances()
     watches_taint: bool = True
+    _at_all: dict[int, tuple[Tool, Circumstances, Decision]] = field(default_factory=dict)  # by id of the tool
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
-        return decide(self.principal, tool, arguments, self.under)
+        if arguments is not None:
+            return decide(self.principal, tool, arguments, self.under)
+        known = self._at_all.get(id(tool))  # what to offer is asked again and again
+        if known is None or known[1] is not self.under:
+            known = tool, self.under, decide(self.principal, tool, None, self.under)
+            self._at_all[id(tool)] = known
+        return known[2]
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:
         """What the session brings with it."""

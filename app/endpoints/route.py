@@ -41,8 +41,10 @@ class Route:
     @property
     def current(self) -> Target:
         """The model that is being asked, or that the next request is for."""
+        if self._asking or len(self.targets) == 1:
+            return self._asking or self.targets[0]
         awake = (target for target in self.targets if not target.host.rest_of(target.provider.model))
-        return self._asking or next(awake, self.targets[0])
+        return next(awake, self.targets[0])
 
     @property
     def last(self) -> Target:

@@ -48,6 +48,8 @@ class Target:
 
     def cost(self, used: Used) -> float | None:
         """None for a model without a price."""
+        if not self.prices:
+            return None
         if self._priced[0] != self.name:
             self._priced = self.name, price_of(self.prices, self.name)
         _, price = self._priced
