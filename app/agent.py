@@ -71,7 +71,7 @@ class Agent:
                 yield event
         closing = self._closing(conversation, inbox)
         while self.discipline.over is None:
-            plan = self.discipline.plan(self.account, offers=bool(self.toolbox.offered))
+            plan = self.discipline.plan(self.account, offers=self.toolbox.offers)
             self.account.rounds += 1
             yield RoundStarted(self.account.rounds)
             for notice in plan.notices:

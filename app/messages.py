@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from app.attachments import Attachment, described
@@ -63,13 +63,27 @@ class Message:
     switched: dict[str, str] | None = None
 
 
+FIELDS = tuple(field.name for field in fields(Message))
+
+
 def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
-    whole = asdict(message)
-    for call in whole["calls"]:
-        if call["sealed"] is None:
-            del call["sealed"]
-    return {name: value for name, value in whole.items() if value not in (None, "", (), False)} | {"text": message.text}
+    told = {name: value for name in FIELDS if (value := getattr(message, name)) not in (None, "", (), False)}
+    told["text"] = message.text
+    if message.calls:
+        told["calls"] = tuple(map(_call_as_json, message.calls))
+    if message.attachments:
+        told["attachments"] = tuple(map(asdict, message.attachments))
+    if message.sealed:
+        told["sealed"] = asdict(message.sealed)
+    return told
+
+
+def _call_as_json(call: AskedCall) -> dict[str, Any]:
+    told = asdict(call)
+    if told["sealed"] is None:
+        del told["sealed"]
+    return told
 
 
 def shown(message: Message) -> dict[str, Any]:

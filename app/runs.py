@@ -279,7 +279,7 @@ class Runs:
 
 def uses_of(agent: Agent) -> list[Kind]:
     """What a run of this agent will use up."""
-    uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: bool(agent.toolbox.offered)}
+    uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
     return [kind for kind, used in uses.items() if used]
 
 

@@ -59,6 +59,11 @@ class Toolbox:
         return [tool for tool in self._tools.values() if not isinstance(self._decide(tool, None), Refuse)]
 
     @property
+    def offers(self) -> bool:
+        """Whether it offers any."""
+        return any(not isinstance(self._decide(tool, None), Refuse) for tool in self._tools.values())
+
+    @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Name and JSON Schema of the parameters of each offered tool: what the parser needs."""
         return {tool.name: tool.parameters for tool in self.offered}

@@ -46,6 +46,8 @@ def toolbox_within(
 ) -> Toolbox:
     """A toolbox that lists the tools of `sources` (server -> names) if those that may be used take so many tokens."""
     whole = Toolbox(tools, decide, principal)
+    if not sources:
+        return whole
     names = frozenset(name for those in sources.values() for name in those)
     bulky = [tool for tool in whole.offered if tool.name in names]
     if tokens_of(bulky) <= limit:
