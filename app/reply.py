@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -74,14 +74,22 @@ class Reply:
         self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
         self._switched: Switched | None = None
 
-    def add(self, piece: Piece) -> Iterator[AgentEvent]:
+    def add(self, piece: Piece) -> Iterable[AgentEvent]:
+        return self._hear(piece.text) if type(piece) is Said else self._note(piece)
+
+    def _hear(self, text: str) -> Sequence[AgentEvent]:
+        """Nearly every piece, and nearly always it is text: without a generator."""
+        self._wrote.append(text)
+        self.characters += len(text)
+        self._parser = self._parser or self._new_parser()
+        found = self._parser.feed(text)
+        if len(found) == 1 and type(shown := found[0]) is Text:
+            self._shown.append(shown.text)
+            return (TextDelta(shown.text),)
+        return [event for seen in found for event in self._see(seen, "text")]
+
+    def _note(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
-            case Said(text):
-                self._wrote.append(text)
-                self.characters += len(text)
-                self._parser = self._parser or self._new_parser()
-                for seen in self._parser.feed(text):
-                    yield from self._see(seen, "text")
             case Used():
                 self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
             case Stopped(reason):
@@ -95,7 +103,7 @@ class Reply:
             case Enclosed(sealed, index):
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
-            case _:
+            case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
                 if isinstance(piece, Thought | CallDelta):
                     self.characters += len(piece.text)
                 yield from self._see(piece, NATIVE)

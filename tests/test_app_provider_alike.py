@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from app.provider import Piece, Said
 from app.providers.alike import TRIES, Alike
 from app.providers.answer import Answer
+from app.providers.streamed import joined
 from parsing import Thought
 
 TEXT = st.text(alphabet=st.sampled_from('abc "\\{}[]:,n\n\u2028é'), min_size=0, max_size=6)
@@ -86,3 +88,23 @@ def test_a_stream_says_what_its_chunks_say_one_by_one(
     form: dict[str, Any] = {"ensure_ascii": escaped} | ({"separators": (",", ":")} if narrow else {})
     texts = [json.dumps(chunk(delta), **form) for delta in deltas]
     assert pieces_of(texts) == [piece for text in texts for piece in pieces_of([text])]
+
+
+@given(st.lists(DELTAS, min_size=1, max_size=8), st.data())
+def test_however_many_chunks_a_read_brings_it_says_the_same(deltas: list[dict[str, str]], data: st.DataObject) -> None:
+    stream = b"".join(f"data: {json.dumps(chunk(one), ensure_ascii=False)}\n\n".encode() for one in deltas)
+    answer, at, found = Answer("http://here"), 0, list[Piece]()
+    while at < len(stream):  # whole events, or cut anywhere
+        ends = [end.end() for end in re.finditer(b"\n\n", stream) if end.end() > at]
+        until = data.draw(st.sampled_from(ends) | st.integers(at + 1, len(stream)))
+        found += answer.feed(stream[at:until])
+        at = until
+    one_by_one = [piece for one in deltas for piece in pieces_of([json.dumps(chunk(one), ensure_ascii=False)])]
+    assert list(joined(found)) == list(joined(one_by_one))
+
+
+@pytest.mark.parametrize("more", [b"\xff", b"\r", b"\n", b'", "x": "', b"\n\ndata: "])
+def test_bytes_that_are_no_plain_string_are_left_to_the_reader_of_events(more: bytes) -> None:
+    alike, one = learned(chunk({"content": "one"})), f"data: {json.dumps(chunk({'content': 'one'}))}\n\n".encode()
+    assert alike.read_block(one + one) == Said("oneone")
+    assert alike.read_block(one.replace(b"one", b"o" + more + b"e")) is None

@@ -28,13 +28,26 @@ class Alike:
     def __init__(self) -> None:
         self._before = ""
         self._after = ""
+        self._head, self._between, self._tail = b"", "", b""  # of a block of events: around each of its texts
         self._kind: type[Said] | type[Thought] = Said
         self._tries = TRIES
 
     def read(self, data: str) -> Said | Thought | None:
         if not self._before or not data.startswith(self._before) or not data.endswith(self._after):
             return None
-        text = data[len(self._before) : -len(self._after)]
+        return self._meant(data[len(self._before) : -len(self._after)])
+
+    def read_block(self, block: bytes) -> Said | Thought | None:
+        """The same for a block of whole events, all of them alike."""
+        if not self._head or not block.startswith(self._head) or not block.endswith(self._tail):
+            return None
+        try:
+            text = block[len(self._head) : -len(self._tail)].decode().replace(self._between, "")
+        except UnicodeDecodeError:
+            return None
+        return None if "\n" in text or "\r" in text else self._meant(text)
+
+    def _meant(self, text: str) -> Said | Thought | None:
         return self._kind(text) if text and '"' not in text and "\\" not in text else None
 
     def learn(self, data: str, chunk: Any) -> None:
@@ -49,6 +62,9 @@ class Alike:
             before, found, after = data.partition(f'{key}{text}"')
             if found and not before.endswith("\\"):
                 self._before, self._after, self._kind = before + key, '"' + after, FIELDS[field]
+                head, tail = f"data: {self._before}", f"{self._after}\n\n"
+                if "\n" not in data:  # else it came as several lines of data
+                    self._head, self._between, self._tail = head.encode(), tail + head, tail.encode()
 
 
 def sole_text(chunk: Any) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from app.provider import Piece, ProviderFailed, Stopped, Used
+from app.provider import Piece, ProviderFailed, Said, Stopped, Used
 from app.providers import failures
 from app.providers.alike import Alike
 from app.providers.chunks import (
@@ -24,6 +24,7 @@ from app.providers.native import NativeCalls, index_of, text_of
 from app.providers.seals import Seals
 from app.providers.sse import Event
 from app.providers.streamed import Streamed
+from parsing import Thought
 
 # What servers call a limit of tokens. After these, and where content was filtered, the last call may be cut.
 LIMITED = ("length", "model_length", "max_tokens")
@@ -76,6 +77,9 @@ class Answer(Streamed):
                 raise failures.cut(self.url, f"it ended inside a chunk: {event.data}")
             pieces += self._read_event(event)
         return pieces
+
+    def _known(self, data: bytes) -> Said | Thought | None:
+        return self._alike.read_block(data) if self._events.between and not self.done else None
 
     def _read_event(self, event: Event) -> Iterator[Piece]:
         self._eventful = True

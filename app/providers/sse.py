@@ -56,10 +56,14 @@ class EventReader:
         self._hold(rest)
         return events
 
+    @property
+    def between(self) -> bool:
+        """Nothing is under way: what comes begins an event."""
+        return not (self._partial or self._data or self._event or self._first_line or self._after_cr)
+
     def _plain(self, data: bytes) -> list[Event] | None:
         """The usual case, for a third of the price: nothing is under way, and whole events come, of one data line."""
-        under_way = self._partial or self._data or self._event or self._first_line
-        if under_way or not data.endswith(b"\n\n") or b"\r" in data or len(data) > self._max_bytes:
+        if not self.between or not data.endswith(b"\n\n") or b"\r" in data or len(data) > self._max_bytes:
             return None
         events = []
         for line in data[:-2].split(b"\n\n"):

@@ -35,7 +35,17 @@ class Streamed(ABC):
 
     def feed(self, data: bytes) -> Iterator[Piece]:
         """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
-        return joined(self._feed(data))
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
+        if len(self._start) < failures.EXCERPT:
+            self._start += data[: failures.EXCERPT - len(self._start)]
+        known = self._known(data)
+        return iter((known,)) if known else joined(self._feed(data))
+
+    def _known(self, _: bytes) -> Said | Thought | None:
+        """What these bytes say, if that can be told without reading them as events."""
+        return None
 
     def close(self) -> list[Piece]:
         """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
@@ -53,10 +63,6 @@ class Streamed(ABC):
         """Raises ProviderFailed, TooManyCalls."""
 
     def _feed(self, data: bytes) -> Iterator[Piece]:
-        self._size += len(data)
-        self._start += data[: failures.EXCERPT - len(self._start)]
-        if self._size > MAX_ANSWER_BYTES:
-            raise failures.too_long(self.url, MAX_ANSWER_BYTES)
         try:
             for event in self._events.feed(self._body.events(data)):
                 yield from self._read_event(event)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,9 +25,11 @@ from app.store.statements import (
     FORGET,
     FORGOTTEN_WORDS,
     IDLE_SESSIONS,
+    MOST_AT_ONCE,
     ONE_SESSION,
     SCHEMA,
     STATEMENTS,
+    insert_events,
     token_values,
 )
 from app.store.writer import Statement, Writer
@@ -81,7 +83,7 @@ class SQLiteStore(Reads):
 
     async def write(self, changes: Sequence[Change]) -> None:
         async with self._one_writer, self._named_failures():
-            await self._writer.write(_statements(changes))
+            await self._writer.write(list(_statements(changes)))  # made here: the writer's thread shall not need Python
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         for statement, values in _statements(changes):
@@ -170,6 +172,14 @@ class SQLiteStore(Reads):
             raise StoreFailed(f"The database {self._path} failed: {error}. {advice(error)}") from error
 
 
-def _statements(changes: Sequence[Change]) -> list[Statement]:
+def _statements(changes: Sequence[Change]) -> Iterator[Statement]:
     """Neighbours of one kind as one statement."""
-    return [(STATEMENTS[kind][0], list(map(STATEMENTS[kind][1], rows))) for kind, rows in groupby(changes, type)]
+    for kind, rows in groupby(changes, type):
+        statement, values_of = STATEMENTS[kind]
+        values = list(map(values_of, rows))
+        if kind is not EventRow:
+            yield statement, values
+            continue
+        for at in range(0, len(values), MOST_AT_ONCE):
+            some = values[at : at + MOST_AT_ONCE]
+            yield insert_events(len(some)), [tuple(chain.from_iterable(some))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,16 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
         _fields("server", "tool"),
     ),
 }
+
+MOST_AT_ONCE = 64  # rows of a statement: SQLite takes so many values, and each number of them is a text to keep
+
+
+@cache
+def insert_events(count: int) -> str:
+    """So many rows in one step: between two steps another thread may take the interpreter, and keep it for long."""
+    insert, _ = STATEMENTS[EventRow]
+    return insert + f", ({', '.join('?' * (EVENT_COLUMNS.count(',') + 1))})" * (count - 1)
+
 
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
 STRANDED = """
