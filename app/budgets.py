@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from app.endpoints.prices import DIGITS
@@ -175,8 +176,7 @@ class Ledger:
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:
-        own = {field.name: getattr(principal.budget, field.name) for field in fields(Budget)}
-        return Budget(**{name: getattr(self._usual, name) if value is None else value for name, value in own.items()})
+        return filled(principal.budget, self._usual)
 
     async def reserve(
         self, principal: Principal, kind: Kind, record: Record, most: float, least: float | None = None
@@ -240,13 +240,22 @@ class Ledger:
         """Of the present period: read from the store once, kept in memory from then on. Raises StoreFailed."""
         key = principal, kind.name
         while True:
-            period, reset = kind.now(self._clock())
             known = self._tallies.get(key)
+            if known and self._clock() < known.reset:
+                return known
+            period, reset = kind.now(self._clock())
             if known and known.period >= period:  # a clock that is set back opens no period again
                 return known
             used = await self._store.usage(principal, kind.name, period)
             if self._tallies.get(key) is known:  # else somebody was faster, and may have taken of it since
                 self._tallies[key] = Tally(principal, kind, period, reset, used)
+
+
+@lru_cache(256)
+def filled(budget: Budget, usual: Budget) -> Budget:
+    """What a budget leaves open as it is usual."""
+    own = {field.name: getattr(budget, field.name) for field in fields(Budget)}
+    return Budget(**{name: getattr(usual, name) if value is None else value for name, value in own.items()})
 
 
 def usual_budget(settings: Settings) -> Budget:

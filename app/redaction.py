@@ -67,7 +67,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """The text with its secrets hidden; also one that its end has cut in two, if half of it is left."""
-        if self.is_plain(text):
+        if self._beginning.search(text) is None:
             return text
         held = Held(self)
         return held.feed(text) + held.end()
@@ -144,7 +144,7 @@ class Redactor:
     def _redacted(self, value: Any) -> Any:
         match value:
             case str():
-                return self.redact(value)
+                return value if self._beginning.search(value) is None else self.redact(value)
             case bool() | None | float():
                 return value
             case int():  # a secret of digits alone, as a model may write it
@@ -157,10 +157,16 @@ class Redactor:
             case Sealed():
                 return value if self._redacted(value.fields) == value.fields else None
         if is_dataclass(value) and not isinstance(value, type):
-            was = ((name, getattr(value, name)) for name in names_of(type(value)))
-            changed = {name: now for name, one in was if (now := self._redacted(one)) is not one and now != one}
-            return replace(value, **changed) if changed else value
+            return self._redacted_fields(value)
         return value
+
+    def _redacted_fields(self, value: Any) -> Any:
+        changed = {}
+        for name in names_of(type(value)):
+            was = getattr(value, name)
+            if was and (now := self._redacted(was)) is not was and now != was:  # most are empty
+                changed[name] = now
+        return replace(value, **changed) if changed else value
 
 
 @cache

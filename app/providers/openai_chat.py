@@ -56,7 +56,8 @@ class OpenAIChat(Hosted):
 
     def added(self, message: Message) -> str:
         echoed = self._back.echoed(message) if message.reasoning else ""
-        return added(message, native=self.native_tools, bare=self._bare, clock=self._clock) + echoed
+        native = message.role == "tool" and self.native_tools  # of the others it is not asked
+        return added(message, native=native, bare=self._bare, clock=self._clock) + echoed
 
     async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
