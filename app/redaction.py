@@ -67,7 +67,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """The text with its secrets hidden; also one that its end has cut in two, if half of it is left."""
-        if self._beginning.search(text) is None:
+        if self.is_plain(text):
             return text
         held = Held(self)
         return held.feed(text) + held.end()
@@ -144,7 +144,7 @@ class Redactor:
     def _redacted(self, value: Any) -> Any:
         match value:
             case str():
-                return value if self._beginning.search(value) is None else self.redact(value)
+                return value if self.is_plain(value) else self.redact(value)
             case bool() | None | float():
                 return value
             case int():  # a secret of digits alone, as a model may write it
