@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from io import StringIO
 from math import isfinite
 from typing import Any
 
@@ -66,9 +67,9 @@ class Reply:
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
-        self._wrote: list[str] = []
-        self._shown: list[str] = []
-        self._thought: list[str] = []
+        self._wrote = StringIO()  # not a list: a text for each token would take ten times the memory
+        self._shown = StringIO()
+        self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: dict[bool, list[AskedCall]] = {True: [], False: []}
         self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
@@ -79,12 +80,12 @@ class Reply:
 
     def _hear(self, text: str) -> Sequence[AgentEvent]:
         """Nearly every piece, and nearly always it is text: without a generator."""
-        self._wrote.append(text)
+        self._wrote.write(text)
         self.characters += len(text)
         self._parser = self._parser or self._new_parser()
         found = self._parser.feed(text)
         if len(found) == 1 and type(shown := found[0]) is Text:
-            self._shown.append(shown.text)
+            self._shown.write(shown.text)
             return (TextDelta(shown.text),)
         return [event for seen in found for event in self._see(seen, "text")]
 
@@ -120,14 +121,14 @@ class Reply:
 
     @property
     def shown(self) -> str:
-        return "".join(self._shown)
+        return self._shown.getvalue()
 
     def message(self, *, cut: bool = False) -> Message:
         return Message(
             "assistant",
-            "".join(self._wrote),
+            self._wrote.getvalue(),
             calls=tuple(self.calls),
-            reasoning="".join(self._thought),
+            reasoning=self._thought.getvalue(),
             shown=self.shown,
             cut=cut,
             sealed=self._sealed.get(None),
@@ -140,10 +141,10 @@ class Reply:
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
         match seen:
             case Text(text):
-                self._shown.append(text)
+                self._shown.write(text)
                 yield TextDelta(text)
             case Thought(text):
-                self._thought.append(text)
+                self._thought.write(text)
                 yield ReasoningDelta(text)
             case CallOpened(index, name):
                 yield ToolDelta(self._id(source, index, name), "", name)
