@@ -259,6 +259,8 @@ MAX_JOINED = 16_384  # characters: clients bound the size of one event
 
 def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:
     """The same events, each row of neighbouring deltas as one delta of at most MAX_JOINED characters (or as it was)."""
+    if len(events) == 1:  # as a rule
+        return [*events]
     out: list[Delta | Encoded] = []
     row: list[str] = []
     size = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -114,15 +114,22 @@ class _Answer(httpx2.AsyncByteStream):
         self._limit_s = limit_s
         self._closed = False
 
+    def block(self) -> Awaitable[bytes]:
+        """The next one, empty at the end."""
+        return self.connection.block(self._limit_s) if self.connection and not self._closed else _nothing()
+
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        connection = self.connection
-        while connection and not self._closed and (block := await connection.block(self._limit_s)):
+        while block := await self.block():
             yield block
 
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
             self._done(self.connection)
+
+
+async def _nothing() -> bytes:
+    return b""
 
 
 class _Response(httpx2.Response):
@@ -145,7 +152,7 @@ class _Response(httpx2.Response):
             return
         self.is_stream_consumed = True
         try:
-            async for block in self._answer:
+            while block := await self._answer.block():
                 yield block
         except httpx2.RequestError as error:
             error.request = self.request
