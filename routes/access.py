@@ -13,6 +13,7 @@ import logging
 import secrets
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -44,6 +45,7 @@ def fingerprint(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+@lru_cache(16)
 def is_loopback(host: str) -> bool:
     """Whether a bind address is reachable from this machine only; a name counts only if it is `localhost`."""
     try:
