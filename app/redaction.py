@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -169,10 +168,14 @@ class Redactor:
         return replace(value, **changed) if changed else value
 
 
-@cache
+_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
 def names_of(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a dataclass."""
-    return tuple(field.name for field in fields(kind))
+    """The fields of a dataclass, found once: each event and each row is asked for them."""
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return _NAMES[kind]
 
 
 def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
