@@ -26,7 +26,7 @@ from app.providers.served import Endpoint
 from app.providers.too_long import LARGEST, SMALLEST
 from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
-from tests.upstream import Act, answer, hang, upstream
+from tests.upstream import Act, announced, answer, hang, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -170,13 +170,8 @@ def test_what_an_answer_has_shown_holds_for_a_while() -> None:
 
 
 async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
-    begun, acts = asyncio.Event(), dict[str, Act]()
-
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        begun.set()
-        await hang(reader, writer)
-
-    acts["/v1/models"] = silent
+    begun = asyncio.Event()
+    acts = {"/v1/models": announced(begun, hang)}
     async with endpoint(acts) as (one, _):
         abilities = Abilities()
         first = asyncio.create_task(abilities.window(one))
@@ -188,13 +183,8 @@ async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
 
 
 async def test_whoever_asks_about_one_model_does_not_wait_for_another() -> None:
-    begun, acts = asyncio.Event(), dict[str, Act]()
-
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        begun.set()
-        await hang(reader, writer)
-
-    acts["/v1/models"] = silent
+    begun = asyncio.Event()
+    acts = {"/v1/models": announced(begun, hang)}
     async with endpoint(acts) as (one, _):
         abilities = Abilities(limit_s=LIMIT_S)
         first = asyncio.create_task(abilities.window(replace(one, model="other")))

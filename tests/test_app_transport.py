@@ -105,9 +105,10 @@ def client_of(transport: httpx2.AsyncBaseTransport | None = None, **limits: floa
     return httpx2.AsyncClient(transport=transport or LeanTransport(LIMITS), timeout=timeout)
 
 
-@asynccontextmanager
-async def serving(serve: Serve) -> AsyncGenerator[str, None]:
-    async def bounded(reader: StreamReader, writer: StreamWriter) -> None:
+def bounded(serve: Serve) -> Serve:
+    """The connection is closed whatever happens; a client may leave."""
+
+    async def act(reader: StreamReader, writer: StreamWriter) -> None:
         try:
             await serve(reader, writer)
         except ConnectionError:
@@ -115,7 +116,12 @@ async def serving(serve: Serve) -> AsyncGenerator[str, None]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(bounded, "127.0.0.1", 0)
+    return act
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncGenerator[str, None]:
+    server = await asyncio.start_server(bounded(serve), "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 

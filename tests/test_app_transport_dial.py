@@ -23,6 +23,7 @@ from tests.test_app_transport import (
     OK,
     Serve,
     answering,
+    bounded,
     client_of,
     close,
     outcome,
@@ -101,16 +102,7 @@ async def encrypted(ca: trustme.CA, serve: Serve) -> AsyncGenerator[tuple[str, l
     context, named = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), list[str | None]()
     ca.issue_cert("localhost").configure_cert(context)
     context.sni_callback = lambda _connection, asked, _context: named.append(asked)
-
-    async def bounded(reader: StreamReader, writer: StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        except ConnectionError:
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(bounded, HERE, 0, ssl=context)
+    server = await asyncio.start_server(bounded(serve), HERE, 0, ssl=context)
     async with server:
         yield f"https://localhost:{server.sockets[0].getsockname()[1]}/", named
 

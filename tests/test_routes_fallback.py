@@ -20,7 +20,7 @@ from tests.chatting import DONE, WHOLE, chunk, says
 from tests.guards import Event, notices, of_kind
 from tests.people import bearer
 from tests.serving import Served, events_of, serving, until
-from tests.upstream import Act, Upstream, answer, hang, hang_up, stream, upstream
+from tests.upstream import Act, Upstream, announced, answer, hang, hang_up, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -192,12 +192,7 @@ async def test_a_stand_in_with_less_room_gets_a_prompt_that_fits(tmp_path: Path)
 
 async def test_who_waits_is_told_so_and_a_crowd_lets_another_pass(tmp_path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        begun.set()
-        await go_on.wait()
-        await WHOLE(reader, writer)
-
+    slow = announced(begun, WHOLE, go_on)
     async with (
         upstream(slow, *[WHOLE] * 9, chats=True) as server,
         models(tmp_path, {"local": at(server, max_requests=1)}) as served,
@@ -257,12 +252,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_leaves_the_line(tmp_path: 
 
 async def test_who_waited_while_the_server_was_paused_is_not_asked(tmp_path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        begun.set()
-        await go_on.wait()
-        await WHOLE(reader, writer)
-
+    slow = announced(begun, WHOLE, go_on)
     async with (
         upstream(slow, chats=True) as server,
         models(tmp_path, {"local": at(server, max_requests=1)}) as served,

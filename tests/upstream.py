@@ -81,6 +81,18 @@ async def hang(reader: StreamReader, writer: StreamWriter) -> None:
     await reader.read()
 
 
+def announced(begun: asyncio.Event, then: Act, after: asyncio.Event | None = None) -> Act:
+    """Set `begun` when asked; answer as `then` does, `after` that has been set."""
+
+    async def act(reader: StreamReader, writer: StreamWriter) -> None:
+        begun.set()
+        if after:
+            await after.wait()
+        await then(reader, writer)
+
+    return act
+
+
 def left(event: asyncio.Event) -> Act:
     """Say no more, and set the event when the client leaves."""
 
