@@ -21,6 +21,7 @@ from app.redaction import Redactor
 from app.settings import Loaded, Settings
 from app.settings_models import DEFAULT, in_workspace
 from app.store import EndpointGone, EndpointRow, Store
+from routes.columns import aligned
 from routes.errors import Refused
 from routes.mcp_remote import NoServer, Refusal, Remote
 from routes.terminal import default_url
@@ -173,10 +174,9 @@ async def _list(store: Store, settings: Settings, environ: Mapping[str, str], ar
         endpoints = [{"name": name, "url": shown_url(spec.url), "models": _named(spec)} for name, spec in specs.items()]
         told = "This is what the settings and the database say:" if endpoints else "None is configured."
         print(f"{none} {told}", file=sys.stderr)
-    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *map(_columns, endpoints)]
-    widths = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
-    for row, endpoint in zip(rows, [{}, *endpoints], strict=True):
-        print("  ".join(f"{row[name]:{widths[name]}}" for name in COLUMNS).rstrip())
+    lines = aligned(COLUMNS, map(_columns, endpoints))
+    for line, endpoint in zip(lines, [{}, *endpoints], strict=True):
+        print(line)
         if problem := endpoint.get("problem"):
             print(f"    {exact(problem)}")
         elif error := endpoint.get("last_error"):  # which may be long past

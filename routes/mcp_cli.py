@@ -11,6 +11,7 @@ from typing import Any
 
 from app.settings import Loaded
 from app.store import AuditRow, McpServerGone, Store
+from routes.columns import aligned
 from routes.mcp_remote import NoServer, Refusal, Remote
 from routes.terminal import default_url
 from routes.terminal_link import ChatFailed
@@ -127,12 +128,11 @@ def _list(remote: Remote, path: Path, environ: Mapping[str, str]) -> int:
         ]
         problem = configured.problem if configured else None
         print(f"{none} This is what {path} says:" if found else f"{none}", file=sys.stderr)
-    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *map(_columns, servers)]
-    widths = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
-    for row, server in zip(rows, [{}, *servers], strict=True):
-        print("  ".join(f"{row[name]:{widths[name]}}" for name in COLUMNS).rstrip())
-        for line in _below(server):
-            print(f"    {exact(line)}")
+    lines = aligned(COLUMNS, map(_columns, servers))
+    for line, server in zip(lines, [{}, *servers], strict=True):
+        print(line)
+        for below in _below(server):
+            print(f"    {exact(below)}")
     _tell(problem or "")
     return 0
 

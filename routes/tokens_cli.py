@@ -14,6 +14,7 @@ from app.people import checked_name, checked_pattern, expiry
 from app.settings import Loaded
 from app.store import Store, StoreFailed, TokenRow
 from app.store.sqlite import SQLiteStore
+from routes.columns import aligned
 from routes.errors import Refused
 from routes.services import DATABASE
 from routes.tokens import MOST, MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
@@ -130,10 +131,7 @@ async def _revoke(store: Store, name: str) -> int:
 
 
 async def _list(store: Store) -> int:
-    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *map(_columns, await store.tokens())]
-    widths = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
-    for row in rows:
-        print("  ".join(f"{row[name]:{widths[name]}}" for name in COLUMNS).rstrip())
+    print("\n".join(aligned(COLUMNS, map(_columns, await store.tokens()))))
     return 0
 
 
