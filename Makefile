@@ -8,6 +8,7 @@ ARGS   ?=
 SIDE   ?=
 CACHE  := .cache/mcp
 MODELS := .cache/models
+PAGE   := .cache/page
 
 .PHONY: serve chat test lint bench hijack rivals conformance nightly clean
 
@@ -17,7 +18,7 @@ serve: $(VENV)/.serve
 chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
-test: lint real-servers
+test: lint real-servers browser
 	$(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # Real MCP servers and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
@@ -37,9 +38,20 @@ $(CACHE)/new/.ready $(CACHE)/old/.ready:
 	@$(BIN)/pip --python $(@D)/bin/python install -qq --disable-pip-version-check -r $<
 	@touch $@
 
+# Chromium from the distribution, and what judges how accessible the page is. Where Chromium cannot be installed, the
+# tests that need it say so and are skipped; under CI they fail.
+.PHONY: browser
+browser: $(VENV)/.dev
+	@$(MAKE) --no-print-directory $(PAGE)/.ready || echo 'Not all that judges the page is there.'
+	@command -v chromium google-chrome chromium-browser >/dev/null || \
+		{ test "$$(id -u)" = 0 && echo 'Installing chromium, once ...' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || \
+		echo 'There is no chromium: install it (apt-get install chromium). The tests that need it are skipped.'
+
 $(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
 $(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json
-$(CACHE)/node/.ready $(CACHE)/conformance/.ready:
+$(PAGE)/.ready: fixtures/page/package-lock.json
+$(CACHE)/node/.ready $(CACHE)/conformance/.ready $(PAGE)/.ready:
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
 	@cd $(@D) && npm ci --loglevel=error --ignore-scripts --no-audit --no-fund

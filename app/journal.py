@@ -13,13 +13,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from app.documents import Documents
-from app.events import TERMINAL, AgentEvent, Delta, Encoded, RunFailed, encode, joined
+from app.events import (
+    TERMINAL,
+    AgentEvent,
+    ApprovalRequired,
+    ApprovalResolved,
+    Delta,
+    Encoded,
+    RunFailed,
+    RunStarted,
+    ToolFinished,
+    encode,
+    joined,
+)
 from app.redacted_events import RedactedEvents
 from app.redacted_rows import redacted_row
 from app.redaction import Redactor
 from app.store import Change, EventRow, Store, StoreFailed
 
 KEPT = 128  # events of a live run kept in memory; a watcher further behind reads the store
+NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
@@ -27,7 +40,8 @@ class RunLog:
     """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
 
     If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
-    stored stays a beginning of what happened, without gaps. `on_failure` is called once.
+    stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
+    NEWS that is durable.
     """
 
     def __init__(self, run: str, journal: Journal, on_failure: Callable[[], None]) -> None:
@@ -37,6 +51,7 @@ class RunLog:
         self.failure: EventRow | None = None
         self._journal = journal
         self._on_failure = on_failure
+        self.on_news: Callable[[], None] = _nobody_listens
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
@@ -88,6 +103,8 @@ class RunLog:
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
         self._wake()
+        if any(row.type in NEWS for row in rows):
+            self.on_news()
 
     def leave(self) -> None:
         """End the watchers' streams, not the log: it goes on when the server is back."""
@@ -108,6 +125,10 @@ class RunLog:
         self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
         self.publish([self.failure])
         self._on_failure()
+
+
+def _nobody_listens() -> None:
+    """Until somebody does."""
 
 
 @dataclass(slots=True)

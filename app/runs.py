@@ -7,12 +7,15 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from weakref import WeakValueDictionary
 
 from app.agent import Agent
 from app.approvals import Approvals, Wish
 from app.attachments import File
+from app.bells import Bells
 from app.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
 from app.calls import Unanswered
 from app.events import TERMINAL
@@ -38,8 +41,17 @@ KEY_LIFE_S = 24 * 3600
 class Runs:
     """Use `app.recovery` before the first start and `close()` at the end."""
 
-    def __init__(self, store: Store, journal: Journal, switch: Switch, approvals: Approvals, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        switch: Switch,
+        approvals: Approvals,
+        ledger: Ledger,
+        bells: Bells | None = None,
+    ) -> None:
         self.approvals = approvals
+        self.bells = bells or Bells()
         self.ledger = ledger
         self._store = store
         self._journal = journal
@@ -100,11 +112,14 @@ class Runs:
         return row
 
     def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> LiveRun:
-        return LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+        live = LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+        live.log.on_news = partial(self.bells.ring, row.principal)
+        return live
 
     def _begin(self, live: LiveRun) -> None:
         self._live[live.row.id] = live
         self._line.join(live.row.session, live.row.id)
+        self.bells.ring(live.row.principal)
         live.task = asyncio.create_task(self._drive(live), name=live.row.id)
 
     def go_on(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered, last_seq: int) -> None:
@@ -128,6 +143,7 @@ class Runs:
         finally:
             del self._live[run]
             self._line.leave(live.row.session, run)
+            self.bells.ring(live.row.principal)
             self.ledger.leave(live.row.principal, live.row.session)
 
     async def _keep_end(self, run: str) -> None:
@@ -227,6 +243,11 @@ class Runs:
         theirs = [run for run, live in self._live.items() if live.row.principal == principal]
         await asyncio.gather(*(self.cancel(run, why) for run in theirs))
 
+    def of(self, principal: str) -> list[RunRow]:
+        """What a principal has under way, oldest first; `queued` until its turn comes."""
+        theirs = [live for live in self._live.values() if live.row.principal == principal]
+        return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
+
     def at_work(self) -> set[str]:
         """The principals that have a run under way."""
         return {live.row.principal for live in self._live.values()}
@@ -239,6 +260,7 @@ class Runs:
             for row in await self._store.runs(session):
                 self._lost.pop(row.id, None)
             await self._store.delete_session(session)
+            self.bells.ring(principal.name)
 
     async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
         """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""

@@ -27,6 +27,7 @@ from routes.limits import Windows, neighbourhood
 
 TOKEN_PREFIX = "dgm_"
 OPEN_PATHS = frozenset({"/livez", "/readyz", CALLBACK})  # for probes and browsers that come back: without a token
+PAGE = "/page/"
 WRONG_PER_MINUTE = 10  # tokens, from one client
 NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
@@ -84,7 +85,7 @@ class Access:
         if not ever:
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"), headers.get("host", ""))
-        if scope["path"] in OPEN_PATHS:
+        if _open_to_all(scope["path"], headers):
             return None
         if not ever and is_loopback(self.host):
             self._check_rate(LOCAL_USER, now)
@@ -143,6 +144,11 @@ class Access:
         """Only a page that this server has served may call it from a browser."""
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
+
+
+def _open_to_all(path: str, headers: Headers) -> bool:
+    """The page has no secrets: it asks for a token itself, once it is there."""
+    return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and "text/html" in headers.get("accept", ""))
 
 
 def _name(host: str) -> str:

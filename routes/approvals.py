@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.approvals import Wish
+from app.people import Principal
 from app.store import ApprovalRow
 from routes.errors import ASCIIResponse
 from routes.requests import ApprovalRequest, read_fields
-from routes.services import asker, services_of
+from routes.services import Services, asker, services_of
 
 
 def _fields(row: ApprovalRow) -> dict[str, Any]:
@@ -24,10 +25,15 @@ def _fields(row: ApprovalRow) -> dict[str, Any]:
     return named | arguments | decided | edited
 
 
+async def waiting_for(services: Services, principal: Principal) -> list[dict[str, Any]]:
+    """Oldest first."""
+    rows, now = await services.store.approvals(principal.name), time.time()
+    return [_fields(row) for row in rows if now < row.expires]
+
+
 async def list_approvals(request: Request) -> Response:
     """What waits for the asker, oldest first."""
-    rows, now = await services_of(request).store.approvals(asker(request).name), time.time()
-    return ASCIIResponse({"approvals": [_fields(row) for row in rows if now < row.expires]})
+    return ASCIIResponse({"approvals": await waiting_for(services_of(request), asker(request))})
 
 
 async def decide(request: Request) -> Response:

@@ -1,11 +1,13 @@
-"""POST /chat: one turn, streamed."""
+"""POST /chat: one turn, streamed; or only begun, for those who say `Prefer: respond-async`."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.store import RunRow
 from app.turns import Turn
+from routes.errors import ASCIIResponse
 from routes.parts import file_limits
 from routes.requests import ChatRequest, idempotency_key, read_message
 from routes.services import asker, services_of
@@ -22,7 +24,17 @@ async def chat(request: Request) -> Response:
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.agent(principal, wish), principal, turn)
 
+    if request.headers.get("prefer") == "respond-async":  # RFC 7240: who watches elsewhere needs no stream here
+        place.leave()
+        return accepted(row)
+
     async def stop(_: object) -> None:
         await services.runs.cancel(row.id)
 
     return event_stream(place, services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)
+
+
+def accepted(row: RunRow) -> Response:
+    """202 for a run that has been begun."""
+    named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": "respond-async"}
+    return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)

@@ -21,30 +21,30 @@ LAST_ID = "finished"  # of the last event: who comes back with it has heard ever
 SHOWN = ("id", "session", "command", "state", "created", "started", "ended", "exit_code", "reason", "time_limit_s")
 
 
-def _fields(job: Job) -> dict[str, Any]:
+def job_fields(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in SHOWN} | {"elapsed_s": job.elapsed_s}
 
 
-def _seen(glance: Glance) -> dict[str, Any]:
-    return _fields(glance.job) | {"tail": list(glance.tail), "lines": glance.lines, "bytes": glance.bytes}
+def seen(glance: Glance) -> dict[str, Any]:
+    return job_fields(glance.job) | {"tail": list(glance.tail), "lines": glance.lines, "bytes": glance.bytes}
 
 
 async def list_jobs(request: Request) -> Response:
     """Oldest first."""
     jobs = services_of(request).jobs.listed(asker(request).name)
-    return ASCIIResponse({"jobs": [_fields(job) for job in jobs]})
+    return ASCIIResponse({"jobs": [job_fields(job) for job in jobs]})
 
 
 async def show_job(request: Request) -> Response:
     jobs = services_of(request).jobs
-    return ASCIIResponse(_seen(await jobs.glance(request.path_params["job"], asker(request).name)))
+    return ASCIIResponse(seen(await jobs.glance(request.path_params["job"], asker(request).name)))
 
 
 async def cancel_job(request: Request) -> Response:
     """Answers when the job is gone with everything it started; harmless on one that has ended."""
     jobs, principal = services_of(request).jobs, asker(request).name
     job = await jobs.cancel(request.path_params["job"], principal)
-    return ASCIIResponse(_seen(await jobs.glance(job.id, principal)))
+    return ASCIIResponse(seen(await jobs.glance(job.id, principal)))
 
 
 async def job_events(request: Request) -> Response:

@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from app.pause import Paused
 from app.store import StoreFailed
+from routes import page
 from routes.errors import ASCIIResponse
 from routes.services import asker, services_of
 
@@ -28,6 +29,9 @@ def example(host: str, *, token: bool = False) -> str:
 
 
 async def home(request: Request) -> Response:
+    """The page for a browser; a greeting for everybody else."""
+    if page.wants_page(request):
+        return page.answer(request, "index.html")
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
     lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)

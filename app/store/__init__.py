@@ -142,6 +142,10 @@ class Store(Protocol):
 
     async def messages(self, session: str) -> list[Message]: ...
 
+    async def request_of(self, session: str, run: str) -> Message | None:
+        """The words that a run was asked for with."""
+        ...
+
     async def found(self, session: str) -> Found:
         """What a run finds in its session."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from app.attachments import loaded
 from app.messages import Message, load
 from app.store import (
     ApprovalRow,
@@ -28,11 +29,13 @@ from app.store import (
 from app.store.reader import Question
 from app.store.statements import (
     APPROVAL_COLUMNS,
+    ASKED,
     AUDIT_COLUMNS,
     DISABLED,
     ENDPOINT_COLUMNS,
     EVENT_COLUMNS,
     GRANTS,
+    INBOX,
     MCP_PIN_COLUMNS,
     MCP_SERVER_COLUMNS,
     MESSAGES,
@@ -90,6 +93,15 @@ class Reads:
     async def messages(self, session: str) -> list[Message]:
         return [load(row[0]) for row in await self._all(MESSAGES, session)]
 
+    async def request_of(self, session: str, run: str) -> Message | None:
+        said, waiting = await self._each((ASKED, (session, run)), (INBOX, (run,)))
+        if said:
+            return load(said[0][0])
+        if not waiting:
+            return None
+        first = InboxRow(*waiting[0])
+        return Message("user", first.text, attachments=loaded(first.attachments))
+
     async def found(self, session: str) -> Found:
         asked = (MESSAGES, STRANDED, DISABLED, GRANTS)
         messages, stranded, disabled, grants = await self._each(*((query, (session,)) for query in asked))
@@ -105,8 +117,7 @@ class Reads:
         return {json.loads(row[0])["call"] for row in rows}
 
     async def inbox(self, run: str) -> list[InboxRow]:
-        query = "SELECT run, position, text, attachments FROM inbox WHERE run = ? ORDER BY position"
-        rows = await self._all(query, run)
+        rows = await self._all(INBOX, run)
         return [InboxRow(*row) for row in rows]
 
     async def key(self, principal: str, key: str) -> KeyRow | None:

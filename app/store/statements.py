@@ -162,6 +162,13 @@ def insert_events(count: int) -> str:
 
 
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
+# What stands in the history before a run's own words may have been left behind by the one before it.
+ASKED = """
+    SELECT messages.message FROM messages JOIN runs ON runs.id = messages.run
+    WHERE messages.session = ? AND messages.run = ? AND json_extract(message, '$.role') = 'user'
+    ORDER BY json_extract(message, '$.at') IS NOT runs.created, position LIMIT 1
+"""
+INBOX = "SELECT run, position, text, attachments FROM inbox WHERE run = ? ORDER BY position"
 STRANDED = """
     SELECT inbox.run, inbox.position, inbox.text, inbox.attachments FROM inbox JOIN runs ON runs.id = inbox.run
     WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position

@@ -1,0 +1,3 @@
+/** What stands before the page: signing in where there are tokens. */
+
+export function start(page) {}

@@ -1,0 +1,3 @@
+/** Background jobs, with their tails, in the panel. */
+
+export function start(page) {}

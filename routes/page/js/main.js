@@ -1,0 +1,39 @@
+/** Builds the page: one store, one feed, and the parts that watch them. */
+
+import * as approvals from "./approvals.js";
+import * as composer from "./composer.js";
+import * as gate from "./gate.js";
+import * as jobs from "./jobs.js";
+import * as mcp from "./mcp.js";
+import * as models from "./models.js";
+import * as sessions from "./sessions.js";
+import * as status from "./status.js";
+import * as topbar from "./topbar.js";
+import { Conversation } from "./conversation.js";
+import { Feed } from "./feed.js";
+import { Panel } from "./panel.js";
+import { Store } from "./store.js";
+
+/** What every part is given: see each part's `start(page)`. */
+const page = {
+  store: new Store({ session: null, link: { state: "connecting" } }),
+  at: (id) => document.getElementById(id),
+};
+
+page.feed = new Feed(
+  (event) => {
+    if (event.type === "state") page.store.set(stateOf(event.data));
+    else if (event.run) page.conversation.add(event);
+  },
+  (state, more) => page.store.set({ link: { state, ...more } }),
+);
+page.panel = new Panel(page.at("panel"));
+page.conversation = new Conversation(page);
+
+function stateOf({ type, ...state }) {
+  return state;
+}
+
+for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs, mcp]) part.start(page);
+page.at("app").hidden = false;
+page.conversation.open(sessions.fromLocation());
