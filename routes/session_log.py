@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.following import Asked, Following
 from app.log_parts import joined_rows
+from app.spent import sums
 from app.store import ALL
 from routes.errors import Refused
 from routes.feed import asked_fields
@@ -19,7 +20,8 @@ ROOM = 2_000_000  # characters of events: one run at least is told whole
 
 
 async def session_log(request: Request) -> Response:
-    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back."""
+    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back;
+    `usage` is of the whole session."""
     services, principal = services_of(request), asker(request)
     session = await services.runs.session(request.path_params["session"], principal)
     rows = await services.store.runs(session.id)
@@ -36,7 +38,8 @@ async def session_log(request: Request) -> Response:
         cursor = cursor or f"{row.id}:{events[-1].seq if events else 0}"
         told.append(_run(await following.asked(row), [f'{{"seq": {event.seq}, {event.data[1:]}' for event in events]))
     more = len(told) < len(rows)
-    head = json.dumps({"session": session.id, "title": session.title, "cursor": cursor, "earlier": more})
+    about = {"session": session.id, "title": session.title, "cursor": cursor, "earlier": more}
+    head = json.dumps(about | {"usage": sums(await services.store.spent_by_runs(session.id))})
     body = f'{head[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
     return Response(body, media_type="application/json")
 

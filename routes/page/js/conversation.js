@@ -34,7 +34,7 @@ export class Conversation {
     try {
       const log = await get(`/sessions/${encodeURIComponent(session)}/log`);
       if (opening !== this.#opening) return;
-      this.#page.store.set({ title: log.title, earlier: log.earlier });
+      this.#page.store.set({ title: log.title, earlier: log.earlier, spent: log.usage });
       for (const run of log.runs) this.#restore(run);
       this.#page.feed.follow(session, log.cursor);
     } catch (error) {

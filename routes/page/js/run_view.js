@@ -88,7 +88,9 @@ export class RunView {
 
   used(event) {
     this.usage = event;
-    this.page.store.set({ usage: { ...event, run: this.asked.run, model: this.started?.model } });
+    const { run, created } = this.asked;
+    const from = { run, created, model: this.started?.model, restored: this.restoring };
+    this.page.store.set({ usage: { ...event, ...from } });
   }
 
   end(event) {
