@@ -2,7 +2,7 @@
 
 export function start(page) {}
 
-/** The session that the address names (`#ses_x`), or null. */
+/** The session that the address names (`#ses_x`), or null: whatever else stands there goes into no request. */
 export function fromLocation() {
-  return location.hash.slice(1) || null;
+  return /^#(ses_\w+)$/.exec(location.hash)?.[1] ?? null;
 }
