@@ -134,8 +134,9 @@ async def state_of(services: Services, principal: Principal) -> dict[str, Any]:
             "version": version("dragoman"),
             "model": default.provider.model,
             "endpoint": default.name,
-            "embedded": services.models.endpoint.name == "embedded",
+            "embedded": services.models.endpoint.embedded,
             "sandbox": services.sandbox.level,
+            "boxed": services.sandbox.boxed,  # commands stay in it, without network
         },
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in services.runs.of(principal.name)],

@@ -15,7 +15,7 @@ from app.endpoints.keys import Key
 from app.endpoints.spec import EndpointSpec, Price
 from app.endpoints.target import Target
 from app.provider import ProviderFailed
-from app.providers.connections import Connection, UnusableConnection
+from app.providers.connections import Connection, EmbeddedConnection, UnusableConnection
 from app.providers.models import NoModelList, chat_model
 from app.providers.openai_chat import ANY_MODEL
 
@@ -74,6 +74,11 @@ class Endpoint:
     def usable(self) -> bool:
         """Whether it has the keys that it names, or some of them."""
         return not isinstance(self.connection, UnusableConnection)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it has the small model that comes with dragoman, found or asked for."""
+        return isinstance(self.connection, EmbeddedConnection)
 
     @property
     def is_open(self) -> bool:
