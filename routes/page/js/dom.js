@@ -1,5 +1,7 @@
 /** Elements out of data. Text is always text: nothing here, and nothing on the page, makes HTML of a string. */
 
+import { guarded } from "./trouble.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -8,22 +10,26 @@ const SVG = "http://www.w3.org/2000/svg";
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(props ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "dataset") Object.assign(element.dataset, value);
-    else if (name === "value") element.value = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+  const { value, dataset, ...others } = props ?? {};
+  for (const [name, given] of Object.entries(others)) {
+    if (missing(given)) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), given);
+    else element.setAttribute(name, given === true ? "" : String(given));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  for (const [name, given] of Object.entries(dataset ?? {})) if (!missing(given)) element.dataset[name] = given;
+  element.append(...present(children));
+  if (!missing(value)) element.value = value; // behind the children: a select has it only then
   return element;
 }
 
-/** Replaces all children, but leaves a node where it is if it is there already. */
+/** Replaces all children. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...present(children));
   return element;
 }
+
+const missing = (given) => given === null || given === undefined || given === false;
+const present = (children) => children.flat(Infinity).filter((child) => !missing(child));
 
 const ICONS = {
   send: "M3 11.5 21 3l-6.5 18-3.5-7.5z",
@@ -44,7 +50,9 @@ const ICONS = {
   pencil: "M4 20h4L19 9l-4-4L4 16z",
   bin: "M5 7h14M10 7V4h4v3m-7 0 1 13h8l1-13",
   save: "M12 4v11m-5-4 5 5 5-5M5 20h14",
-  gear: "M12 15.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM12 3v2m0 14v2M3 12h2m14 0h2M5.6 5.6 7 7m10 10 1.4 1.4M18.4 5.6 17 7M7 17l-1.4 1.4",
+  gear:
+    "M12 15.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM12 3v2m0 14v2M3 12h2m14 0h2" +
+    "M5.6 5.6 7 7m10 10 1.4 1.4M18.4 5.6 17 7M7 17l-1.4 1.4",
   bell: "M6 16V11a6 6 0 1 1 12 0v5l2 2H4zm4 4h4",
   jobs: "M4 6h16v12H4zm3 4 3 2.5L7 15m5 0h5",
   plug: "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
@@ -59,11 +67,12 @@ export function icon(name) {
   svg.setAttribute("class", "icon");
   svg.setAttribute("aria-hidden", "true");
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", ICONS[name]);
+  path.setAttribute("d", ICONS[name] ?? ICONS.more);
   svg.append(path);
   return svg;
 }
 
+const HIDDEN_MS = 250;
 const due = new Set();
 let asked = false;
 
@@ -73,7 +82,7 @@ export function soon(draw) {
   if (asked) return;
   asked = true;
   // A tab that nobody looks at gets no frames; what is said there must not pile up.
-  if (document.hidden) setTimeout(drawAll, 250);
+  if (document.hidden) setTimeout(drawAll, HIDDEN_MS);
   else requestAnimationFrame(drawAll);
 }
 
@@ -81,34 +90,54 @@ function drawAll() {
   asked = false;
   const now = [...due];
   due.clear();
-  for (const draw of now) draw();
+  for (const draw of now) guarded(draw);
 }
 
 document.addEventListener("visibilitychange", () => {
   if (due.size) drawAll();
 });
 
+const SAY_MS = 150; // a region that is emptied and filled at once is read by no screen reader
+const unsaid = { polite: [], urgent: [] };
+
 /** Tells a screen reader; whoever calls it does so once for something finished, never for each piece of it. */
 export function say(words, { urgent = false } = {}) {
-  const region = document.getElementById(urgent ? "urgent" : "polite");
+  const name = urgent ? "urgent" : "polite";
+  if (unsaid[name].push(words) > 1) return;
+  const region = document.getElementById(name);
   region.textContent = "";
-  soon(() => (region.textContent = words));
+  setTimeout(() => (region.textContent = unsaid[name].splice(0).join(" ")), SAY_MS);
 }
 
-/** A dialog in the middle, by `<dialog>`: focus stays in it, Escape closes it. Resolves with what `close(value)` gets. */
+/** Focus to `element`, or to where one writes if it has gone: never to nowhere. */
+export function focusBack(element) {
+  if (element?.isConnected && element !== document.body) element.focus();
+  if (document.activeElement === document.body) document.getElementById("composer-text")?.focus();
+}
+
+let dialogs = 0;
+
+/**
+ * A dialog in the middle, by `<dialog>`: focus stays in it, Escape closes it. Resolves with what `close(value)` gets,
+ * undefined where the person just left.
+ */
 export function dialog(title, build) {
+  const opener = document.activeElement;
   return new Promise((resolve) => {
-    const box = h("dialog", { class: "dialog", "aria-label": title });
+    const heading = h("h2", { id: `dialog-${++dialogs}` }, title);
+    const box = h("dialog", { class: "dialog", "aria-labelledby": heading.id });
+    let given;
     const close = (value) => {
+      given = value;
       box.close();
-      box.remove();
-      resolve(value);
     };
-    box.addEventListener("cancel", (event) => {
-      event.preventDefault();
-      close(undefined);
+    // Browsers may close it themselves, and do not always ask before.
+    box.addEventListener("close", () => {
+      box.remove();
+      resolve(given);
+      focusBack(opener);
     });
-    box.append(h("h2", {}, title), build(close));
+    box.append(heading, build(close));
     document.body.append(box);
     box.showModal();
   });

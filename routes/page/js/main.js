@@ -13,6 +13,7 @@ import { Conversation } from "./conversation.js";
 import { Feed } from "./feed.js";
 import { Panel } from "./panel.js";
 import { Store } from "./store.js";
+import { guarded } from "./trouble.js";
 
 /** What every part is given: see each part's `start(page)`. */
 const page = {
@@ -23,7 +24,7 @@ const page = {
 page.feed = new Feed(
   (event) => {
     if (event.type === "state") page.store.set(stateOf(event.data));
-    else if (event.run) page.conversation.add(event);
+    else if (event.run) guarded(() => page.conversation.add(event));
   },
   (state, more) => page.store.set({ link: { state, ...more } }),
 );
@@ -34,6 +35,6 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
-for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs, mcp]) part.start(page);
+for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs, mcp]) guarded(part.start, page);
 page.at("app").hidden = false;
 page.conversation.open(sessions.fromLocation());

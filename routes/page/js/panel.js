@@ -1,33 +1,73 @@
-/** The panel at the side (on a phone: over the page): one thing at a time, opened by a button, closed by Escape. */
+/** The panel at the side, on a narrow page over the rest: one thing at a time, opened by a button, closed by Escape. */
 
-import { fill, h, icon } from "./dom.js";
+import { fill, focusBack, h, icon } from "./dom.js";
+import { guarded } from "./trouble.js";
+
+const OVER = matchMedia("(max-width: 60rem)"); // as in css/layout.css: the panel lies over the page
 
 export class Panel {
   #opener = null;
+  #closed = null;
   name = null;
 
   constructor(element) {
     this.element = element;
-    element.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
+    element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      event.stopPropagation();
+      this.close();
+    });
+    // Who presses beside a panel that lies over the page wants the page back.
+    element.parentElement.addEventListener("click", (event) => {
+      if (this.name && OVER.matches && event.target === element.parentElement) this.close();
+    });
+    OVER.addEventListener("change", () => this.#cover());
   }
 
-  /** `name` tells panels apart: opening the one that is open closes it. Returns whether it is open now. */
-  toggle(name, title, content, opener) {
+  /**
+   * `name` tells panels apart: opening the one that is open closes it. Returns whether it is open now. `closed` is
+   * called when its content goes.
+   */
+  toggle(name, title, content, opener, { closed = null } = {}) {
     if (this.name === name) return this.close();
-    this.name = name;
-    this.#opener = opener;
-    const close = h("button", { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() }, icon("cross"));
-    fill(this.element, h("header", { class: "panel-head" }, h("h2", {}, title), close), h("div", { class: "panel-body" }, content));
+    this.#end();
+    Object.assign(this, { name });
+    this.#opener = opener ?? document.activeElement;
+    this.#closed = closed;
+    this.#opener?.setAttribute("aria-expanded", "true");
+    const props = { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() };
+    const close = h("button", props, icon("cross"));
+    const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
+    fill(this.element, head, h("div", { class: "panel-body" }, content));
+    this.element.setAttribute("aria-label", title);
     this.element.hidden = false;
+    this.#cover();
     close.focus();
     return true;
   }
 
+  /** Returns false: it is not open. */
   close() {
-    this.name = null;
+    if (this.name === null) return false;
+    const opener = this.#opener;
+    this.#end();
     this.element.hidden = true;
     fill(this.element);
-    this.#opener?.focus();
+    this.#cover();
+    focusBack(opener);
     return false;
+  }
+
+  #end() {
+    this.#opener?.setAttribute("aria-expanded", "false");
+    if (this.#closed) guarded(this.#closed);
+    this.name = this.#opener = this.#closed = null;
+  }
+
+  /** What lies under the panel cannot be reached, so that the keyboard does not get lost there. */
+  #cover() {
+    for (const other of this.element.parentElement.children) {
+      if (other !== this.element) other.inert = this.name !== null && OVER.matches;
+    }
   }
 }

@@ -1,5 +1,7 @@
 /** What the page knows, and who is told when a part of it changes. One writer for each key is the rule. */
 
+import { guarded } from "./trouble.js";
+
 export class Store {
   #values = {};
   #watchers = new Map();
@@ -12,10 +14,11 @@ export class Store {
     return this.#values[key];
   }
 
+  /** All changes are there before the first watcher is told; one that breaks does not keep it from the others. */
   set(changes) {
     Object.assign(this.#values, changes);
     for (const key of Object.keys(changes)) {
-      for (const tell of this.#watchers.get(key) ?? []) tell(this.#values[key]);
+      for (const tell of [...(this.#watchers.get(key) ?? [])]) guarded(tell, this.#values[key]);
     }
   }
 
@@ -23,7 +26,7 @@ export class Store {
   watch(key, tell) {
     const watchers = this.#watchers.get(key) ?? new Set();
     this.#watchers.set(key, watchers.add(tell));
-    if (this.#values[key] !== undefined) tell(this.#values[key]);
+    if (this.#values[key] !== undefined) guarded(tell, this.#values[key]);
     return () => watchers.delete(tell);
   }
 }

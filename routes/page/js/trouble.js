@@ -1,0 +1,68 @@
+/** What breaks on the page is said in a line that stays until somebody has seen it: nothing breaks in silence. */
+
+const PARTS = new Set(["script", "link"]);
+const told = new Set();
+let box = null;
+
+/** Calls `tell(...given)`; if that breaks, the rest of the page goes on, and the line says what has happened. */
+export function guarded(tell, ...given) {
+  try {
+    return tell(...given);
+  } catch (error) {
+    reportError(error); // comes back by the listener below, and stands on the console
+  }
+}
+
+/** Shows the words, once each; `refresh` offers to load the page anew. */
+export function trouble(words, { refresh = true } = {}) {
+  if (told.has(words)) return;
+  told.add(words);
+  const line = box ?? begin();
+  line.words.textContent = [...told].join(" · ");
+  line.refresh.hidden &&= !refresh;
+}
+
+/** Elements by hand: this file stands alone, because it must work where another one of the page does not load. */
+function begin() {
+  const element = document.createElement("div");
+  const words = document.createElement("span");
+  const refresh = button("Load the page anew", () => location.reload());
+  const close = button("Close", () => {
+    element.remove();
+    told.clear();
+    box = null;
+  });
+  refresh.hidden = true;
+  element.className = "trouble";
+  element.setAttribute("role", "alert");
+  element.append(words, refresh, close);
+  document.body.prepend(element);
+  box = { element, words, refresh };
+  return box;
+}
+
+function button(words, onclick) {
+  const element = document.createElement("button");
+  element.type = "button";
+  element.append(words);
+  element.addEventListener("click", onclick);
+  return element;
+}
+
+/** What the server refuses is said as it says it: there nothing is broken, and nothing need be loaded anew. */
+function tell(error) {
+  if (error?.name === "AbortError") return;
+  if (typeof error?.status === "number") trouble(error.message, { refresh: false });
+  else trouble(`Part of the page broke: ${error?.message ?? error}`);
+}
+
+function onError(event) {
+  if (PARTS.has(event.target.localName)) trouble("A part of the page could not be loaded.");
+  if (event.target !== window) return;
+  // Browsers report by the same event that an observer's work goes on in the next frame, which is no error.
+  if (event.message?.startsWith("ResizeObserver loop")) return;
+  tell(event.error ?? event.message);
+}
+
+addEventListener("error", onError, true); // what cannot be loaded does not bubble
+addEventListener("unhandledrejection", (event) => tell(event.reason));
