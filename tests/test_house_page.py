@@ -1,0 +1,142 @@
+"""The house rules of the page: JavaScript and CSS that browsers run as they are written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.browser import INSTALLED, needed
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "routes/page"
+ENTRIES = ("trouble.js", "main.js")
+MAX_FILE_LINES, MAX_LINE = 300, 120
+IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.{1,2}/[^"']+)["']""")
+# What could make a script of words, or a style the policy forbids; and what is left over from looking for a mistake.
+FORBIDDEN = re.compile(
+    r"""\.(inner|outer)HTML\b|insertAdjacentHTML|document\.write|\beval\(|new Function\b|DOMParser|\.srcdoc\b"""
+    r"""|createContextualFragment|setHTMLUnsafe|setAttribute\(\s*["'](style|on\w+)["']|console\.log|\bdebugger\b"""
+)
+WORDS = ("text", "faint", "accent", "good", "bad", "wait")
+BACKS = ("back", "surface", "raised", "code", "accent-soft", "good-soft", "bad-soft", "wait-soft")
+PAIRS = (*product(WORDS, BACKS), ("on-accent", "accent"), ("on-terminal", "terminal"))
+LEAST_CONTRAST = 4.5
+
+
+@cache
+def written() -> dict[str, str]:
+    """Our own files of the page, by their path below it: what is vendored is as its authors wrote it."""
+    paths = [path for path in PAGE.rglob("*") if path.suffix in (".js", ".css") and "vendor" not in path.parts]
+    return {path.relative_to(PAGE).as_posix(): path.read_text() for path in sorted(paths)}
+
+
+def scripts() -> dict[str, str]:
+    return {name: text for name, text in written().items() if name.endswith(".js")}
+
+
+def test_files_are_short_and_say_what_they_are_for() -> None:
+    assert len(scripts()) > 20, "the page's files are not seen"
+    long = [f"{name}: {n} lines" for name, text in written().items() if (n := len(text.splitlines())) > MAX_FILE_LINES]
+    silent = [name for name, text in written().items() if not text.startswith(("/**", "/*"))]
+    wide = [
+        f"{name}:{number}"
+        for name, text in scripts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > MAX_LINE and not re.search(r'"[^"]{80,}"|`[^`]{80,}`|/.{80,}/', line)
+    ]
+    assert not long, f"split these: {long}"
+    assert not silent, f"begin these with a comment: {silent}"
+    assert not wide, f"break these lines: {wide}"
+
+
+def test_no_words_become_markup_or_script() -> None:
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in scripts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if FORBIDDEN.search(line) and not line.lstrip().startswith(("*", "/*", "//"))
+    ]
+    assert not found, "\n".join(found)
+
+
+def imported(path: Path) -> list[Path]:
+    found = [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text())]
+    missing = [name for name in found if not name.is_file()]
+    assert not missing, f"{path.name} imports what is not there: {missing}"
+    return found
+
+
+def reached(entries: list[Path], static: bool = False) -> set[Path]:
+    """All that these modules import in the end; `static`: without what is fetched when it is first needed."""
+    seen: set[Path] = set()
+    left = list(entries)
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        left += [one for one in imported(path) if not static or one not in _on_demand(path)]
+    return seen
+
+
+def _on_demand(path: Path) -> set[Path]:
+    names = re.findall(r"""\bimport\(\s*["'](\.{1,2}/[^"']+)["']""", path.read_text())
+    return {(path.parent / name).resolve() for name in names}
+
+
+def test_every_module_is_used() -> None:
+    there = {path for path in (PAGE / "js").rglob("*.js") if "vendor" not in path.parts}
+    unused = there - reached([PAGE / "js" / name for name in ENTRIES])
+    assert not unused, f"nobody imports {sorted(path.name for path in unused)}"
+
+
+def test_every_style_and_module_that_is_always_needed_is_named_in_the_page() -> None:
+    index = (PAGE / "index.html").read_text()
+    styles = {f"/page/css/{path.name}" for path in (PAGE / "css").glob("*.css")}
+    assert set(re.findall(r'rel="stylesheet" href="([^"]+)"', index)) == styles
+    needed_at_once = reached([PAGE / "js" / name for name in ENTRIES], static=True)
+    modules = {f"/page/{path.relative_to(PAGE).as_posix()}" for path in needed_at_once}
+    named = set(re.findall(r'(?:rel="modulepreload" href|type="module" src)="([^"]+)"', index))
+    assert named == modules, f"missing: {sorted(modules - named)}; not needed: {sorted(named - modules)}"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
+def test_every_pair_of_colours_can_be_read(place: int) -> None:
+    said = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", written()["css/base.css"])
+    colours = {name: (light, dark or light)[place] for name, light, dark in said}
+    poor = [
+        f"{words} on {back}: {found:.2f}"
+        for words, back in PAIRS
+        if (found := contrast(colours[words], colours[back])) < LEAST_CONTRAST
+    ]
+    assert not poor, poor
+
+
+def test_the_scripts_are_formatted_and_say_nothing_twice() -> None:
+    found = sorted(INSTALLED.glob("@biomejs/cli-*/biome"))
+    biome = needed(found[0] if found else None, "biome")
+    config = ROOT / "fixtures/page"
+    command = [str(biome), "check", f"--config-path={config}", "--error-on-warnings", str(PAGE)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("unsafe", ["x.innerHTML = y", 'x.setAttribute("style", y)', "eval(x)", "console.log(1)"])
+def test_what_is_forbidden_is_seen(unsafe: str) -> None:
+    assert FORBIDDEN.search(unsafe)
