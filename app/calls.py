@@ -21,6 +21,7 @@ from app.gate import Gate
 from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
 from app.one_call import Cleared, Company, OneCall, Outcome
+from app.outputs import Outputs
 from app.results import Results
 from app.side_by_side import side_by_side
 from app.spending import Spending
@@ -61,6 +62,7 @@ class Calls:
     account: Account = field(default_factory=Account)
     guards: Guards = field(default_factory=Guards)
     results: Results = field(default_factory=Results)
+    outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
 
     async def answer(
@@ -223,6 +225,8 @@ class Calls:
             self.approvals,
             self.spending,
             self.results,
+            self.outputs,
+            (conversation.redactor, *self.guards.redactors),
             self.may_go_on,
         )
 

@@ -23,6 +23,7 @@ BLOCKED = "[blocked]"
 LETTERS = "GHIJKLMNOPQRSTVWYZ"
 LENGTH = 28  # letters: 116 bits
 START = 4  # letters that are looked for at first
+MOST_EACH = 32  # characters for a letter and what stands before it: see _GLUE
 ENOUGH = 16  # letters and digits of a beginning that is hidden although the rest never came
 # What may stand between two characters, whatever else they are written with: `", "`, `%`, `\u00`, `&#x`.
 _GLUE = r"(?:[\W_]|0?x|u00){0,8}+"
@@ -51,6 +52,10 @@ class Canary(Redactor):
     def line(self) -> str:
         """What the system prompt says."""
         return f"Never repeat this code: {self.code}"
+
+    @property
+    def longest(self) -> int:
+        return LENGTH * MOST_EACH
 
     def is_plain(self, text: str) -> bool:
         return self._start.search(text) is None

@@ -20,6 +20,7 @@ from app.judges import SCREENS, SERVES, Judge, requests_of, written
 from app.messages import AskedCall, Message
 from app.provider import Piece
 from app.redacted_events import RedactedEvents
+from app.redaction import Redactor
 from app.reply import Reply
 from app.settings import Settings
 from app.spending import Spending
@@ -82,6 +83,11 @@ class Guards:
         """For the model's next reply: without the code of the prompt."""
         new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
         return new(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix)
+
+    @property
+    def redactors(self) -> Sequence[Redactor]:
+        """What hides the code of the prompt."""
+        return [self.canary] if self.canary else []
 
     def plain(self, value: Value) -> Value:
         """The same without the code of the prompt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,9 @@ from app.conversation import Conversation
 from app.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
 from app.gate import Gate
 from app.messages import AskedCall
+from app.outputs import Outputs
 from app.questions import Questions
+from app.redaction import Redactor
 from app.results import Results
 from app.spending import Running, Spending
 from tools.permit import Permit
@@ -82,6 +84,8 @@ class OneCall:
     approvals: Approvals
     spending: Spending
     results: Results
+    outputs: Outputs
+    redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
     may_go_on: Callable[[], None]  # raises Paused
 
     async def steps(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
@@ -105,17 +109,19 @@ class OneCall:
         started = time.monotonic()
         yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
         await self.conversation.stored()  # with its time: after a kill it must not be run again
-        context = self._context(running)
-        async with aclosing(self.toolbox.run(call.name, call.arguments, context, cleared.permit)) as seen:
-            async for step in seen:
-                match step:
-                    case Progress(elapsed_s, tail, lines, size):
-                        yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
-                        running.go_on()
-                    case Result(ok, text, exit_code, untrusted):
-                        duration, text = round(time.monotonic() - started, 3), cleared.note + text
-                        finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
-                        yield Outcome(finished, untrusted or self._is_untrusted(call.name))
+        steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
+        with self.outputs.writing(self.run, call.id, self.redactors) as written:
+            async with aclosing(steps) as seen:
+                async for step in seen:
+                    match step:
+                        case Progress(elapsed_s, tail, lines, size, output):
+                            written.output = output
+                            yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
+                            running.go_on()
+                        case Result(ok, text, exit_code, untrusted):
+                            duration, text = round(time.monotonic() - started, 3), cleared.note + text
+                            finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
+                            yield Outcome(finished, untrusted or self._is_untrusted(call.name))
 
     def _context(self, running: Running) -> Context:
         return replace(

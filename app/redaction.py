@@ -91,6 +91,11 @@ class Redactor:
         """No secret begins in it: nearly every text, so this must be quick."""
         return self._beginning.search(text) is None
 
+    @property
+    def longest(self) -> int:
+        """How many characters a secret may have, in whatever form."""
+        return self._longest
+
     def look(self, text: str) -> tuple[list[tuple[int, int]], int]:
         """Where secrets are, each as (start, end), and from where on the text may be the beginning of one."""
         found, begun, at = [], len(text), -1
@@ -115,6 +120,7 @@ class Redactor:
 
     def _learn(self, more: Iterable[str]) -> None:
         self._forms.update(more)
+        self._longest = max([len("dgm_") + _TOKEN_LENGTH, *map(len, self._forms)])
         self._by_start: dict[str, list[str]] = {}
         for form in self._forms:
             self._by_start.setdefault(form[:SHORTEST], []).append(form)

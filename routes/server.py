@@ -31,6 +31,7 @@ from routes import (
     feed,
     jobs,
     mcp,
+    outputs,
     overview,
     page,
     pause,
@@ -43,6 +44,7 @@ from routes import (
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.limits import BoundedProtocol, SafeHeaders
+from routes.page_state import Seen
 from routes.redacted_answers import RedactedAnswers
 from routes.services import Services, open_services
 from tools.sandbox import NoSandbox, Unboxed
@@ -59,6 +61,7 @@ ROUTES = (
     Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
     Route("/runs/{run}/messages", runs.steer_run, methods=["POST"]),
     Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
+    Route("/runs/{run}/calls/{call}/output", outputs.call_output),
     Route("/approvals", approvals.list_approvals),
     Route("/audit", audit.list_audit),
     Route("/usage", usage.show_usage),
@@ -73,6 +76,7 @@ ROUTES = (
     Route("/jobs", jobs.list_jobs),
     Route("/jobs/{job}", jobs.show_job),
     Route("/jobs/{job}/events", jobs.job_events),
+    Route("/jobs/{job}/output", outputs.job_output),
     Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
     Route("/tokens", token_routes.list_tokens),
     Route("/tokens", token_routes.create_token, methods=["POST"]),
@@ -111,6 +115,7 @@ def create_server(services: Services) -> Starlette:
     layers = [Middleware(SafeHeaders), redacted, access]
     server = Starlette(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
     server.state.services = services
+    server.state.seen = Seen()
     return server
 
 

@@ -36,6 +36,7 @@ from app.job_time import JobTime
 from app.journal import Journal
 from app.mcp_servers import McpServers
 from app.mcp_servers import opened as opened_mcp
+from app.outputs import Outputs
 from app.pause import Switch
 from app.people import LOCAL_USER, Principal, folder_name, in_use, principal_of
 from app.persona import PERSONAS, persona_in
@@ -88,6 +89,7 @@ class Services:
     files: Files
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
+    outputs: Outputs = field(default_factory=Outputs)
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -147,6 +149,7 @@ class Services:
                 *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
                 guards=guards,
                 results=Results(self.settings.result_characters, self.store.result),
+                outputs=self.outputs,
                 parallel_reads=self.settings.parallel_reads,
             ),
             view_of(
@@ -219,6 +222,7 @@ async def open_services(
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ))
         approvals = Approvals(store, settings.approval_time_limit_s)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
+        switch.on_turn = runs.bells.ring_all
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         opened = await stack.enter_async_context(opened_models(settings, store, redactor, os.environ, choose))
@@ -250,7 +254,10 @@ async def open_services(
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
-        await jobs.open(follow_ups.on_end if settings.job_follow_up else None, job_time.count)
+        await jobs.open(
+            follow_ups.on_end if settings.job_follow_up else None,
+            lambda job, ended: runs.bells.around(job.principal, job_time.count(job, ended)),
+        )
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_for_ever(), name="presence"))
         yield services
 

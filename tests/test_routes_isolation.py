@@ -72,11 +72,13 @@ ROWS: dict[str, Row] = {
     "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
     "GET /runs/{run}/events": Thing(),
+    "GET /runs/{run}/calls/{call}/output": Thing(ok=404),  # it has not begun: somebody is asked first
     "POST /runs/{run}/cancel": Thing(),
     "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
     "GET /jobs/{job}": Thing(),
     "POST /jobs/{job}/cancel": Thing(),
     "GET /jobs/{job}/events": Thing(),
+    "GET /jobs/{job}/output": Thing(),
     "DELETE /sessions/{session}": Thing(ok=204),
     "GET /mcp/callback": Open(400),
     "GET /mcp/servers": Admins(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from dataclasses import dataclass
 
 TAIL_LINES = 12
 LINE_CHARACTERS = 400
@@ -11,6 +12,16 @@ TEXT_CHARACTERS = 262_144  # more than a model is told at once: the rest can be 
 
 _NOTE = 80  # room for the sentence that stands where the middle was
 _PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head and end
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some of an output, without a gap: `text` begins at `start` of `total`. `more`: what follows is kept, too."""
+
+    start: int
+    text: str
+    total: int
+    more: bool
 
 
 class Output:
@@ -68,6 +79,21 @@ class Output:
         """The last 12 lines at most, as a terminal would show them."""
         shown = [*self._finished, _shortened(self._open)] if self._open else list(self._finished)
         return tuple(_as_on_a_terminal(line) for line in shown[-TAIL_LINES:])
+
+    def part(self, offset: int, size: int) -> Stretch:
+        """At most `size` characters from the character `offset` on; what is not kept is skipped."""
+        self._put_by()
+        end_at = self._characters - len(self._end)
+        start = min(offset, self._characters)
+        if start >= len(self._head):
+            start = max(start, end_at)
+            text = self._end[start - end_at : start - end_at + size]
+        else:
+            text = self._head[start : start + size]
+            if end_at == len(self._head):
+                text += self._end[: size - len(text)]
+        behind = start + len(text)
+        return Stretch(start, _printable(text), self._characters, len(text) == size and behind < self._characters)
 
     def text(self) -> str:
         """All of it if it is short enough; else head and end, and how many characters are missing between them."""

@@ -149,7 +149,7 @@ class _Child:
 
     def progress(self, elapsed_s: float) -> Progress:
         output = self.output
-        return Progress(round(elapsed_s, 3), tail=output.tail, lines=output.lines, bytes=output.bytes)
+        return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output)
 
     def stir(self) -> asyncio.Event:
         """Set when next something is written, or the process exits."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
 from tools.jobs import Jobs
+from tools.output import Output
 from tools.rights import Approval, Risk, Role
 from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
@@ -19,12 +20,16 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far."""
+    """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
+
+    `output`, which goes on growing, has the rest.
+    """
 
     elapsed_s: float
     tail: tuple[str, ...] = ()
     lines: int = 0
     bytes: int = 0
+    output: Output | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

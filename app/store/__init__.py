@@ -105,6 +105,10 @@ class Store(Protocol):
         """Ids of the calls of a run whose tool had been started."""
         ...
 
+    async def call_events(self, run: str, call: str) -> list[EventRow]:
+        """Of one call: how it was started, finished or rejected."""
+        ...
+
     async def inbox(self, run: str) -> list[InboxRow]:
         """The messages for a run that are not in the history, in order."""
         ...
@@ -140,6 +144,14 @@ class Store(Protocol):
         """Oldest first."""
         ...
 
+    async def next_run(self, session: str, after: str | None) -> RunRow | None:
+        """The run of a session behind this one, or (None) its first."""
+        ...
+
+    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+        """Newest first; only those before that one, if it is given."""
+        ...
+
     async def messages(self, session: str) -> list[Message]: ...
 
     async def request_of(self, session: str, run: str) -> Message | None:
@@ -171,6 +183,10 @@ class Store(Protocol):
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:
         """Those that are pending, oldest first."""
+        ...
+
+    async def pending_calls(self, principal: str) -> list[tuple[str, str]]:
+        """Run and call of each of those."""
         ...
 
     async def pending_of(self, run: str) -> list[ApprovalRow]:
@@ -209,6 +225,10 @@ class Store(Protocol):
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """At most `size` characters of a kept result, from the character `offset`; None if it was not kept."""
+        ...
+
+    async def result_lines(self, session: str, call: str) -> int | None:
+        """How many lines a kept result has; None if it was not kept."""
         ...
 
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:

@@ -31,6 +31,7 @@ from app.store.statements import (
     APPROVAL_COLUMNS,
     ASKED,
     AUDIT_COLUMNS,
+    CALL,
     DISABLED,
     ENDPOINT_COLUMNS,
     EVENT_COLUMNS,
@@ -39,6 +40,7 @@ from app.store.statements import (
     MCP_PIN_COLUMNS,
     MCP_SERVER_COLUMNS,
     MESSAGES,
+    RESULT_LINES,
     RUN_COLUMNS,
     SESSION_COLUMNS,
     SPENT_COLUMNS,
@@ -67,8 +69,19 @@ class Reads:
         return RunRow(*rows[0]) if rows else None
 
     async def runs(self, session: str) -> list[RunRow]:
-        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ? ORDER BY created"
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ? ORDER BY created, rowid"
         return [RunRow(*row) for row in await self._all(query, session)]
+
+    async def next_run(self, session: str, after: str | None) -> RunRow | None:
+        which, values = _beside(">", after)
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ?{which} ORDER BY created, rowid LIMIT 1"
+        rows = await self._all(query, session, *values)
+        return RunRow(*rows[0]) if rows else None
+
+    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+        which, values = _beside("<", before)
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE session = ?{which} ORDER BY created DESC, rowid DESC LIMIT ?"
+        return [RunRow(*row) for row in await self._all(query, session, *values, limit)]
 
     async def unfinished_runs(self) -> list[RunRow]:
         query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state IN ('queued', 'running') ORDER BY created"
@@ -116,6 +129,9 @@ class Reads:
         rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
         return {json.loads(row[0])["call"] for row in rows}
 
+    async def call_events(self, run: str, call: str) -> list[EventRow]:
+        return [EventRow(*row) for row in await self._all(CALL, run, call)]
+
     async def inbox(self, run: str) -> list[InboxRow]:
         rows = await self._all(INBOX, run)
         return [InboxRow(*row) for row in rows]
@@ -154,6 +170,10 @@ class Reads:
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:
         return await self._approvals("principal = ? AND state = 'pending' ORDER BY created", principal)
+
+    async def pending_calls(self, principal: str) -> list[tuple[str, str]]:
+        query = "SELECT run, call FROM approvals WHERE principal = ? AND state = 'pending' ORDER BY created"
+        return [(run, call) for run, call in await self._all(query, principal)]
 
     async def pending_of(self, run: str) -> list[ApprovalRow]:
         return await self._approvals("run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created", run)
@@ -207,6 +227,10 @@ class Reads:
         rows = await self._all(query, offset + 1, size, session, call)
         return ResultPart(*rows[0]) if rows else None
 
+    async def result_lines(self, session: str, call: str) -> int | None:
+        rows = await self._all(RESULT_LINES, session, call)
+        return int(rows[0][0]) if rows else None
+
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:
         of_session = " AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
         query = f"SELECT bytes FROM files WHERE sha256 = ?{'' if session is None else of_session}"
@@ -223,3 +247,10 @@ class Reads:
             rows += await self._all(parts, session, *values, limit)
         best = list(dict(map(tuple, rows)).items())[:limit]  # each once
         return [(position, load(message)) for position, message in best]
+
+
+def _beside(side: str, run: str | None) -> tuple[str, list[str]]:
+    """Which runs of a session stand on that side of one of them; two of the same time in the order they came."""
+    if run is None:
+        return "", []
+    return f" AND (created, rowid) {side} (SELECT created, rowid FROM runs WHERE id = ?)", [run]

@@ -168,6 +168,14 @@ ASKED = """
     WHERE messages.session = ? AND messages.run = ? AND json_extract(message, '$.role') = 'user'
     ORDER BY json_extract(message, '$.at') IS NOT runs.created, position LIMIT 1
 """
+CALL = f"""
+    SELECT {EVENT_COLUMNS} FROM events WHERE run = ? AND type IN ('tool.started', 'tool.finished', 'tool.rejected')
+    AND json_extract(data, '$.call') = ? ORDER BY seq
+"""
+RESULT_LINES = """
+    SELECT length(text) - length(replace(text, char(10), '')) + (substr(text, -1) <> char(10))
+    FROM results WHERE session = ? AND call = ?
+"""
 INBOX = "SELECT run, position, text, attachments FROM inbox WHERE run = ? ORDER BY position"
 STRANDED = """
     SELECT inbox.run, inbox.position, inbox.text, inbox.attachments FROM inbox JOIN runs ON runs.id = inbox.run

@@ -1,0 +1,135 @@
+"""Outputs in pieces: however they are asked for, they are the whole, and no secret is in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.canary import Canary
+from app.job_output import EXACT, WIDEST, decoded, readable, size_of
+from app.output_parts import OutputPart, Source
+from app.outputs import ENDED, Outputs
+from app.redaction import MARK, Redactor
+from tools.output import Output, Stretch
+
+SECRET, LONGER = "hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2-and-more"
+OVERLAPPING = "hunter2-and-something-else"
+REDACTOR = Redactor([SECRET, LONGER, OVERLAPPING])
+PIECES = st.lists(
+    st.sampled_from(["x", "é", "\n", "hunter2-", "and-", "something-else", SECRET, LONGER, LONGER[:20], "word "]),
+    max_size=40,
+)
+
+
+def source(text: Callable[[], str], *, ended: bool, piece: int) -> Source:
+    async def read(offset: int, size: int) -> Stretch:
+        now = text()
+        start = min(offset, len(now))
+        part = now[start : start + size]
+        return Stretch(start, part, len(now), start + len(part) < len(now))
+
+    return Source(read, (REDACTOR,), ended, piece=piece)
+
+
+def in_bytes(data: bytes, piece: int) -> Source:
+    async def read(offset: int, size: int) -> Stretch:
+        part = data[offset : offset + size]
+        whole = offset + len(part) >= len(data)
+        return Stretch(offset, decoded(part, whole=whole), len(data), not whole)
+
+    return Source(read, (REDACTOR,), True, size_of, WIDEST, piece=piece)
+
+
+async def told(asked: Source) -> str:
+    """All pieces, one after the other."""
+    pieces, after = [], 0
+    while True:
+        part = await asked.part(after, 0)
+        assert part.start == after and (part.next > after or part.done)
+        pieces.append(part.text)
+        after = part.next
+        if part.done:
+            return "".join(pieces)
+
+
+@given(PIECES, st.integers(1, 50))
+def test_pieces_hide_what_the_whole_hides(pieces: list[str], size: int) -> None:
+    text = "".join(pieces)
+    assert asyncio.run(told(source(lambda: text, ended=True, piece=size))) == REDACTOR.redact(text)
+
+
+@given(PIECES, st.binary(max_size=10), st.integers(1, 50))
+def test_pieces_of_bytes_hide_it_too(pieces: list[str], strange: bytes, size: int) -> None:
+    data = "".join(pieces).encode() + strange
+    expected = REDACTOR.redact(data.decode(errors=EXACT))
+    assert readable(asyncio.run(told(in_bytes(data, size)))) == readable(expected)
+
+
+@given(PIECES, st.lists(st.integers(1, 30), max_size=30))
+def test_a_growing_output_is_told_as_it_would_be_at_its_end(pieces: list[str], steps: list[int]) -> None:
+    text = "".join(pieces)
+
+    async def follow() -> str:
+        shown, after, there = list[str](), 0, 0
+        for step in [*steps, len(text)]:
+            there = min(len(text), there + step)
+            ended = there == len(text)
+            part = await source(lambda there=there: text[:there], ended=ended, piece=1000).part(after, 0)  # type: ignore[misc]
+            assert part.start == after
+            shown.append(part.text)
+            after = part.next
+        return "".join(shown)
+
+    assert asyncio.run(follow()) == REDACTOR.redact(text)
+
+
+def test_what_is_not_kept_is_skipped_with_the_rest_of_its_line() -> None:
+    output = Output(2000)
+    output.feed(b"head\n" + b"x" * 5000 + SECRET.encode() + b"\n" + b"y" * 980 + b"\nend")
+    reading = Source(partial(_part, output), (REDACTOR,), True, piece=1500)
+    head = asyncio.run(reading.part(0, 0))
+    assert head.text.startswith("head\nxxx") and len(head.text) == head.next == 1000
+    end = asyncio.run(reading.part(head.next, 0))
+    assert end.start > head.next and "hunter" not in end.text and end.text.endswith("\nend") and end.done
+    assert end.next == end.characters == 5 + 5000 + len(SECRET) + 1 + 980 + 4
+
+
+async def _part(output: Output, offset: int, size: int) -> Stretch:
+    return output.part(offset, size)
+
+
+def test_the_code_of_the_prompt_is_hidden_where_pieces_meet() -> None:
+    canary = Canary()
+    output = Output()
+    spaced = " ".join(canary.code)
+    output.feed(f"{'a' * 90}{spaced}{'b' * 90}".encode())
+    reading = Source(partial(_part, output), (Redactor(), canary), True, piece=100)
+    assert asyncio.run(told(reading)) == f"{'a' * 90}[blocked]{'b' * 90}"
+
+
+def written(outputs: Outputs, run: str, *, asked: bool) -> OutputPart | None:
+    with outputs.writing(run, "c", (REDACTOR,)) as one:
+        one.output = Output()
+        one.output.feed(f"so far {SECRET[:12]}".encode())
+        part = asyncio.run(one.part(0)) if asked else None
+        one.output.feed(f"{SECRET[12:]}\n".encode(), final=True)
+    return part
+
+
+def test_only_outputs_that_somebody_reads_stay_for_a_while() -> None:
+    outputs = Outputs()
+    first = written(outputs, "r0", asked=True)
+    assert first and (first.text, first.done) == ("so far ", False)
+    left = outputs.of("r0", "c")
+    assert left
+    last = asyncio.run(left.part(first.next))
+    assert (last.text, last.lines, last.done) == (f"{MARK}\n", 1, True)
+    written(outputs, "unseen", asked=False)
+    assert outputs.of("unseen", "c") is None
+    for number in range(1, ENDED + 1):
+        written(outputs, f"r{number}", asked=True)
+    assert outputs.of("r0", "c") is None and outputs.of("r1", "c")
