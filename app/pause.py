@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from app.store import StateRow, Store, StoreFailed
 
@@ -20,13 +21,17 @@ class Paused(Exception):
 
 
 class Switch:
-    """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused."""
+    """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
+
+    `on_turn` is called whenever it is turned.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.paused = True
         self._wanted = True  # what was asked for last: of a pause and a resume at once, the later one holds
         self._going_on = asyncio.Event()
+        self.on_turn: Callable[[], None] = _nobody_asks
 
     async def load(self) -> None:
         try:
@@ -55,8 +60,13 @@ class Switch:
             self._going_on.clear()
         else:
             self._going_on.set()
+        self.on_turn()
 
     def check(self) -> None:
         """Raises Paused. Asked before each model request and each tool."""
         if self.paused:
             raise Paused
+
+
+def _nobody_asks() -> None:
+    """Until somebody does."""

@@ -131,6 +131,11 @@ class Presence:
         if principal.token in self._dead:
             raise NotAllowedAnyMore
 
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether there has been a token when it was looked last: then nobody is here without one."""
+        return self._counts is not None and self._counts.all > 0
+
     def streams(self, name: str) -> int:
         """How many a principal has open."""
         return len(self._places.get(name, ()))

@@ -18,23 +18,20 @@ from app.attachments import File
 from app.bells import Bells
 from app.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
 from app.calls import Unanswered
-from app.events import TERMINAL
 from app.inbox import InboxClosed
 from app.journal import Journal
 from app.line import Line
 from app.live import SUSPENDED, LiveRun
-from app.log_parts import rest_after
+from app.lost_ends import LostEnds
 from app.pause import Switch
 from app.people import Principal
 from app.provider import Used
-from app.store import ApprovalRow, EventRow, KeyRow, RunEnded, RunRow, SessionRow, SessionTools, Store, StoreFailed
+from app.store import ApprovalRow, EventRow, KeyRow, RunRow, SessionRow, SessionTools, Store, StoreFailed
 from app.turns import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
+from app.watching import watched
 
 logger = logging.getLogger(__name__)
 
-PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
-FIRST_PAGE = 16
-PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
 KEY_LIFE_S = 24 * 3600
 
 
@@ -60,8 +57,8 @@ class Runs:
         self._line = Line()
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
-        self._lost: dict[str, tuple[EventRow, RunEnded]] = {}  # ends that the store refused, until it takes them
-        self._keeping = asyncio.Lock()
+        self._lost = LostEnds(store, approvals)
+        self._newest = 0.0  # when a run was created last
         self._stopping = False
 
     async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
@@ -82,7 +79,7 @@ class Runs:
 
     async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
         self._may_begin()
-        await self._keep_ends()
+        await self._lost.keep_all()
         if turn.asked:
             await self.ledger.check(principal, uses_of(agent))
         session = turn.session or f"ses_{token_hex(10)}"
@@ -93,7 +90,7 @@ class Runs:
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
             self.ledger.enter(principal, session, asked=turn.asked)
-            now, run, state = time.time(), f"run_{token_hex(10)}", "queued" if others else "running"
+            now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.policy)
             if turn.session is None:
                 self._journal.put(SessionRow(session, principal.name, now, turn.title))
@@ -119,7 +116,7 @@ class Runs:
     def _begin(self, live: LiveRun) -> None:
         self._live[live.row.id] = live
         self._line.join(live.row.session, live.row.id)
-        self.bells.ring(live.row.principal)
+        self._ring(live.row)
         live.task = asyncio.create_task(self._drive(live), name=live.row.id)
 
     def go_on(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered, last_seq: int) -> None:
@@ -136,33 +133,24 @@ class Runs:
                 live.stop("server_stopped")
             await live.drive()
             if live.log.failure:
-                self._lost[run] = live.log.failure, RunEnded(run, "storage_failed", time.time())
-                await self._keep_end(run)
+                self._lost.add(run, live.log.failure)
+                await self._lost.keep(run)
         except StoreFailed as failure:
             logger.error("run %s could not be kept: %s", run, failure)
         finally:
             del self._live[run]
             self._line.leave(live.row.session, run)
-            self.bells.ring(live.row.principal)
+            self._ring(live.row)
             self.ledger.leave(live.row.principal, live.row.session)
 
-    async def _keep_end(self, run: str) -> None:
-        """Store the end that the store refused before, if there is one. Raises StoreFailed."""
-        if run not in self._lost:
-            return
-        async with self._keeping:
-            if run in self._lost:
-                await self.approvals.close_left(run)
-                await self._store.write(self._lost[run])
-                self._lost.pop(run, None)
+    def _now(self) -> float:
+        """Later than any run before, whatever the clock says: who follows a session goes by that."""
+        self._newest = max(time.time(), self._newest + 1e-6)
+        return self._newest
 
-    async def _keep_ends(self) -> None:
-        """Try all of them; a store that still refuses says so to whoever wants something of it."""
-        try:
-            for run in list(self._lost):
-                await self._keep_end(run)
-        except StoreFailed as failure:
-            logger.error("the ends of %d runs could not be kept: %s", len(self._lost), failure)
+    def _ring(self, row: RunRow) -> None:
+        self.bells.ring(row.principal)
+        self.bells.ring(row.session)
 
     def _may_begin(self) -> None:
         self._switch.check()
@@ -170,7 +158,7 @@ class Runs:
             raise Stopping("The server is stopping. Try again when it is back.")
 
     async def run(self, run: str, principal: Principal) -> RunRow:
-        await self._keep_end(run)
+        await self._lost.keep(run)
         row = await self._store.run(run)
         if row is None or row.principal != principal.name:
             raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
@@ -192,23 +180,9 @@ class Runs:
         if live and live.task:
             await asyncio.wait([live.task])
 
-    async def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
+    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
-        limit = FIRST_PAGE
-        while True:
-            live = self._live.get(run)
-            rows = await live.log.after(after) if live else None
-            if rows is None:
-                rows = [rest_after(row, after) for row in await self._store.events(run, after, limit)]
-            if not rows and run in self._lost:
-                rows = [row for row in self._lost[run][:1] if row.seq > after]
-            if rows:
-                rows = page_of(rows)
-                limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
-                after = rows[-1].seq
-                yield rows
-            if not rows or rows[-1].type in TERMINAL:
-                return
+        return watched(self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after)
 
     async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
         """Put a message in after the current round; it is stored when this returns.
@@ -243,6 +217,10 @@ class Runs:
         theirs = [run for run, live in self._live.items() if live.row.principal == principal]
         await asyncio.gather(*(self.cancel(run, why) for run in theirs))
 
+    def waiting(self, session: str) -> list[RunRow]:
+        """The runs of a session whose turn has not come, in their order."""
+        return [self._live[run].row for run in self._line.of(session)[1:]]
+
     def of(self, principal: str) -> list[RunRow]:
         """What a principal has under way, oldest first; `queued` until its turn comes."""
         theirs = [live for live in self._live.values() if live.row.principal == principal]
@@ -258,9 +236,10 @@ class Runs:
             for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
                 await self.cancel(run)
             for row in await self._store.runs(session):
-                self._lost.pop(row.id, None)
+                self._lost.forget(row.id)
             await self._store.delete_session(session)
             self.bells.ring(principal.name)
+            self.bells.ring(session)
 
     async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
         """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""
@@ -270,7 +249,7 @@ class Runs:
 
     async def decide(self, run: str, call: str, principal: Principal, wish: Wish) -> ApprovalRow:
         """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""
-        await self._keep_end(run)
+        await self._lost.keep(run)
         live = self._live.get(run)
         if live is None and (row := await self._store.run(run)) and row.ended is not None:
             await self.approvals.close_left(run)
@@ -296,20 +275,11 @@ class Runs:
             await asyncio.wait(tasks, timeout=grace_s)
         await self._suspend_waiting()
         await self.cancel_all("server_stopped")
-        await self._keep_ends()
+        await self._lost.keep_all()
+        self.bells.close()
 
 
 def uses_of(agent: Agent) -> list[Kind]:
     """What a run of this agent will use up."""
     uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
     return [kind for kind, used in uses.items() if used]
-
-
-def page_of(rows: list[EventRow]) -> list[EventRow]:
-    """The first of these rows, as many as a watcher may hold: one at least."""
-    size = 0
-    for count, row in enumerate(rows):
-        size += len(row.data)
-        if size > PAGE_SIZE and count:
-            return rows[:count]
-    return rows

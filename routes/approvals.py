@@ -10,14 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.approvals import Wish
-from app.people import Principal
 from app.store import ApprovalRow
 from routes.errors import ASCIIResponse
 from routes.requests import ApprovalRequest, read_fields
-from routes.services import Services, asker, services_of
+from routes.services import asker, services_of
 
 
-def _fields(row: ApprovalRow) -> dict[str, Any]:
+def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     named = {name: getattr(row, name) for name in ("run", "call", "session", "name", "reason", "state")}
     decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
@@ -25,15 +24,10 @@ def _fields(row: ApprovalRow) -> dict[str, Any]:
     return named | arguments | decided | edited
 
 
-async def waiting_for(services: Services, principal: Principal) -> list[dict[str, Any]]:
-    """Oldest first."""
-    rows, now = await services.store.approvals(principal.name), time.time()
-    return [_fields(row) for row in rows if now < row.expires]
-
-
 async def list_approvals(request: Request) -> Response:
     """What waits for the asker, oldest first."""
-    return ASCIIResponse({"approvals": await waiting_for(services_of(request), asker(request))})
+    rows, now = await services_of(request).store.approvals(asker(request).name), time.time()
+    return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if now < row.expires]})
 
 
 async def decide(request: Request) -> Response:
@@ -43,4 +37,4 @@ async def decide(request: Request) -> Response:
     await services.runs.approvals.row(run, call, principal)
     said = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
     wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.note)
-    return ASCIIResponse(_fields(await services.runs.decide(run, call, principal, wish)))
+    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wish)))

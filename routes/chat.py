@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.store import RunRow
+from app.people import Principal
 from app.turns import Turn
-from routes.errors import ASCIIResponse
+from routes.errors import ASCIIResponse, Refused
 from routes.parts import file_limits
 from routes.requests import ChatRequest, idempotency_key, read_message
-from routes.services import asker, services_of
+from routes.services import Services, asker, services_of
 from routes.sse import event_stream
+
+RESPOND_ASYNC = "respond-async"
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separates nothing
 
 
 async def chat(request: Request) -> Response:
@@ -21,12 +27,10 @@ async def chat(request: Request) -> Response:
     limit_s = services.limits(wish).seconds
     key = idempotency_key(request, wish)
     turn = Turn(wish.text, wish.session, wish.when_busy, key, limit_s, wish.policy(), files=wish.files)
+    if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
+        return await _begun(services, principal, wish, turn)
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.agent(principal, wish), principal, turn)
-
-    if request.headers.get("prefer") == "respond-async":  # RFC 7240: who watches elsewhere needs no stream here
-        place.leave()
-        return accepted(row)
 
     async def stop(_: object) -> None:
         await services.runs.cancel(row.id)
@@ -34,7 +38,19 @@ async def chat(request: Request) -> Response:
     return event_stream(place, services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)
 
 
-def accepted(row: RunRow) -> Response:
-    """202 for a run that has been begun."""
-    named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": "respond-async"}
+async def _begun(services: Services, principal: Principal, wish: ChatRequest, turn: Turn) -> Response:
+    """202 for a run that is watched elsewhere: it needs no stream. Raises Refused and what `Runs.start` raises."""
+    if wish.on_disconnect == "cancel":
+        message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
+        raise Refused(422, "invalid_request", message)
+    services.presence.check(principal)
+    row = await services.runs.start(services.agent(principal, wish), principal, turn)
+    named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
     return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
+
+
+def preferences(headers: Sequence[str]) -> set[str]:
+    """The names in `Prefer` headers that stand without a value, in lower case (RFC 7240)."""
+    bare = (QUOTED.sub(lambda quoted: "value" if quoted[1] else "", header) for header in headers)
+    named = (one.partition(";")[0].partition("=") for header in bare for one in header.split(","))
+    return {name.strip().lower() for name, _, value in named if not value.strip()}

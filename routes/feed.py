@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
-from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
@@ -19,31 +19,34 @@ from app.following import Asked, Followed, Following, Position
 from app.messages import shown
 from app.people import Principal
 from app.side_by_side import side_by_side
-from app.store import EventRow
-from routes.approvals import waiting_for
+from app.store import EventRow, StoreFailed
 from routes.errors import Refused
-from routes.jobs import job_fields, seen
+from routes.page_state import Row, Seen, Told, state_of
 from routes.runs import run_fields
 from routes.services import Services, asker, services_of
 from routes.sse import PIECE, RETRY, sse_response
-from tools.job_records import Job
-from tools.rights import Role
 
 BUSY_S, IDLE_S = 0.5, 2.0  # what rings no bell is looked at this often: with jobs under way, without
 SOONEST_S = 0.1  # between two looks, however often the bell rings
 MAX_PLACE = 80
+END = b""  # what this connection was for is gone
+
+_log = logging.getLogger(__name__)
 
 
 async def page_events(request: Request) -> Response:
     """`state` at once and whenever it changes; with `?session=`, its runs behind `Last-Event-ID` (or `?after=`)."""
     services, principal = services_of(request), asker(request)
     session, after = request.query_params.get("session"), position(request)
+    streams = [_states(services, principal, request.app.state.seen)]
     if session is not None:
         await services.runs.session(session, principal)
         if after is not None and (await services.runs.run(after.run, principal)).session != session:
             raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
+        following = Following(services.runs, services.store, services.runs.bells)
+        streams += [_session(following, session, after), _waiting(following, session)]
     with services.presence.place(principal) as place:
-        return sse_response(place, _frames(services, principal, session, after))
+        return sse_response(place, _frames(streams))
 
 
 def position(request: Request) -> Position | None:
@@ -58,33 +61,34 @@ def position(request: Request) -> Position | None:
     return Position(run, int(seq))
 
 
-async def _frames(
-    services: Services, principal: Principal, session: str | None, after: Position | None
-) -> AsyncGenerator[bytes, None]:
-    streams = [_states(services, principal)]
-    if session is not None:
-        streams.append(_session(services, principal, session, after))
+async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     prefix = RETRY
     async with aclosing(side_by_side(streams)) as told:
         async for _, piece in told:
+            if piece is END:
+                return
             yield prefix + piece
             prefix = b""
 
 
-async def _session(
-    services: Services, principal: Principal, session: str, after: Position | None
-) -> AsyncGenerator[bytes, None]:
-    following = Following(services.runs, services.store, services.runs.bells)
-    async with aclosing(following.follow(session, principal, after)) as followed:
+async def _session(following: Following, session: str, after: Position | None) -> AsyncGenerator[bytes, None]:
+    async with aclosing(following.follow(session, after)) as followed:
         async for one in followed:
             for piece in _pieces(one):
                 yield piece
+    yield END
+
+
+async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, None]:
+    """Without `id:`: who comes back goes on at the run under way."""
+    async with aclosing(following.waiting(session)) as waiting:
+        async for asked in waiting:
+            yield _asked(asked).encode()
 
 
 def _pieces(followed: Followed) -> Iterator[bytes]:
     if isinstance(followed, Asked):
-        data = json.dumps({"type": "run.asked"} | asked_fields(followed))
-        yield f"id: {followed.row.id}:0\nevent: run.asked\ndata: {data}\n\n".encode()
+        yield f"id: {followed.row.id}:0\n{_asked(followed)}".encode()
         return
     waiting, size = list[str](), 0
     for row in followed:
@@ -101,6 +105,10 @@ def _frame(row: EventRow) -> str:
     return f"id: {row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
+def _asked(asked: Asked) -> str:
+    return f"event: run.asked\ndata: {json.dumps({'type': 'run.asked'} | asked_fields(asked))}\n\n"
+
+
 def asked_fields(asked: Asked) -> dict[str, Any]:
     """What a run was asked for with: `message` as GET /sessions/{id} has it."""
     message = shown(asked.message) if asked.message else None
@@ -108,50 +116,27 @@ def asked_fields(asked: Asked) -> dict[str, Any]:
     return {"run": asked.row.id} | fields | {"message": message}
 
 
-async def _states(services: Services, principal: Principal) -> AsyncGenerator[bytes, None]:
-    """All of it first, then what has changed."""
-    told: dict[str, Any] = {}
-    with services.runs.bells.hearing(principal.name) as rung:
-        while True:
-            rung.clear()
-            now = await state_of(services, principal)
-            if news := {key: value for key, value in now.items() if told.get(key, ...) != value}:
-                told |= news
-                data = json.dumps({"type": "state"} | services.redactor.redact_value(news))
-                yield f"event: state\ndata: {data}\n\n".encode()
+async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
+    """All of it first, then what has changed. Ends when who came without a token needs one."""
+    told, bells, asked = Told(services.redactor), services.runs.bells, list[Row]()
+    with bells.hearing(principal.name) as rung:
+        rung.set()
+        while not bells.closed and (principal.token or not services.presence.asks_for_tokens):
+            if rung.is_set():
+                rung.clear()
+                try:
+                    asked = await seen.approvals(services.store, principal.name)
+                except StoreFailed as failure:
+                    _log.warning("what waits for %s is not known: %s", principal.name, failure)
+                    asyncio.get_running_loop().call_later(IDLE_S, rung.set)
+            now, more = await state_of(services, principal, asked, seen), True
+            while more:
+                news, more = told.news(now)
+                if news:
+                    yield f"event: state\ndata: {news}\n\n".encode()
             await asyncio.sleep(SOONEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(BUSY_S if principal.name in services.jobs.at_work() else IDLE_S):
                     await rung.wait()
-
-
-async def state_of(services: Services, principal: Principal) -> dict[str, Any]:
-    """How things are for somebody: what runs, what waits for them, and what answers."""
-    default = services.models.default
-    state: dict[str, Any] = {
-        "me": {"name": principal.name, "role": principal.role},
-        "server": {
-            "version": version("dragoman"),
-            "model": default.provider.model,
-            "endpoint": default.name,
-            "embedded": services.models.endpoint.embedded,
-            "sandbox": services.sandbox.level,
-            "boxed": services.sandbox.boxed,  # commands stay in it, without network
-        },
-        "paused": services.switch.paused,
-        "runs": [run_fields(row) for row in services.runs.of(principal.name)],
-        "approvals": await waiting_for(services, principal),
-        "jobs": [await _job(services, job) for job in services.jobs.listed(principal.name)],
-    }
-    if principal.role is Role.ADMIN:
-        state["mcp"] = [
-            {"name": one.name, "state": one.state, "tools": len(one.tools), "held": [held.tool for held in one.held]}
-            for one in services.mcp.status()
-        ]
-    return state
-
-
-async def _job(services: Services, job: Job) -> dict[str, Any]:
-    """With its tail while it runs; without its age, which only the clock changes."""
-    told = seen(await services.jobs.glance(job.id, job.principal)) if job.under_way else job_fields(job)
-    return {name: value for name, value in told.items() if name != "elapsed_s"}
+    if not bells.closed:
+        yield END

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.providers.scripted import Line, Pause, Scripted
-from app.runs import PAGE_SIZE
+from app.watching import PAGE_SIZE
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
