@@ -81,9 +81,10 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
         "server": {
             "version": VERSION,
             "model": default.provider.model,
-            "endpoint": default.name,
-            "embedded": services.models.endpoint.name == "embedded",
+            "endpoint": services.models.endpoint.name,
+            "embedded": services.models.endpoint.embedded,
             "sandbox": services.sandbox.level,
+            "boxed": services.sandbox.boxed,  # commands stay in it, without network
         },
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in services.runs.of(principal.name)],
