@@ -1,3 +1,147 @@
-/** What stands before the page: signing in where there are tokens. */
+/** What stands before the page: signing in where there are tokens. A token lives in this tab, and goes with it. */
 
-export function start(page) {}
+import { onSignedOut, request, token } from "./api.js";
+import { fill, h } from "./dom.js";
+import { Outcome, doing, field } from "./forms.js";
+import { forgetAll, keep, kept } from "./kept.js";
+
+const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
+const IN_ADDRESS = /[?&#](access_)?token=/i;
+const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
+
+export function start(page) {
+  const hint = cleaned();
+  onSignedOut((message) => closed(page, message, hint));
+}
+
+/** Takes a token out of the address, where it would be kept by the history; nothing reads it there. */
+function cleaned() {
+  if (!IN_ADDRESS.test(location.search + location.hash)) return "";
+  history.replaceState(null, "", location.pathname);
+  return "A token in the address is not read, and may have been seen by others. Paste it here, and think about a new one.";
+}
+
+/** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
+function closed(page, message, hint) {
+  if (!page.at("gate").hidden) return;
+  if (token.get() || page.store.get("me")) return void leave(message);
+  const why = kept(WHY);
+  keep(WHY, null);
+  show(page, hint || why);
+}
+
+let leaving = false;
+
+/** Forgets who we are and all that was shown, and begins anew; `why` is told there. */
+export function leave(why, address = null) {
+  if (leaving) return;
+  leaving = true;
+  token.forget();
+  forgetAll();
+  keep(WHY, why);
+  document.title = "dragoman";
+  for (const shown of document.querySelectorAll("#app, dialog")) shown.remove();
+  if (address !== null) history.replaceState(null, "", address);
+  location.reload();
+}
+
+/** Whether somebody is signed in, rather than let in because the server has no tokens. */
+export const signedIn = () => Boolean(token.get());
+
+function show(page, why) {
+  page.feed.close();
+  const gate = page.at("gate");
+  page.at("app").hidden = true;
+  const outcome = new Outcome();
+  const secret = h("input", {
+    type: "password",
+    required: true,
+    autocomplete: "current-password",
+    spellcheck: "false",
+    autocapitalize: "none",
+    dir: "ltr",
+    class: "mono",
+  });
+  const enter = h("button", { type: "submit", class: "primary" }, "Sign in");
+  const form = h(
+    "form",
+    { class: "form" },
+    // For password managers, which keep a password only beside a name.
+    h("input", {
+      class: "unseen",
+      type: "text",
+      autocomplete: "username",
+      value: "dragoman",
+      tabindex: -1,
+      "aria-hidden": "true",
+      readonly: true,
+    }),
+    field("Token", secret),
+    enter,
+    outcome.element,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    tryIt(secret, enter, outcome);
+  });
+  fill(
+    gate,
+    h(
+      "main",
+      { class: "gate-box", "aria-labelledby": "gate-title" },
+      h("h1", { id: "gate-title" }, "dragoman"),
+      why && h("p", { class: "problem", role: "alert" }, why),
+      h("p", {}, "An agent server: it lets a model work for you while you watch. This one wants to know who you are."),
+      form,
+      about(),
+    ),
+  );
+  gate.hidden = false;
+  secret.focus();
+}
+
+function about() {
+  return h(
+    "div",
+    { class: "faint stack" },
+    h("p", {}, "Whoever runs the server gives you a token: ", h("code", {}, "dragoman token create --name NAME")),
+    h("p", {}, "It is kept in this tab until you close it or sign out. Another tab has to sign in itself."),
+  );
+}
+
+async function tryIt(secret, enter, outcome) {
+  const given = secret.value.trim();
+  if (!TOKEN.test(given))
+    return void outcome.tell("That is no token: tokens have letters, digits and signs only. Copy it again.", "problem");
+  const known = await doing(enter, outcome, () => asked(given, enter, outcome));
+  if (!known) return void secret.select();
+  token.set(given);
+  location.reload();
+}
+
+/** Whether the server knows this token. Raises Refused. */
+async function asked(given, enter, outcome) {
+  try {
+    await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
+    return true;
+  } catch (error) {
+    if (error.status === 429) waiting(error, enter, outcome);
+    throw error;
+  }
+}
+
+/** Too many were wrong: the button says when it may be pressed again. */
+function waiting({ more }, enter, outcome) {
+  const until = (more.reset ?? Date.now() / 1000 + 60) * 1000;
+  enter.disabled = true;
+  const tick = () => {
+    const left = Math.ceil((until - Date.now()) / 1000);
+    if (left > 0) return void fill(enter, `Sign in (in ${left} s)`);
+    clearInterval(timer);
+    enter.disabled = false;
+    fill(enter, "Sign in");
+    outcome.clear();
+  };
+  const timer = setInterval(tick, 1000);
+  tick();
+}
