@@ -60,6 +60,7 @@ ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
     "GET /": Own(),
+    "GET /page/{path:path}": Open(),
     "GET /tools": Own(),
     "GET /usage": Own(),
     "GET /sessions": Own(shows="session"),
@@ -72,7 +73,7 @@ ROWS: dict[str, Row] = {
     "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
     "GET /runs/{run}/events": Thing(),
-    "GET /runs/{run}/calls/{call}/output": Thing(ok=404),  # it has not begun: somebody is asked first
+    "GET /runs/{run}/calls/{call}/output": Thing(),
     "POST /runs/{run}/cancel": Thing(),
     "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
     "GET /jobs/{job}": Thing(),
@@ -106,8 +107,15 @@ LOST = {
     "name": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
+    "path": "icon.svg",
 }
-EVERYBODYS = ("endpoint",)  # names that all may know
+OWN_HEADERS = {  # of routes that end so, which say themselves what a browser may do
+    "/events": {"Cache-Control"},
+    "/chat": {"Cache-Control"},
+    "/{sha256}": {"Content-Security-Policy"},
+    "/{path:path}": {"Content-Security-Policy", "Cache-Control"},
+}
+EVERYBODYS = ("endpoint", "path")  # names that all may know
 
 
 def test_every_route_has_a_row() -> None:
@@ -136,8 +144,7 @@ class Asking:
         answer = await self.served.client.request(
             method, filled(path, ids), headers=dict(headers) | forwarded, json=body
         )
-        own = {"/events": "Cache-Control", "/chat": "Cache-Control", "/{sha256}": "Content-Security-Policy"}
-        safe = SAFE_HEADERS.keys() - {header for end, header in own.items() if path.endswith(end)}
+        safe = SAFE_HEADERS.keys() - set().union(*(own for end, own in OWN_HEADERS.items() if path.endswith(end)))
         assert {name: answer.headers.get(name) for name in safe} == {name: SAFE_HEADERS[name] for name in safe}, route
         return answer
 
@@ -148,7 +155,7 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
         started = await until(turn, "run.started")
         question = await until(turn, "approval.required")
-    named = {"name": "carl", "action": "reconnect", "endpoint": "hosted"}
+    named = {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     return {"job": job, **ids, **named}
 
