@@ -1,3 +1,225 @@
-/** Calls that wait for a person: shown whole, with why they are asked, and decided. */
+/** Calls that wait for a person: the first of the open conversation whole, all others in a line, each decided once. */
 
-export function start(page) {}
+import { request } from "./api.js";
+import { ApprovalBox } from "./approval_box.js";
+import { fill, h, icon, say } from "./dom.js";
+import { oneLine } from "./exact.js";
+import { notifyButton, startNotices } from "./notify.js";
+import { titleOf } from "./titles.js";
+
+const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
+const NOTE_MS = 12_000;
+
+const keyOf = ({ run, call }) => `${run}/${call}`;
+const briefly = (row) => `${oneLine(row.name)} · ${oneLine(titleOf(row.name, row.arguments))}`;
+
+const ENDS = {
+  approved: "It was approved in another window",
+  denied: "It was denied in another window",
+  expired: "Nobody decided in time, and it was not run",
+  withdrawn: "It is not asked any more, because its run or its call has ended",
+};
+
+class Tray {
+  skew_ms = 0; // how far the server's clock is ahead of this one
+  #page;
+  #element;
+  #rows = [];
+  #box = null;
+  #chosen = null; // the key of the one that somebody wants to see whole
+  #over = new Set(); // decided here: the server's list may still have them
+  #known = new Map(); // every row that was here
+  #tools = null;
+  #timer = null;
+  #noteTimer = null;
+
+  constructor(page) {
+    this.#page = page;
+    this.#element = page.at("approvals");
+    this.#element.tabIndex = -1;
+    this.heading = h("h2", { tabindex: -1 });
+    this.note = h("p", { class: "approval-note", role: "status" });
+    this.place = h("div", { class: "approval-place" });
+    this.list = h("ul", { class: "approval-others" });
+    const key = h("kbd", { title: "Moves the keyboard here" }, "Alt+A");
+    this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
+    fill(this.#element, this.note, this.head, this.place, this.list);
+    this.#listen();
+    for (const part of ["approvals", "session", "sessions"]) page.store.watch(part, () => this.#changed());
+    page.store.watch("resolved", (event) => this.#resolved(event));
+  }
+
+  #listen() {
+    const element = this.#element;
+    element.addEventListener("click", (event) => this.#shield(event), true);
+    element.addEventListener("submit", (event) => this.#shield(event), true);
+    element.addEventListener("keydown", (event) => this.#key(event));
+    element.addEventListener("focus", () => this.focus());
+    element.addEventListener("show", ({ detail }) => this.show(detail));
+    document.addEventListener("keydown", (event) => {
+      if (event.code !== "KeyA" || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      if (!this.#rows.length) return;
+      event.preventDefault();
+      this.focus();
+    });
+    document.addEventListener("visibilitychange", () => document.hidden || this.settle());
+  }
+
+  /** For a moment nothing in here can be pressed: a click that was meant for something else decides nothing. */
+  settle() {
+    this.#element.dataset.settling = "";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => delete this.#element.dataset.settling, SETTLE_MS);
+  }
+
+  #shield(event) {
+    if (!("settling" in this.#element.dataset)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) return;
+    const inBox = this.#box && event.target.closest(".approval");
+    const writing = event.target.closest("input, textarea, select");
+    const key = event.key.toLowerCase();
+    if (!inBox || (writing && key !== "escape") || "settling" in this.#element.dataset) return;
+    if (this.#box.key(key)) event.preventDefault();
+    else if (key === "escape") this.#page.at("composer-text")?.focus();
+    else return;
+    event.stopPropagation();
+  }
+
+  focus() {
+    (this.#box?.element ?? this.list.querySelector("button") ?? this.heading).focus();
+  }
+
+  /** The approval whole, and the keyboard with it; in another conversation that one is opened. */
+  show(row) {
+    const wanted = this.#rows.find((one) => keyOf(one) === keyOf(row));
+    if (!wanted) return;
+    this.#chosen = keyOf(wanted);
+    if (wanted.session !== this.#page.store.get("session")) this.#page.conversation.open(wanted.session);
+    this.#draw();
+    this.focus();
+  }
+
+  #changed() {
+    const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#over.has(keyOf(row)));
+    const here = this.#page.store.get("session");
+    this.#rows = [...rows.filter((row) => row.session === here), ...rows.filter((row) => row.session !== here)];
+    this.#announce();
+    this.#draw();
+  }
+
+  #announce() {
+    const fresh = this.#rows.filter((row) => !this.#known.has(keyOf(row)));
+    for (const row of fresh) this.#known.set(keyOf(row), row);
+    if (!fresh.length) return;
+    if (!this.#tools) this.#askForTools();
+    const told = fresh.map((row) => `${oneLine(row.name)} waits for you: ${oneLine(titleOf(row.name, row.arguments))}`);
+    say(told.join(". "), { urgent: true });
+  }
+
+  /** What there is to know of each tool, once; the answer also tells the server's time. */
+  async #askForTools() {
+    this.#tools = new Map();
+    try {
+      const response = await request("GET", "/tools");
+      const ahead_ms = Date.parse(response.headers.get("date")) - Date.now();
+      if (Math.abs(ahead_ms) > 2_000) this.skew_ms = ahead_ms;
+      const { tools } = await response.json();
+      for (const tool of tools) this.#tools.set(tool.name, tool);
+      this.#box?.know(this.#tools);
+    } catch {
+      this.#tools = null; // asked again with the next call that waits: all that is decided on is shown without it
+    }
+  }
+
+  #draw() {
+    const here = this.#page.store.get("session");
+    const mine = this.#rows.filter((row) => row.session === here);
+    const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
+    const others = this.#rows.filter((row) => row !== whole);
+    const before = this.#layout;
+    if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#exchange(whole);
+    fill(
+      this.list,
+      others.map((row) => this.#line(row, here)),
+    );
+    this.list.hidden = !others.length;
+    const count = this.#rows.length;
+    this.heading.textContent = count === 1 ? "Waits for you" : `${count} calls wait for you`;
+    this.head.hidden = !count;
+    if (before !== this.#layout) this.settle();
+  }
+
+  get #layout() {
+    return [this.#box?.row, ...this.list.children].map((one) => one?.call ?? one?.dataset?.call).join();
+  }
+
+  #exchange(row) {
+    const had = this.#box?.element.contains(document.activeElement);
+    this.#box?.close();
+    this.#box = row && new ApprovalBox(row, this.#page, this, this.#tools ?? new Map());
+    fill(this.place, this.#box?.element);
+    if (!had) return;
+    // Not into the next call: who goes on typing must not decide something that was not read.
+    if (this.#rows.length) this.heading.focus();
+    else this.#page.at("composer-text")?.focus();
+  }
+
+  #line(row, here) {
+    const where =
+      row.session === here
+        ? null
+        : [h("span", { class: "faint" }, "In ", h("bdi", {}, this.#titleOf(row.session))), " "];
+    const show = h(
+      "button",
+      { type: "button", "aria-label": `Show ${briefly(row)}`, onclick: () => this.show(row) },
+      "Show",
+    );
+    return h(
+      "li",
+      { dataset: { call: row.call } },
+      h("span", { class: "approval-line" }, where, h("code", {}, briefly(row))),
+      show,
+    );
+  }
+
+  #titleOf(session) {
+    const sessions = this.#page.store.get("sessions");
+    const title = Array.isArray(sessions) && sessions.find((one) => one.id === session)?.title;
+    return title ? `“${oneLine(title)}”` : "another conversation";
+  }
+
+  /** A decision was made here, or the server says that there is none to make any more. */
+  over(box, words, { own }) {
+    this.#over.add(keyOf(box.row));
+    this.#tell(own ? null : `${box.title}: ${words}`);
+    say(words);
+    this.#changed();
+  }
+
+  /** What became of a call of the open conversation, as its run tells. */
+  #resolved(event) {
+    const key = keyOf(event);
+    const row = this.#known.get(key);
+    if (!row || this.#over.has(key)) return;
+    this.#over.add(key);
+    const words = `${ENDS[event.decision] ?? event.decision}: ${briefly(row)}`;
+    this.#tell(words);
+    this.#changed();
+  }
+
+  #tell(words) {
+    this.note.textContent = words ?? "";
+    clearTimeout(this.#noteTimer);
+    this.#noteTimer = setTimeout(() => (this.note.textContent = ""), NOTE_MS);
+  }
+}
+
+export function start(page) {
+  const tray = new Tray(page);
+  startNotices(page, (row) => tray.show(row));
+}

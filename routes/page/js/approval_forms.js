@@ -1,0 +1,195 @@
+/** What a person adds to a decision: other arguments, what else is allowed for the session, a word of reason. */
+
+import { h } from "./dom.js";
+import { oneLine, unseenIn, withoutUnseen } from "./exact.js";
+
+let made = 0;
+const fresh = (name) => `${name}-${++made}`;
+
+/** What a form cannot read; `field` is where. */
+export class Unreadable extends Error {
+  constructor(message, field) {
+    super(message);
+    this.field = field;
+  }
+}
+
+/** Fields for all arguments, texts as texts and the rest as JSON. `value()` is what they are now, or null if unchanged. */
+export function editForm(given) {
+  const fields = Object.entries(given).map(([name, value]) => editField(name, value));
+  return {
+    element: h(
+      "div",
+      { class: "fields" },
+      fields.map((field) => field.element),
+    ),
+    focus: () => (fields.find((field) => field.main) ?? fields[0])?.input.focus(),
+    value() {
+      if (!fields.some((field) => field.touched())) return null;
+      return Object.fromEntries(fields.map((field) => [field.name, field.value()]));
+    },
+  };
+}
+
+function editField(name, value) {
+  const isText = typeof value === "string";
+  const shown = isText ? value : JSON.stringify(value, null, 2);
+  const id = fresh("edit");
+  const lines = shown.split("\n").length;
+  const input = h("textarea", {
+    id,
+    class: "exact-input",
+    rows: Math.min(16, Math.max(1, lines)),
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    dir: "ltr",
+  });
+  input.value = shown;
+  const first = input.value; // what the browser has made of it, ends of lines being its own
+  const label = h("label", { for: id }, oneLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
+  return {
+    name,
+    input,
+    main: isText && (shown.length > 40 || lines > 1),
+    element: h("div", { class: "field" }, label, input, unseenNote(input)),
+    touched: () => input.value !== first,
+    value() {
+      if (input.value === first) return value;
+      return isText ? input.value : parsed(name, input);
+    },
+  };
+}
+
+function parsed(name, input) {
+  try {
+    return JSON.parse(input.value);
+  } catch (error) {
+    throw new Unreadable(`${name} is not JSON: ${error.message}`, input);
+  }
+}
+
+/** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
+function unseenNote(input) {
+  const words = h("span", {});
+  const clean = h("button", { type: "button" }, "Take them out");
+  const note = h("p", { class: "warning" }, words, " ", clean);
+  const draw = () => {
+    const found = unseenIn(input.value);
+    note.hidden = !found.length;
+    words.textContent = `In here are characters that cannot be seen: ${found.slice(0, 8).join(", ")}.`;
+  };
+  clean.addEventListener("click", () => {
+    input.value = withoutUnseen(input.value);
+    draw();
+    input.focus();
+  });
+  input.addEventListener("input", draw);
+  draw();
+  return note;
+}
+
+const ANY = "*";
+const literal = (text) => text.replace(/[*?[]/g, "[$&]");
+
+// What a pattern is first: for each argument. The server holds commands against theirs word by word.
+const PATTERNS = {
+  bash: ({ command }) => (command.includes("\n") ? null : { command }),
+  python: () => null,
+  write_file: ({ path }) => ({ path: literal(path), content: ANY }),
+  edit_file: ({ path }) => ({ path: literal(path), old: ANY, new: ANY }),
+  web_fetch: ({ url }) => ({ url: withinHost(url) }),
+};
+
+function withinHost(url) {
+  try {
+    return `${literal(new URL(url).origin)}/*`;
+  } catch {
+    return literal(url);
+  }
+}
+
+/** A pattern for calls like this one; null where none makes sense. */
+function patternOf(name, given) {
+  if (!Object.keys(given).length) return null;
+  const all = Object.fromEntries(Object.entries(given).map(([key, value]) => [key, literal(written(value))]));
+  try {
+    const own = (PATTERNS[name] ?? (() => all))(given);
+    return own && { ...all, ...own };
+  } catch {
+    return null; // arguments of other types than the tool has
+  }
+}
+
+/** A value as the server writes it before it looks at the pattern: JSON in ASCII, keys sorted. */
+function written(value) {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value)) return `[${value.map(inner).join(", ")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.keys(value)
+    .sort()
+    .map((key) => `${inner(key)}: ${inner(value[key])}`)
+    .join(", ")}}`;
+}
+
+function inner(value) {
+  if (typeof value !== "string") return written(value);
+  return JSON.stringify(value).replace(
+    /[\u007f-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+const HINTS = {
+  command: "A last * stands for any further words. Redirects, substitutions and the like always ask.",
+};
+
+/** "Exactly this call" or "calls like it". `value()`: the pattern, or null. */
+export function sessionForm(name, given) {
+  const suggested = patternOf(name, given);
+  const group = fresh("scope");
+  const exact = h("input", { type: "radio", name: group, checked: true });
+  const like = h("input", { type: "radio", name: group });
+  const fields = Object.entries(suggested ?? {}).map(([key, text]) => patternField(key, text));
+  const more = h(
+    "div",
+    { class: "fields", hidden: true },
+    fields.map((field) => field.element),
+  );
+  const draw = () => (more.hidden = !like.checked);
+  for (const one of [exact, like]) one.addEventListener("change", draw);
+  const choice = (input, words) => h("label", { class: "choice" }, input, h("span", {}, words));
+  return {
+    element: h(
+      "fieldset",
+      { class: "scope" },
+      h("legend", {}, "What may run again in this conversation without asking?"),
+      choice(exact, "Exactly this call, with exactly these arguments"),
+      suggested ? choice(like, "Calls like it") : null,
+      more,
+    ),
+    focus: () => exact.focus(),
+    value: () => (like.checked ? Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) : null),
+  };
+}
+
+function patternField(key, text) {
+  const id = fresh("pattern");
+  const input = h("input", {
+    id,
+    class: "exact-input",
+    value: text,
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    dir: "ltr",
+  });
+  const hint = HINTS[key] ?? "* stands for any text.";
+  const label = h("label", { for: id }, oneLine(key));
+  input.setAttribute("aria-describedby", `${id}-hint`);
+  return {
+    key,
+    input,
+    element: h("div", { class: "field" }, label, input, h("p", { class: "faint", id: `${id}-hint` }, hint)),
+  };
+}

@@ -1,0 +1,89 @@
+/**
+ * Text that somebody says yes or no to: every character of it, and nothing that misleads. What cannot be seen, or turns
+ * the direction of what follows, is spelled out, as `dragoman chat` does.
+ */
+
+import { h } from "./dom.js";
+
+const UNSEEN = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
+// The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
+const ODD = new RegExp(`(?<unseen>${UNSEEN.source})|(?<![ \\t])[ \\t]+(?=\\n|$)`, "gu");
+const EVERY = new RegExp(UNSEEN.source, "gu");
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+const MIXED =
+  /\p{Script=Latin}[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]\p{Script=Latin}/u;
+
+const MOST = 100_000; // characters shown before somebody asks for the rest
+const MOST_NAMED = 6;
+const HEAD = 60_000,
+  TAIL = 20_000;
+
+/** `U+202E` of the character. */
+const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** The text as a string, with `⟨U+202E⟩` for what cannot be seen; spaces, tabs and ends of lines stay. */
+export function spelled(text) {
+  return text.replace(EVERY, (character) => `⟨${codeOf(character)}⟩`);
+}
+
+/** The same on one line: ends of lines and tabs are spelled out, too. */
+export function oneLine(text) {
+  return spelled(text).replace(/[\n\t]/g, (character) => `⟨${codeOf(character)}⟩`);
+}
+
+/** What cannot be seen in it, each kind once: `["U+202E", "U+200B"]`. */
+export function unseenIn(text) {
+  return [...new Set(text.match(EVERY) ?? [])].map(codeOf);
+}
+
+export function withoutUnseen(text) {
+  return text.replace(EVERY, "");
+}
+
+/** A block of monospaced text that is exactly this: marks for what cannot be seen, and for spaces at the end of a line. */
+export function exactBlock(text, label) {
+  const block = h("pre", { class: "exact", dir: "ltr", tabindex: 0, role: "group", "aria-label": label });
+  if (text.length <= MOST) {
+    block.append(...nodes(text));
+    return block;
+  }
+  const missing = text.length - HEAD - TAIL;
+  const all = h("button", { type: "button", class: "exact-all" }, "Show all");
+  all.addEventListener("click", () => block.replaceChildren(...nodes(text)));
+  const gap = h("span", { class: "exact-gap" }, `${missing.toLocaleString()} characters are not shown here. `, all);
+  block.append(...nodes(text.slice(0, HEAD)), gap, ...nodes(text.slice(-TAIL)));
+  return block;
+}
+
+/** What a reader should know of a text that looks like something else. */
+export function warnings(text) {
+  const unseen = unseenIn(text);
+  return [
+    unseen.length &&
+      `It holds characters that cannot be seen. They are spelled out: ${unseen.slice(0, MOST_NAMED).join(", ")}.`,
+    RIGHT_TO_LEFT.test(text) &&
+      "It has letters that are written from right to left: on the screen they may stand in another order.",
+    MIXED.test(text) && "One of its words mixes alphabets: letters that look alike may not be the same.",
+  ].filter(Boolean);
+}
+
+function nodes(text) {
+  const found = [];
+  let at = 0;
+  for (const match of text.matchAll(ODD)) {
+    if (match.index > at) found.push(text.slice(at, match.index));
+    found.push(match.groups.unseen ? unseenMark(match[0]) : endMark(match[0]));
+    at = match.index + match[0].length;
+  }
+  if (at < text.length) found.push(text.slice(at));
+  return found;
+}
+
+function unseenMark(character) {
+  return h("mark", { class: "unseen-mark" }, `⟨${codeOf(character)}⟩`);
+}
+
+/** The spaces themselves, so that what is copied is what was there; the style makes them visible. */
+function endMark(spaces) {
+  return h("mark", { class: "end-mark", title: `${spaces.length} blank at the end of the line` }, spaces);
+}
