@@ -1,16 +1,24 @@
 /** The page's one connection: `GET /events`, taken up again where it broke, for as long as the page is there. */
 
 import { request, Refused } from "./api.js";
+import { Room } from "./room.js";
 import { EventReader } from "./sse.js";
+import { guarded } from "./trouble.js";
 
 const FIRST_MS = 500, MOST_MS = 15_000; // between two attempts
+const STEADY_MS = 5_000; // a connection that held so long was a good one
 const SILENT_MS = 40_000; // the server says something every 15 s: a connection that says nothing is dead
+const FINAL = [400, 401, 403, 404]; // what is refused so is refused again
+// What rows of long lists are known by: one that this connection has told before comes as that alone.
+const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
 
 export class Feed {
   #session = null;
   #cursor = null;
   #abort = null;
   #generation = 0;
+  #rows = {};
+  #room = new Room();
 
   /** `onEvent({id, type, data, run, seq})`; `onLink("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onLink) {
@@ -39,22 +47,23 @@ export class Feed {
   async #listen(generation) {
     let wait_ms = FIRST_MS;
     while (generation === this.#generation) {
+      await this.#room.needed();
+      if (generation !== this.#generation) return;
       const began = performance.now();
+      let why;
       this.onLink("connecting", {});
       try {
         await this.#once(generation);
-        if (generation !== this.#generation) return;
-        this.onLink("lost", {});
       } catch (error) {
-        if (generation !== this.#generation) return;
-        if (error instanceof Refused && [401, 403, 404].includes(error.status)) {
-          this.onLink("refused", { why: error });
-          return;
-        }
-        this.onLink("lost", { why: error });
+        why = error;
       }
-      if (performance.now() - began > 5_000) wait_ms = FIRST_MS;
-      await this.#pause(wait_ms * (0.7 + 0.6 * Math.random()));
+      if (generation !== this.#generation) return;
+      if (why instanceof Refused && FINAL.includes(why.status)) return this.onLink("refused", { why });
+      if (this.#room.resting) continue;
+      if (performance.now() - began > STEADY_MS) wait_ms = FIRST_MS;
+      const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
+      this.onLink("lost", { why, in_s: pause_ms / 1000 });
+      await this.#pause(pause_ms);
       wait_ms = Math.min(MOST_MS, wait_ms * 1.7);
     }
   }
@@ -74,33 +83,60 @@ export class Feed {
     });
   }
 
+  /** One connection, until it ends. Raises Refused; SyntaxError for what is no event; AbortError when it is cut. */
   async #once(generation) {
     const abort = (this.#abort = new AbortController());
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
     const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
-    const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });
-    this.onLink("open", {});
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    const events = new EventReader();
-    let silent = setTimeout(() => abort.abort(), SILENT_MS);
+    const cut = () => abort.abort();
+    const leave = this.#room.enter(cut);
+    let silent;
     try {
+      const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });
+      this.onLink("open", {});
+      this.#rows = {};
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      const events = new EventReader();
+      silent = setTimeout(cut, SILENT_MS);
       for (;;) {
         const { value, done } = await reader.read();
         if (done || generation !== this.#generation) return;
         clearTimeout(silent);
-        silent = setTimeout(() => abort.abort(), SILENT_MS);
-        for (const event of events.feed(value)) this.#tell(event);
+        silent = setTimeout(cut, SILENT_MS);
+        for (const event of events.feed(value)) {
+          if (generation !== this.#generation) return; // what was told made the page turn elsewhere
+          this.#tell(event);
+        }
       }
     } finally {
       clearTimeout(silent);
+      leave();
       abort.abort();
     }
   }
 
-  #tell(event) {
-    if (!event.id) return this.onEvent(event);
-    this.#cursor = event.id;
-    const colon = event.id.lastIndexOf(":");
-    this.onEvent({ ...event, run: event.id.slice(0, colon), seq: Number(event.id.slice(colon + 1)) });
+  /** The cursor is behind an event before it is told: one that breaks a part of the page is not told for ever. */
+  #tell({ id, type, data }) {
+    if (type === "state") return guarded(this.onEvent, { id, type, data: this.#whole(data) });
+    if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });
+    this.#cursor = id;
+    const colon = id.lastIndexOf(":");
+    guarded(this.onEvent, { id, type, data, run: id.slice(0, colon), seq: Number(id.slice(colon + 1)) });
+  }
+
+  /** The state with the rows that it only names. */
+  #whole(state) {
+    const whole = { ...state };
+    for (const [name, keys] of Object.entries(KEYS)) {
+      if (!state[name]) continue;
+      const known = this.#rows[name] ?? new Map(), now = new Map();
+      for (const row of state[name]) {
+        const key = JSON.stringify(keys.map((one) => row[one]));
+        now.set(key, Object.keys(row).length > keys.length ? row : known.get(key));
+      }
+      this.#rows[name] = now;
+      whole[name] = [...now.values()];
+    }
+    return whole;
   }
 }
