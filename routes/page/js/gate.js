@@ -25,7 +25,7 @@ function cleaned() {
 function closed(page, message, hint) {
   if (!page.at("gate").hidden) return;
   if (token.get() || page.store.get("me")) return void leave(message);
-  const why = kept(WHY);
+  const why = kept(WHY) && plain(kept(WHY));
   keep(WHY, null);
   show(page, hint || why);
 }
@@ -44,6 +44,9 @@ export function leave(why, address = null) {
   if (address !== null) history.replaceState(null, "", address);
   location.reload();
 }
+
+/** Its first sentence: what follows is for those who have a terminal, and stands below in other words. */
+const plain = (message) => message.split(/(?<=\.) /)[0];
 
 /** Whether somebody is signed in, rather than let in because the server has no tokens. */
 export const signedIn = () => Boolean(token.get());
@@ -126,6 +129,7 @@ async function asked(given, enter, outcome) {
     return true;
   } catch (error) {
     if (error.status === 429) waiting(error, enter, outcome);
+    if (error.status === 401) error.message = `${plain(error.message)} Copy it again, or ask for a new one.`;
     throw error;
   }
 }

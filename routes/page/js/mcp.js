@@ -24,7 +24,7 @@ export function mcpButton(page) {
     const bad = servers.filter(({ state }) => BAD.has(state)).length;
     button.dataset.warns = held + bad > 0;
     const word = held ? `MCP: ${held} held` : bad ? `MCP: ${bad} down` : `MCP: ${servers.length}`;
-    fill(button, icon(held + bad ? "warn" : "plug"), h("span", { class: "status-word" }, word));
+    fill(button, icon(held + bad ? "warn" : "plug"), h("span", { class: "status-brief" }, word));
     button.title = "MCP servers and their tools";
   });
   return button;

@@ -12,7 +12,7 @@ export function pauseButton(page) {
   const draw = () => {
     button.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
-    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "status-word" }, paused ? "Resume" : "Pause"));
+    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "status-brief" }, paused ? "Resume" : "Pause"));
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
   return button;

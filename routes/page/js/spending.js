@@ -28,7 +28,8 @@ class Spent {
   add(usage) {
     const before = this.#told.get(usage.run) ?? {};
     this.#told.set(usage.run, usage);
-    if (!this.latest || (usage.created ?? 0) >= (this.latest.created ?? 0)) this.latest = usage;
+    if (!usage.restored || !this.latest || (this.latest.restored && usage.created >= this.latest.created))
+      this.latest = usage;
     if (usage.restored) return;
     for (const [name, total] of Object.entries(SUMS)) {
       if (usage[total] !== undefined) this.sum[name] = (this.sum[name] ?? 0) + usage[total] - (before[total] ?? 0);
@@ -41,7 +42,7 @@ export function usageButton(page) {
   const spent = new Spent();
   const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: "meter-fill" }));
   const words = h("span");
-  const money = h("span", { class: "status-more" });
+  const more = h("span", { class: "status-more" });
   const button = h(
     "button",
     {
@@ -53,7 +54,7 @@ export function usageButton(page) {
     },
     bar,
     words,
-    money,
+    more,
   );
   const draw = () => {
     const state = fullness(page, spent);
@@ -62,12 +63,13 @@ export function usageButton(page) {
     bar.hidden = state.share === null;
     bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
     fill(words, h("span", { class: "unseen" }, "Context: "), state.words);
-    fill(money, total(spent.sum));
+    fill(more, page.store.get("context") ? " · shortened" : "", total(spent.sum));
   };
   page.store.watch("session", () => spent.begin());
   page.store.watch("spent", (usage) => spent.base(usage));
   page.store.watch("usage", (usage) => spent.add(usage));
-  for (const key of ["session", "spent", "usage", "endpoints", "model", "server"]) page.store.watch(key, draw);
+  for (const key of ["session", "spent", "usage", "context", "endpoints", "model", "server"])
+    page.store.watch(key, draw);
   return button;
 }
 
@@ -121,7 +123,7 @@ function told(page, spent) {
       ["Found in its cache", latest?.cached_tokens ? `${number(latest.cached_tokens)} tokens` : null],
       ["Counted", latest && (latest.measured ? "by the model's server" : "estimated here")],
     ]),
-    context && h("p", { class: "faint" }, context),
+    context && h("p", {}, less(context)),
     h(
       "p",
       { class: "faint" },
@@ -135,6 +137,12 @@ function told(page, spent) {
       ["Cost", sum.cost ? money(sum.cost) : "no price is set for its models"],
     ]),
   ];
+}
+
+/** What was done last so that the conversation fits. */
+function less({ type, dropped, shortened, messages }) {
+  if (type === "context.summarised") return `Its first ${number(messages)} messages are read as a summary.`;
+  return `Of older messages ${number(dropped)} are left out and ${number(shortened)} shortened.`;
 }
 
 /** What somebody has used of their budgets, and this month's tokens. */

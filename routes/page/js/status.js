@@ -77,7 +77,7 @@ const LEVELS = {
 const OPEN = "Here the box is open in part (it has the network, or the server runs as root), so commands ask first.";
 
 function sandboxButton(page) {
-  const words = h("span", { class: "status-word" });
+  const words = h("span", { class: "status-brief" });
   const button = h("button", {
     type: "button",
     class: "status-item",
