@@ -58,6 +58,10 @@ const ICONS = {
   plug: "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
   pause: "M8 5v14M16 5v14",
   play: "M7 4.5v15l12-7.5z",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  folder: "M3 6h6l2 2h10v11H3z",
+  globe: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM3 12h18M12 3c5 5 5 13 0 18M12 3c-5 5-5 13 0 18",
+  ban: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM5.7 5.7l12.6 12.6",
 };
 
 /** A line drawing beside words, hidden from screen readers: whoever uses it alone gives its button a label. */
