@@ -1,0 +1,198 @@
+"""The page in a real Chromium: bytes, time until one can write, and what streams cost the browser's main thread.
+
+Time until one can write is told beside an empty file of the same server (its icon), in the same browser. Long tasks are
+those over 50 ms, as browsers count them. `python -m benchmarks.page`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.async_api import Page
+
+from benchmarks.page_model import DELTAS, LINES, STEADY, Told
+from tests.browser import Browsing, browsing, expect, home
+from tests.serving import Served, serving
+
+ROUNDS = 5
+RUNS = 100
+LIMIT_MS = 120_000
+# When one can write: the page is shown, its box is there, and the server has said how things are.
+WATCH = """
+window.usable = new Promise((done) => {
+  const look = () => {
+    const box = document.querySelector("#composer-text");
+    if (box && !box.disabled && box.offsetParent) return done(performance.now());
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+});
+window.long = [];
+new PerformanceObserver((list) => list.getEntries().forEach((task) => window.long.push(task.duration)))
+  .observe({ type: "longtask" });
+window.frames_seen = 0;
+const count = () => { window.frames_seen++; requestAnimationFrame(count); };
+requestAnimationFrame(count);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a stretch of time cost the page."""
+
+    seconds: float
+    busy_ms: float
+    layouts: float
+    frames: float
+    long_tasks: list[float]
+    heap_mb: float
+
+
+class Gauge:
+    """Chromium's own counters of one page."""
+
+    def __init__(self, page: Page, session: Any) -> None:
+        self.page = page
+        self._session = session
+
+    async def counted(self) -> dict[str, float]:
+        told = await self._session.send("Performance.getMetrics")
+        return {one["name"]: one["value"] for one in told["metrics"]}
+
+    async def cost(self, work: Callable[[], Awaitable[None]]) -> Cost:
+        await self.page.evaluate("() => { window.long.length = 0; }")
+        frames = await self.page.evaluate("window.frames_seen")
+        before = await self.counted()
+        await work()
+        after = await self.counted()
+        long, frames_then = await self.page.evaluate("[window.long, window.frames_seen]")
+        await self._session.send("HeapProfiler.collectGarbage")
+        heap = (await self.counted())["JSHeapUsedSize"] / 1e6
+        grown = {name: after[name] - before[name] for name in ("Timestamp", "TaskDuration", "LayoutCount")}
+        return Cost(
+            grown["Timestamp"],
+            grown["TaskDuration"] * 1000,
+            grown["LayoutCount"],
+            max(0, frames_then - frames),
+            long,
+            heap,
+        )
+
+
+@asynccontextmanager
+async def gauged(browser: Browsing) -> AsyncGenerator[Gauge, None]:
+    """A fresh browser's page that counts."""
+    context = await browser.context()
+    context.set_default_timeout(LIMIT_MS)
+    await context.add_init_script(WATCH)
+    page = await context.new_page()
+    session = await context.new_cdp_session(page)
+    await session.send("Performance.enable", {"timeDomain": "timeTicks"})
+    await session.send("Network.enable")
+    try:
+        yield Gauge(page, session)
+    finally:
+        await context.close()
+
+
+async def loads(browser: Browsing, address: str) -> None:
+    """First load and second, beside the floor."""
+    floors, cold, warm, sizes = list[float](), list[float](), list[float](), list[list[int]]()
+    for _ in range(ROUNDS):
+        async with gauged(browser) as gauge:
+            await gauge.page.goto(f"{address}/page/icon.svg")
+            floors.append(await gauge.page.evaluate("performance.getEntriesByType('navigation')[0].duration"))
+        async with gauged(browser) as gauge:
+            got: list[int] = []
+            finished = gauge._session
+            finished.on("Network.loadingFinished", lambda event, got=got: got.append(int(event["encodedDataLength"])))
+            await gauge.page.goto(address)
+            cold.append(await gauge.page.evaluate("window.usable"))
+            await gauge.page.wait_for_load_state("load")
+            sizes.append(list(got))
+            await gauge.page.reload()
+            warm.append(await gauge.page.evaluate("window.usable"))
+    floor, first, second = median(floors), median(cold), median(warm)
+    print(f"first load                {sum(sizes[-1]) / 1000:8.1f} KB over the line in {len(sizes[-1])} requests")
+    print(f"{'until one can write':25}{'ms':>9}{'ratio':>8}")
+    print(f"{'an empty file (floor)':25}{floor:9.0f}{1:8.1f}")
+    print(f"{'first load':25}{first:9.0f}{first / floor:8.1f}")
+    print(f"{'loaded anew':25}{second:9.0f}{second / floor:8.1f}")
+
+
+async def asked(page: Page, words: str) -> None:
+    await page.get_by_role("textbox", name="Message").fill(words)
+    await page.keyboard.press("Enter")
+
+
+async def ended(page: Page) -> None:
+    """The newest turn is over, and drawn."""
+    await expect(page.locator("#conversation")).to_contain_text("That was all.", timeout=LIMIT_MS)
+
+
+def row(name: str, cost: Cost, thousands: float) -> str:
+    longest = max(cost.long_tasks, default=0)
+    return (
+        f"{name:25}{cost.seconds:8.1f}{cost.busy_ms / thousands:13.1f}{cost.frames / cost.seconds:10.0f}"
+        f"{cost.layouts:9.0f}{len(cost.long_tasks):12}{longest:12.0f}{cost.heap_mb:10.1f}"
+    )
+
+
+async def streams(browser: Browsing, address: str) -> None:
+    print(f"\n{'':25}{'seconds':>8}{'ms per 1,000':>13}{'frames/s':>10}{'layouts':>9}{'long tasks':>12}", end="")
+    print(f"{'longest ms':>12}{'heap MB':>10}")
+    for name, words, thousands in (
+        (f"{DELTAS:,} deltas, one answer", "answer", DELTAS / 1000),
+        (f"{LINES:,} lines, a command", "command", LINES / 1000),
+    ):
+        async with gauged(browser) as gauge:
+            page = gauge.page
+            await page.goto(address)
+            await page.evaluate("window.usable")
+
+            async def one(page: Page = page, words: str = words) -> None:
+                await asked(page, words)
+                await ended(page)
+
+            print(row(name, await gauge.cost(one), thousands), flush=True)
+
+
+async def long_session(browser: Browsing, served: Served) -> None:
+    """A conversation of many turns, opened by its address."""
+    session: str | None = None
+    for number in range(RUNS):
+        events = await served.chat(f"{STEADY} {number}", **({"session": session} if session else {}))
+        session = events[0]["session"]
+    async with gauged(browser) as gauge:
+        page = gauge.page
+        await page.goto(f"{home(served)}/page/icon.svg")
+
+        async def opened() -> None:
+            await page.goto(f"{home(served)}/#{session}")
+            await expect(page.get_by_text(f"{STEADY} {RUNS - 1}", exact=True).first).to_be_visible(timeout=LIMIT_MS)
+
+        print(row(f"a session of {RUNS} turns", await gauge.cost(opened), RUNS / 1000), flush=True)
+
+
+async def measured() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with serving(Path(folder), Told()) as served, browsing() as browser:
+            await loads(browser, home(served))
+            await streams(browser, home(served))
+            await long_session(browser, served)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    asyncio.run(measured())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
