@@ -2,71 +2,107 @@
 
 import { get } from "./api.js";
 import { fill, h, say } from "./dom.js";
+import { Follower } from "./follower.js";
+import { keep, kept } from "./kept.js";
+import { carried } from "./models.js";
 import { RunView } from "./run_view.js";
+import { breath, inSlices } from "./slices.js";
+import { welcome } from "./welcome.js";
 
-const NEAR = 120; // pixels from the end at which the view follows what is new
+const PAGE = 20; // runs that are read at a time
+const logOf = (session, query) => get(`/sessions/${encodeURIComponent(session)}/log?${new URLSearchParams(query)}`);
 
 export class Conversation {
   #page;
   #runs = new Map();
-  #list;
+  #sending = []; // views of messages that the server has not confirmed yet
+  #list = h("div", { class: "runs" });
+  #earlier = h("button", { type: "button", class: "earlier", hidden: true, onclick: () => this.#showEarlier() });
+  #head = h("div", { class: "conversation-head" });
   #opening = 0;
+  #failed = false;
+  #placing = null;
 
   constructor(page) {
     this.#page = page;
     this.element = page.at("conversation");
-    this.#list = h("div", { class: "runs" });
-    this.element.append(this.#list);
-    this.element.addEventListener("scroll", () => (this.following = this.#nearEnd()), { passive: true });
-    new ResizeObserver(() => this.follow()).observe(this.#list);
-    this.following = true;
+    this.#earlier.append("Show earlier");
+    this.element.append(this.#head, h("div", { class: "earlier-place" }, this.#earlier), this.#list);
+    this.follower = new Follower(this.element, this.#list, () => this.#keepPlace());
+    page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
+    page.store.watch("link", ({ state, why }) => state === "refused" && why?.status === 404 && this.#gone(why));
+    addEventListener("popstate", () => this.#fromAddress());
   }
 
   /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
-  async open(session) {
+  async open(session, { moved = false } = {}) {
+    const { store, feed } = this.#page;
+    if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
     const opening = ++this.#opening;
-    this.#runs.clear();
-    fill(this.#list);
-    if (location.hash.slice(1) !== (session ?? "")) history.pushState(null, "", session ? `#${session}` : location.pathname);
-    this.#page.store.set({ session });
-    this.following = true;
-    if (session === null) return this.#page.feed.follow(null, null);
+    this.#clear();
+    if (!moved) remember(session);
+    store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
+    if (session === null) {
+      fill(this.#head, welcome(this.#page));
+      return feed.follow(null, null);
+    }
+    fill(this.#head, h("p", { class: "opening faint" }, "Opening the conversation …"));
     try {
-      const log = await get(`/sessions/${encodeURIComponent(session)}/log`);
+      const log = await logOf(session, { runs: PAGE });
       if (opening !== this.#opening) return;
-      this.#page.store.set({ title: log.title, earlier: log.earlier, spent: log.usage });
-      for (const run of log.runs) this.#restore(run);
-      this.#page.feed.follow(session, log.cursor);
+      fill(this.#head);
+      store.set({ title: log.title, earlier: log.earlier, spent: log.usage ?? null });
+      await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
-      if (opening !== this.#opening) return;
-      fill(this.#list, h("p", { class: "problem", role: "alert" }, error.message));
-      this.#page.feed.follow(null, null);
+      if (opening === this.#opening) this.#broken(session, error);
     }
   }
 
   /** One event of the feed. */
   add({ type, run, seq, data }) {
-    if (type === "run.asked") return void this.#view(data);
+    if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#asked(data));
     const view = this.#runs.get(run);
-    if (view && seq > view.seq) view.add({ ...data, seq });
+    if (!view || seq <= view.seq) return;
+    view.add({ ...data, seq });
+    this.follower.news();
+    if (view.ended) this.#work();
   }
 
-  /** The view of a run, made when it is first heard of. */
-  #view(asked) {
-    let view = this.#runs.get(asked.run);
-    if (!view) {
-      view = new RunView(asked, this.#page);
-      this.#runs.set(asked.run, view);
-      this.#list.append(view.element);
-    }
+  /** A message that is on its way is shown at once; `begun` or `unsent` says what became of it. */
+  sending(message) {
+    const session = this.#page.store.get("session");
+    const view = new RunView({ run: null, session, message, state: "sending", created: Date.now() / 1000 }, this.#page);
+    this.#sending.push(view);
+    fill(this.#head);
+    this.#list.append(view.element);
+    this.follower.reset();
     return view;
   }
 
-  #restore({ events, ...asked }) {
-    const view = this.#view(asked);
-    view.restoring = true;
-    for (const event of events) view.add(event);
-    view.restoring = false;
+  /** The server has the message of `view`. A session that begins with it is open from now on. */
+  begun(view, { run, session, state }) {
+    this.#sending = this.#sending.filter((one) => one !== view);
+    const { store, feed } = this.#page,
+      known = this.#runs.get(run);
+    if (view.asked.session !== store.get("session")) return view.element.remove(); // the person has left
+    if (known && known !== view) return view.element.remove();
+    if (!known) this.#adopt(view, { ...view.asked, run, session, state });
+    if (!store.get("session")) {
+      remember(session);
+      carried(session);
+      store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
+      feed.follow(session, `${run}:0`);
+    }
+    this.#work();
+  }
+
+  /** The server does not have it. False if it turns out that it has: its run was heard of meanwhile. */
+  unsent(view) {
+    if (view.asked.run) return false;
+    this.#sending = this.#sending.filter((one) => one !== view);
+    view.element.remove();
+    if (!this.#runs.size && !this.#page.store.get("session")) fill(this.#head, welcome(this.#page));
+    return true;
   }
 
   run(id) {
@@ -77,13 +113,156 @@ export class Conversation {
     return [...this.#runs.values()].at(-1);
   }
 
-  #nearEnd() {
-    const { scrollHeight, scrollTop, clientHeight } = this.element;
-    return scrollHeight - scrollTop - clientHeight < NEAR;
+  /** The run that this session is busy with: what is queued behind it comes later. */
+  get current() {
+    return [...this.#runs.values()].find((view) => !view.ended && !view.asked.ended);
   }
 
   /** To the end, if that is where the reader was. */
   follow() {
-    if (this.following) this.element.scrollTop = this.element.scrollHeight;
+    this.follower.settle();
   }
+
+  #clear() {
+    for (const view of this.#runs.values()) view.leave();
+    this.#runs = new Map();
+    this.#sending = [];
+    this.#failed = false;
+    fill(this.#list);
+    fill(this.#head);
+    this.follower.reset();
+  }
+
+  #work() {
+    this.#page.store.set({ working: this.current?.asked.run ?? null });
+  }
+
+  /** A run is heard of: the view of the message that was sent from here, or a new one. */
+  #asked(asked) {
+    const known = this.#runs.get(asked.run);
+    if (known) return known.begin(asked);
+    const words = asked.message?.text ?? null;
+    const mine = this.#sending.find((view) => view.asked.message?.text === words);
+    if (mine) this.#adopt(mine, asked);
+    else this.#list.append(this.#view(asked).element);
+    fill(this.#head);
+    this.follower.news();
+    this.#work();
+  }
+
+  #adopt(view, asked) {
+    this.#sending = this.#sending.filter((one) => one !== view);
+    view.begin(asked);
+    this.#runs.set(asked.run, view);
+  }
+
+  #view(asked) {
+    const view = new RunView(asked, this.#page);
+    this.#runs.set(asked.run, view);
+    return view;
+  }
+
+  /** The last runs first, because that is where the reader looks; the feed goes on where the log ends. */
+  async #restore(log, wanted) {
+    const live = log.cursor?.split(":", 1)[0];
+    const views = log.runs.map(({ events, ...asked }) => this.#view(asked));
+    this.#list.append(...views.map((view) => view.element));
+    await this.follower.holding(async () => {
+      for (let at = views.length - 1; at >= 0; at--) {
+        if (!(await replay(views[at], log.runs[at].events, wanted))) return;
+        if (log.runs[at].run !== live) continue;
+        this.#page.feed.follow(log.session, log.cursor);
+        this.#work();
+      }
+    }, this.#keptPlace(log.session));
+    if (wanted() && !live) this.#page.feed.follow(log.session, null);
+  }
+
+  async #showEarlier() {
+    const { store } = this.#page;
+    const opening = this.#opening;
+    const [first] = this.#runs.keys();
+    this.#earlier.disabled = true;
+    try {
+      const log = await logOf(store.get("session"), { before: first, runs: PAGE });
+      if (opening !== this.#opening) return;
+      const runs = this.#runs;
+      this.#runs = new Map();
+      const views = log.runs.map(({ events, ...asked }) => this.#view(asked));
+      for (const [id, view] of runs) this.#runs.set(id, view);
+      this.follower.following = false;
+      await this.follower.holding(async () => {
+        this.#list.prepend(...views.map((view) => view.element));
+        for (let at = views.length - 1; at >= 0; at--) {
+          if (!(await replay(views[at], log.runs[at].events, () => opening === this.#opening))) return;
+        }
+      });
+      if (opening !== this.#opening) return;
+      const focused = document.activeElement === this.#earlier;
+      store.set({ earlier: log.earlier });
+      if (focused && !log.earlier) this.element.focus({ preventScroll: true });
+      say(`${views.length} earlier turns are shown.`);
+    } catch (error) {
+      say(error.message, { urgent: true });
+      this.#earlier.textContent = `Show earlier (${error.message})`;
+    } finally {
+      this.#earlier.disabled = false;
+    }
+  }
+
+  #fromAddress() {
+    const named = location.hash.slice(1);
+    if (named && !/^ses_\w+$/.test(named)) return;
+    this.open(named || null, { moved: true });
+  }
+
+  #gone(why) {
+    if (this.#page.store.get("session")) this.#broken(this.#page.store.get("session"), why);
+  }
+
+  #broken(session, error) {
+    const { store, feed } = this.#page;
+    this.#clear();
+    this.#failed = true;
+    store.set({ earlier: false, working: null });
+    const missing = error.status === 404;
+    const words = missing ? "This conversation is not there any more. It may have been deleted." : error.message;
+    const begin = () => this.open(null);
+    const again = () => this.open(session, { moved: true });
+    const [label, next] = missing ? ["Begin a new one", begin] : ["Try again", again];
+    const offer = h("button", { type: "button", onclick: next }, label);
+    fill(this.#head, h("div", { class: "lost-session", role: "alert" }, h("p", {}, words), offer));
+    feed.follow(null, null);
+  }
+
+  /** Where the reader was is known again after a reload. */
+  #keepPlace() {
+    clearTimeout(this.#placing);
+    const session = this.#page.store.get("session");
+    this.#placing = setTimeout(() => {
+      if (!session || session !== this.#page.store.get("session")) return;
+      const place = this.follower.place;
+      keep(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
+    }, 300);
+  }
+
+  #keptPlace(session) {
+    const place = kept(`place.${session}`);
+    const view = place && this.#runs.get(place.run);
+    return view ? { element: view.element, offset: place.offset } : null;
+  }
+}
+
+/** False if nobody wants it any more. */
+async function replay(view, events, wanted) {
+  view.restoring = true;
+  const whole = await inSlices(events, (event) => view.add(event), wanted);
+  view.restored();
+  await breath();
+  return whole && wanted();
+}
+
+function remember(session) {
+  if (location.hash.slice(1) === (session ?? "")) return;
+  history.pushState(null, "", session ? `#${session}` : location.pathname);
 }

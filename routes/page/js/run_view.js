@@ -1,30 +1,36 @@
 /** One run: the words it was asked for with, and what its events make of it. A handler for each type of event. */
 
-import { fill, h, say } from "./dom.js";
+import { post } from "./api.js";
+import { h, say } from "./dom.js";
 import { Answer, Thought, userMessage } from "./message.js";
+import { ending, Note, summarised, trimmed } from "./notes.js";
 import { ToolCard } from "./tool_card.js";
+import { turnFoot } from "./turn_foot.js";
+import { Working } from "./working.js";
 
 const HANDLERS = {
-  "run.started": (view, event) => (view.started = event),
+  "run.started": (view, event) => view.start(event),
   "round.started": (view) => view.close(),
   "text.delta": (view, { text }) => view.part(Answer).add(text),
   "reasoning.delta": (view, { text }) => view.part(Thought).add(text),
-  "message.added": (view, event) => view.append(userMessage(event, view.asked.session, { steered: true })),
+  "message.added": (view, event) => view.heard(event),
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
   "tool.progress": (view, event) => view.card(event.call).progress(event),
-  "tool.finished": (view, event) => view.card(event.call, event.name).finish(event),
-  "tool.rejected": (view, event) => view.card(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
+  "tool.finished": (view, event) => view.over(event.call, event.name).finish(event),
+  "tool.rejected": (view, event) => view.over(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
   "approval.required": (view, event) => view.card(event.call, event.name).ask(event),
-  "approval.resolved": (view, event) => view.card(event.call).resolve(event),
-  "context.trimmed": (view, event) => view.note("trimmed", trimmed(event)),
-  "context.summarised": (view, event) => view.note("summarised", summarised(event)),
-  "notice": (view, event) => view.note(event.code, event.message),
+  "approval.resolved": (view, event) => view.resolved(event),
+  "context.trimmed": (view, event) => view.less(event, trimmed(event)),
+  "context.summarised": (view, event) => view.less(event, summarised(event, view.asked.session)),
+  notice: (view, event) => view.note(event.code, event.message),
   "document.updated": () => undefined, // the same text is in text.delta
-  "usage": (view, event) => view.used(event),
+  usage: (view, event) => view.used(event),
   "run.finished": (view, event) => view.end(event),
   "run.failed": (view, event) => view.end(event),
 };
+const TOLD_ELSEWHERE = new Set(["queued"]); // notices of what the view itself shows
+const WAITS = { sending: "Sending", queued: "Waiting for its turn" };
 
 export class RunView {
   seq = 0;
@@ -33,21 +39,66 @@ export class RunView {
   ended = null; // its terminal event
   usage = null; // its last `usage`
   #part = null;
+  #note = null;
   #cards = new Map();
+  #open = new Set(); // calls that are not answered
+  #steers = []; // messages for this run that it has not read
+  #working = new Working();
+  #message = null;
+  #takeBack = null;
 
-  /** `asked`: what `run.asked` says. */
+  /** `asked`: what `run.asked` says; `run` is null while the message is on its way. */
   constructor(asked, page) {
-    this.asked = asked;
     this.page = page;
     this.body = h("div", { class: "run-body" });
-    this.element = h("article", { class: "run", dataset: { run: asked.run }, "aria-label": "Turn" });
-    if (asked.message) this.element.append(userMessage(asked.message, asked.session));
-    this.element.append(this.body);
+    this.waiting = h("div", { class: "run-waiting" });
+    this.element = h("article", { class: "run", "aria-label": "Turn" }, this.body, this.#working.element, this.waiting);
+    this.begin(asked);
+  }
+
+  /** The server knows it (more exactly) now. */
+  begin(asked) {
+    const shown = this.asked?.message;
+    this.asked = asked;
+    if (asked.run) this.element.dataset.run = asked.run;
+    if (asked.message && (!shown || asked.message.attachments?.length)) this.#ask(asked);
+    if (asked.run && asked.state === "queued") this.#offerToTakeBack(asked.run);
+    this.#idle();
+  }
+
+  #offerToTakeBack(run) {
+    if (this.#takeBack) return;
+    const onclick = () => {
+      this.#takeBack.disabled = true;
+      post(`/runs/${run}/cancel`).catch((error) => this.note("take_back", error.message));
+    };
+    this.#takeBack = h("button", { type: "button", class: "take-back", onclick }, "Take it back");
+    this.waiting.append(this.#takeBack);
+  }
+
+  #ask({ message, session }) {
+    this.#message?.remove();
+    this.#message = userMessage(message, session);
+    if (message.files?.length) this.#message.append(h("p", { class: "faint", dir: "auto" }, message.files.join(" · ")));
+    this.element.prepend(this.#message);
   }
 
   add(event) {
     this.seq = event.seq;
     HANDLERS[event.type]?.(this, event);
+    if (!this.restoring) this.#idle();
+  }
+
+  /** All that the log has is shown: from here on what comes is news. */
+  restored() {
+    this.restoring = false;
+    this.#idle();
+  }
+
+  start(event) {
+    this.started = event;
+    this.asked = { ...this.asked, state: "running" };
+    this.#takeBack?.remove();
   }
 
   /** The open part of this kind: text goes on where it was, unless something came between. */
@@ -68,7 +119,14 @@ export class RunView {
 
   append(element) {
     if (this.#part && element !== this.#part.element) this.close();
+    if (element !== this.#note?.element) this.#note = null;
     this.body.append(element);
+  }
+
+  /** On its card, and for the tray, where it may still be asked. */
+  resolved(event) {
+    this.card(event.call).resolve(event);
+    if (!this.restoring) this.page.store.set({ resolved: { run: this.asked.run, ...event } });
   }
 
   /** The card of a call, made when it is first heard of. */
@@ -77,13 +135,34 @@ export class RunView {
     if (!card) {
       card = new ToolCard(call, name ?? "tool", this);
       this.#cards.set(call, card);
+      this.#open.add(call);
       this.append(card.element);
     }
     return card;
   }
 
+  /** The card of a call that has its answer now. */
+  over(call, name) {
+    const card = this.card(call, name);
+    this.#open.delete(call);
+    return card;
+  }
+
+  /** One line for several that tell the same, one after the other. */
   note(code, words) {
-    this.append(h("p", { class: "note", dataset: { code } }, words));
+    if (TOLD_ELSEWHERE.has(code)) return;
+    if (this.#note?.code === code) return this.#note.again(words);
+    const note = new Note(code, words);
+    this.append(note.element);
+    this.#note = note;
+  }
+
+  /** The model is sent less of the conversation than there is: `element` says it. Earlier runs may be drawn later. */
+  less(event, element) {
+    this.append(element);
+    const { store } = this.page,
+      { created } = this.asked;
+    if (created >= (store.get("context")?.created ?? 0)) store.set({ context: { ...event, created } });
   }
 
   used(event) {
@@ -93,33 +172,68 @@ export class RunView {
     this.page.store.set({ usage: { ...event, ...from } });
   }
 
+  /** A message for this run, shown at once. Returns how to take it back. */
+  steer(text) {
+    const words = h("p", { class: "note" }, "It reads this after the step it is at.");
+    const element = h("div", { class: "steer" }, userMessage({ text }, this.asked.session, { steered: true }), words);
+    const steer = { text, element };
+    this.#steers.push(steer);
+    this.waiting.append(element);
+    return () => {
+      this.#steers = this.#steers.filter((one) => one !== steer);
+      element.remove();
+    };
+  }
+
+  /** The run has read a message: the one that was sent from here stands in its place from now on. */
+  heard(event) {
+    const mine = this.#steers.find(({ text }) => text === event.text);
+    this.#steers = this.#steers.filter((one) => one !== mine);
+    mine?.element.remove();
+    this.append(userMessage(event, this.asked.session, { steered: true }));
+  }
+
   end(event) {
     this.close();
     this.ended = event;
+    this.#takeBack?.remove();
     for (const card of this.#cards.values()) card.runEnded();
-    if (event.type === "run.failed") {
-      this.append(h("p", { class: "problem" }, event.message));
-    } else if (event.reason !== "answered") {
-      this.note("ended", ENDS[event.reason] ?? event.reason);
-    }
+    const { composer } = this.page;
+    const does = { again: () => composer.again(this.asked), goOn: () => composer.send("Go on.") };
+    const line = ending(event, does);
+    if (line) this.append(line);
+    for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";
+    if (this.started) this.append(turnFoot(this.#facts(event)));
     if (!this.restoring) say(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
   }
+
+  /** Clocks differ: the server's times are set against each other, and the browser's only where those are missing. */
+  #facts({ usage }) {
+    const { created, ended } = this.asked;
+    const seconds = ended ? ended - created : this.#seconds();
+    const total = this.usage && {
+      prompt_tokens: this.usage.total_prompt_tokens,
+      completion_tokens: this.usage.total_completion_tokens,
+      measured: this.usage.measured,
+      cost: this.usage.total_cost,
+    };
+    return { model: this.started.model, created, seconds, usage: { ...total, ...usage } };
+  }
+
+  #seconds() {
+    return Math.max(0, Date.now() / 1000 - this.asked.created);
+  }
+
+  /** The page shows something else now. */
+  leave() {
+    this.#working.hide();
+  }
+
+  /** What is under way without anything to see of it is said. */
+  #idle() {
+    const waits = this.started ? null : WAITS[this.asked.state];
+    this.element.classList.toggle("waits", Boolean(waits));
+    if (this.ended || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
+    this.#working.show(waits ?? "Thinking");
+  }
 }
-
-const ENDS = {
-  cancelled: "Stopped.",
-  round_limit: "It stopped at its limit of rounds. Write “go on” to let it continue.",
-  call_limit: "It stopped at its limit of tool calls.",
-  token_limit: "It stopped at its limit of tokens.",
-  deadline: "It ran out of time.",
-  loop_broken: "It went round in circles and was stopped.",
-  budget: "The budget is used up.",
-  paused: "An admin has paused the server.",
-  server_stopped: "The server was stopped.",
-  revoked: "The token was revoked.",
-};
-
-const trimmed = ({ dropped, shortened, before, after }) =>
-  `The model reads less of this conversation from here on: ${dropped} messages left out, ${shortened} shortened (${before.toLocaleString()} to ${after.toLocaleString()} tokens).`;
-const summarised = ({ messages, before, after }) =>
-  `The first ${messages} messages are read as a summary from here on (${before.toLocaleString()} to ${after.toLocaleString()} tokens).`;

@@ -1,0 +1,172 @@
+/** Files that go with a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
+
+import { request } from "./api.js";
+import { fill, h, icon, say } from "./dom.js";
+import { fenced } from "./export.js";
+import { smaller } from "./pictures.js";
+
+const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
+const PDF = "application/pdf";
+const TEXT_BYTES = 200 * 1024;
+export const ACCEPTED = [
+  ...PICTURES,
+  PDF,
+  "text/*",
+  ".md,.txt,.log,.csv,.json,.toml,.yaml,.yml,.py,.js,.ts,.sh,.sql,.xml",
+].join();
+
+export class Attachments {
+  #files = []; // {name, type, part()} and what is shown of them
+  #reading = 0;
+
+  /** `onChange()` after something was added or removed. */
+  constructor(onChange) {
+    this.onChange = onChange;
+    this.list = h("ul", { class: "attached", "aria-label": "Attached files", hidden: true });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h("div", { class: "attachments" }, this.list, this.problem);
+  }
+
+  get empty() {
+    return !this.#files.length;
+  }
+
+  /** Still being read or made smaller. */
+  get busy() {
+    return this.#reading > 0;
+  }
+
+  /** Takes what fits; says of the others why they do not. */
+  async add(files) {
+    this.#say("");
+    this.#reading++;
+    const refused = [];
+    for (const file of files) {
+      try {
+        this.#keep(await taken(file));
+      } catch (error) {
+        refused.push(`${file.name || "The file"}: ${error.message}`);
+      }
+    }
+    this.#reading--;
+    this.#say(refused.join(" "));
+    this.onChange();
+  }
+
+  /** Everything that is attached, taken away from here: put back by `restore`. */
+  take() {
+    const files = this.#files;
+    this.#files = [];
+    this.#draw();
+    return files;
+  }
+
+  restore(files) {
+    this.#files = [...files, ...this.#files];
+    this.#draw();
+  }
+
+  #keep(file) {
+    this.#files.push(file);
+    this.#draw();
+    say(`${file.name} is attached.`);
+  }
+
+  #draw() {
+    this.list.hidden = this.empty;
+    fill(
+      this.list,
+      this.#files.map((file) => this.#row(file)),
+    );
+    this.onChange();
+  }
+
+  #row(file) {
+    const drop = () => {
+      this.#files = this.#files.filter((one) => one !== file);
+      if (file.url) URL.revokeObjectURL(file.url);
+      this.#draw();
+      document.getElementById("composer-text").focus();
+    };
+    const props = { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: drop };
+    const look = file.url ? h("img", { src: file.url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
+    const name = h("span", { class: "attached-name", dir: "auto", title: file.name }, file.name);
+    return h("li", {}, look, name, h("button", props, icon("cross")));
+  }
+
+  #say(words) {
+    this.problem.hidden = !words;
+    this.problem.textContent = words;
+  }
+}
+
+/** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error that says why not. */
+async function taken(file) {
+  const name = file.name || "pasted";
+  if (PICTURES.has(file.type)) {
+    const picture = await smaller(file);
+    const kind = file.type.slice(6).toUpperCase();
+    return {
+      name,
+      kind,
+      url: URL.createObjectURL(picture),
+      part: { type: "image", data: await base64(picture), name },
+    };
+  }
+  if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) {
+    return { name, kind: "PDF", part: { type: "file", data: await base64(file), name } };
+  }
+  return { name, kind: "Text", text: await textOf(file) };
+}
+
+async function textOf(file) {
+  const kinds = "Pictures (PNG, JPEG, WebP, GIF), PDFs and text files can be attached.";
+  if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent. ${kinds}`);
+  if (file.size > TEXT_BYTES) throw new Error(`text files may have 200 KB. Put it into the workspace instead.`);
+  const bytes = await file.arrayBuffer();
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    if (!text.includes("\0")) return text;
+  } catch {
+    // not UTF-8, which is what the next line says
+  }
+  throw new Error(`this is neither text nor a picture. ${kinds}`);
+}
+
+function base64(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(new Error("it could not be read. Has it been moved?"));
+    reader.readAsDataURL(blob);
+  });
+}
+
+/** What POST /chat is sent as `message`: a string, or parts where there are pictures or PDFs. */
+export function messageOf(text, files) {
+  const words = wordsOf(text, files);
+  const parts = files.map(({ part }) => part).filter(Boolean);
+  if (!parts.length) return words;
+  return [...(words ? [{ type: "text", text: words }] : []), ...parts];
+}
+
+/** What the person says, with the text files behind it, each in a fence with its name. */
+export function wordsOf(text, files) {
+  const texts = files.filter((file) => file.text !== undefined);
+  return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
+    .filter(Boolean)
+    .join("\n\n");
+}
+
+const languageOf = (name) => /\.(\w{1,8})$/.exec(name)?.[1] ?? "";
+
+/** The files of a message that was sent before, to be sent again. Raises Refused. */
+export function sentBefore({ attachments = [] }, session) {
+  return Promise.all(
+    attachments.map(async ({ sha256, name, media_type }) => {
+      const response = await request("GET", `/sessions/${encodeURIComponent(session)}/files/${sha256}`);
+      const type = media_type === PDF ? "file" : "image";
+      return { name, part: { type, data: await base64(await response.blob()), name: name ?? "" } };
+    }),
+  );
+}

@@ -1,0 +1,94 @@
+/** Quiet lines between what is said: notices, what the model reads no more of, and how a run ended. */
+
+import { get } from "./api.js";
+import { fill, h } from "./dom.js";
+
+const count = (number) => number.toLocaleString();
+
+/** A notice of the run. `again` makes one line of several that tell the same. */
+export class Note {
+  #times = 1;
+
+  constructor(code, words) {
+    this.code = code;
+    this.words = h("span", { dir: "auto" }, words);
+    this.times = h("span", { class: "note-times" });
+    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times);
+  }
+
+  again(words) {
+    this.#times++;
+    this.words.textContent = words;
+    this.times.textContent = ` (${this.#times} times)`;
+  }
+}
+
+/** What the model is sent no more of the conversation. */
+export function trimmed({ dropped, shortened, before, after }) {
+  const parts = [dropped && `${count(dropped)} left out`, shortened && `${count(shortened)} shortened`].filter(Boolean);
+  const numbers = `Messages: ${parts.join(", ") || "none left out"}. ${count(before)} tokens before, ${count(after)} now.`;
+  const why =
+    "The conversation no longer fits into the model's window. Nothing is lost here, only the model reads less.";
+  return details(
+    "trimmed",
+    "The model reads less of this conversation from here on",
+    h("p", {}, numbers),
+    h("p", {}, why),
+  );
+}
+
+/** The first messages are read as a summary; opened, it shows the summary itself. */
+export function summarised({ messages, before, after }, session) {
+  const numbers = h("p", {}, `${count(before)} tokens before, ${count(after)} now.`);
+  const text = h("p", { class: "summary-text", dir: "auto" }, "Reading the summary …");
+  const element = details(
+    "summarised",
+    `The model reads the first ${count(messages)} messages as a summary`,
+    numbers,
+    text,
+  );
+  element.addEventListener("toggle", () => show(text, session, messages), { once: true });
+  return element;
+}
+
+async function show(text, session, messages) {
+  try {
+    const { summaries } = await get(`/sessions/${encodeURIComponent(session)}`);
+    const found = summaries.find(({ upto }) => upto === messages) ?? summaries.at(-1);
+    fill(text, found?.text ?? "It is not kept any more.");
+  } catch (error) {
+    fill(text, error.message);
+  }
+}
+
+function details(code, words, ...inside) {
+  return h("details", { class: "note", dataset: { code } }, h("summary", {}, words), ...inside);
+}
+
+const GO_ON = "Let it go on";
+/** By the reason of `run.finished`: what is said, and what a button there lets the person say. */
+const ENDS = {
+  cancelled: ["Stopped."],
+  round_limit: ["It stopped at its limit of rounds.", GO_ON],
+  call_limit: ["It stopped at its limit of tool calls.", GO_ON],
+  token_limit: ["It stopped at its limit of tokens.", GO_ON],
+  deadline: ["It ran out of time.", GO_ON],
+  loop_broken: ["It went round in circles and was stopped."],
+  budget: ["The budget is used up."],
+  paused: ["An admin has paused the server."],
+  server_stopped: ["The server was stopped.", GO_ON],
+  revoked: ["The token was revoked."],
+};
+
+/** How a run ended, unless it just answered: with a button where something can be done. `again`, `goOn`: what it does. */
+export function ending({ type, reason, message, retryable }, { again, goOn }) {
+  if (type === "run.failed") return line("problem", message, retryable && ["Try again", again]);
+  if (reason === "answered") return null;
+  const [words, offer] = ENDS[reason] ?? [`It ended: ${reason}.`];
+  return line("note ended", words, offer && [offer, goOn]);
+}
+
+function line(kind, words, offer) {
+  const button = offer && h("button", { type: "button", class: "again", onclick: offer[1] }, offer[0]);
+  return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), button);
+}

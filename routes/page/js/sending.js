@@ -1,0 +1,78 @@
+/** What becomes of a message: a run of its own, a word to the run under way, or one that waits behind it. */
+
+import { post } from "./api.js";
+import { messageOf, sentBefore, wordsOf } from "./attachments.js";
+
+export class Sending {
+  #page;
+  #last = null; // what was tried last, and the key that keeps it from being begun twice
+
+  constructor(page) {
+    this.#page = page;
+  }
+
+  /**
+   * Sends `text` and `files`. `options`: `{steer, approval}`. Raises Refused, and then nothing of it is shown any more.
+   */
+  async send(text, files, { steer = false, approval = "" } = {}) {
+    const run = steer ? this.#page.store.get("working") : null;
+    if (run && (await this.#steer(run, text, files))) return;
+    await this.#chat(text, files, approval);
+  }
+
+  /** The same as an earlier turn. Raises Refused. */
+  async again({ message, session }, options) {
+    const files = await sentBefore(message, session);
+    await this.send(message.text, files, options);
+  }
+
+  /** Stops the run that this session is busy with, and only that. Raises Refused. */
+  async stop() {
+    const run = this.#page.store.get("working");
+    if (run) await post(`/runs/${run}/cancel`);
+  }
+
+  /** False if the run has ended meanwhile. */
+  async #steer(run, text, files) {
+    const words = wordsOf(text, files);
+    const takeBack = this.#page.conversation.run(run).steer(words);
+    this.#page.conversation.follower.toEnd();
+    try {
+      await post(`/runs/${run}/messages`, { message: messageOf(text, files) });
+      return true;
+    } catch (error) {
+      takeBack();
+      if (error.status === 409) return false;
+      throw error;
+    }
+  }
+
+  async #chat(text, files, approval) {
+    const { store, conversation } = this.#page;
+    const names = files.filter(({ part }) => part).map(({ name }) => name);
+    const view = conversation.sending({ text: wordsOf(text, files), files: names });
+    const body = { message: messageOf(text, files), when_busy: "queue" };
+    const more = { session: store.get("session"), model: store.get("model"), approval };
+    for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
+    try {
+      const headers = { prefer: "respond-async", "idempotency-key": this.#key(body) };
+      const begun = await post("/chat", body, { headers });
+      this.#last = null;
+      conversation.begun(view, begun);
+    } catch (error) {
+      if (conversation.unsent(view)) throw error;
+      this.#last = null;
+    }
+  }
+
+  /** Where no answer came, the server may have begun it all the same: the same words again find that run. */
+  #key(body) {
+    const said = JSON.stringify(body);
+    if (this.#last?.said !== said) this.#last = { said, key: random() };
+    return this.#last.key;
+  }
+}
+
+function random() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
