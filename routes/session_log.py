@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.following import Asked
 from app.log_parts import joined_rows
+from app.spent import sums
 from app.store import RunRow, Store
 from app.turns import MAX_LINE
 from routes.errors import Refused
@@ -34,7 +35,10 @@ class Log:
 
 
 async def session_log(request: Request) -> Response:
-    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back."""
+    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back.
+
+    `usage` is what the whole session has used; who pages back has it already.
+    """
     services, principal = services_of(request), asker(request)
     session = await services.runs.session(request.path_params["session"], principal)
     before, most = request.query_params.get("before"), _count(request)
@@ -55,6 +59,8 @@ async def session_log(request: Request) -> Response:
         asked = Asked(row, await services.store.request_of(row.session, row.id))
         told.append(f'{json.dumps(asked_fields(asked))[:-1]}, "events": [{", ".join(log.texts)}]}}')
     head = {"session": session.id, "title": session.title, "cursor": cursor, "earlier": len(told) < len(rows)}
+    if before is None:
+        head["usage"] = sums(await services.store.spent_by_runs(session.id))
     body = f'{json.dumps(head)[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
     return Response(body, media_type="application/json")
 
