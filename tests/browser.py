@@ -31,7 +31,20 @@ ARGUMENTS = (
 )
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
-__all__ = ["PHONE", "WIDE", "Browsing", "Locator", "Page", "browsing", "expect", "home", "needed", "say", "shot"]
+__all__ = [
+    "PHONE",
+    "WIDE",
+    "Browsing",
+    "Locator",
+    "Page",
+    "browsing",
+    "expect",
+    "home",
+    "needed",
+    "say",
+    "shot",
+    "signed_in",
+]
 
 
 def needed(path: str | Path | None, what: str) -> Path:
@@ -91,6 +104,14 @@ async def browsing() -> AsyncGenerator[Browsing, None]:
 
 def home(served: Served) -> str:
     return str(served.client.base_url)
+
+
+async def signed_in(page: Page, served: Served, token: str) -> None:
+    """The page of somebody who signs in with this token; being asked for it is a 401 on the console."""
+    await page.goto(home(served))
+    await page.get_by_label("Token").fill(token)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
 
 
 async def say(page: Page, words: str) -> None:
