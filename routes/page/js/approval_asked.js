@@ -3,6 +3,7 @@
 import { changed } from "./diff.js";
 import { h } from "./dom.js";
 import { exactBlock, oneLine, spelled, warnings } from "./exact.js";
+import { titleOf } from "./titles.js";
 
 const MCP = /^mcp__(.+?)__(.+)$/;
 
@@ -18,6 +19,7 @@ export const isQuestion = (name) => mcpParts(name)?.tool === "elicitation";
 const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
 
 const SENTENCES = {
+  __proto__: null,
   bash: (given) => (inBackground(given) ? "Run this command in the background?" : "Run this command?"),
   python: () => "Run this Python code?",
   write_file: () => "Write this file?",
@@ -34,11 +36,25 @@ export function sentence({ name, arguments: given }) {
   return SENTENCES[name]?.(given) ?? `Call ${oneLine(name)}?`;
 }
 
+/** One line of what it is about. */
+export function brief({ name, arguments: given }) {
+  return oneLine(isQuestion(name) ? String(given.message ?? "") : titleOf(name, given));
+}
+
+// A question is answered by a form here: how it is answered otherwise would only confuse.
+const REST = / Approve (with the answers|once you) .*$/;
+
+/** Why it is asked. */
+export function why({ name, reason }) {
+  return spelled(isQuestion(name) ? reason.replace(REST, "") : reason);
+}
+
 const isText = (value) => typeof value === "string";
 const row = (name, value) => [h("dt", {}, oneLine(name)), h("dd", {}, value)];
 
 // For each tool the arguments that are drawn in a way of their own, if they are texts; all others are rows.
 const DRAWN = {
+  __proto__: null,
   bash: { command: (given) => exactBlock(given.command, "Command") },
   python: { code: (given) => exactBlock(given.code, "Code") },
   write_file: { content: (given) => [sized(given.content), exactBlock(given.content, "Content of the file")] },
@@ -59,10 +75,10 @@ export function argumentsShown({ name, arguments: given }) {
   const rest = Object.entries(given).filter(([key]) => !fits || !(key in drawn));
   const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value)));
   return [
-    rows.length ? h("dl", { class: "arguments" }, rows) : null,
+    rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given)) : null,
     rest.length || fits ? null : h("p", { class: "faint" }, "Without arguments."),
-    warned(given).map((words) => h("p", { class: "warning" }, words)),
+    warned(given).map((words) => h("p", { class: "approval-warning" }, words)),
   ];
 }
 
@@ -88,10 +104,7 @@ function warned(given) {
 
 const UNBOXED =
   "No sandbox holds it: it can do all that the account can which dragoman runs under, on the whole machine.";
-const BOXES = {
-  bubblewrap: "the sandbox (bubblewrap)",
-  landlock: "the sandbox (Landlock)",
-};
+const BOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
 
 function boxed({ sandbox, boxed: whole }) {
   const box = BOXES[sandbox];
@@ -103,6 +116,7 @@ function boxed({ sandbox, boxed: whole }) {
 const FILE = ({ path }) => `The file ${oneLine(String(path))} in your workspace changes. Nothing else does.`;
 
 const AFFECTED = {
+  __proto__: null,
   bash: (_, server) => boxed(server),
   python: (_, server) => boxed(server),
   write_file: FILE,
@@ -112,6 +126,7 @@ const AFFECTED = {
 };
 
 const RISKS = {
+  __proto__: null,
   read: "It only reads.",
   write: "It can write.",
   execute: "It can run commands.",

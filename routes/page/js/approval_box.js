@@ -1,13 +1,12 @@
 /** One call that waits for a person, whole, and the ways to decide it. */
 
 import { post, Refused } from "./api.js";
-import { affected, argumentsShown, isQuestion, sentence } from "./approval_asked.js";
+import { affected, argumentsShown, brief, isQuestion, sentence, why } from "./approval_asked.js";
 import { editForm, sessionForm, Unreadable } from "./approval_forms.js";
 import { span, ticking } from "./clock.js";
 import { fill, h, icon, say } from "./dom.js";
 import { questionForm } from "./elicitation.js";
 import { oneLine, spelled } from "./exact.js";
-import { titleOf } from "./titles.js";
 
 const URGENT_S = 60;
 const LET_GO = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
@@ -25,7 +24,7 @@ export class ApprovalBox {
 
   /** `tray`: `settle()` when buttons move, `over(box, words)` when this one is decided. `tools`: GET /tools by name. */
   constructor(row, page, tray, tools) {
-    Object.assign(this, { row, tool: tools.get(row.name) });
+    this.#learn(row, tools);
     this.#page = page;
     this.#tray = tray;
     this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
@@ -35,8 +34,17 @@ export class ApprovalBox {
     this.#tick();
   }
 
+  /** The arguments stand in the order of the tool's schema: the server sorts them by name. */
+  #learn(row, tools) {
+    const tool = tools.get(row.name);
+    const order = Object.keys(tool?.parameters?.properties ?? {});
+    const rank = ([key]) => (order.includes(key) ? order.indexOf(key) : order.length);
+    const given = Object.entries(row.arguments).sort((one, other) => rank(one) - rank(other));
+    Object.assign(this, { tool, row: { ...row, arguments: Object.fromEntries(given) } });
+  }
+
   get title() {
-    return oneLine(titleOf(this.row.name, this.row.arguments));
+    return brief(this.row);
   }
 
   #build() {
@@ -93,8 +101,8 @@ export class ApprovalBox {
 
   /** The tools, which may come later than the call. */
   know(tools) {
-    this.tool = tools.get(this.row.name);
-    this.body.querySelector(".facts").replaceWith(this.#facts());
+    this.#learn(this.row, tools);
+    this.body.querySelector(".approval-facts").replaceWith(this.#facts());
     if (this.mode === "ask") this.#show("ask", { moved: false });
     this.#tray.settle();
   }
@@ -102,13 +110,13 @@ export class ApprovalBox {
   #facts() {
     const about = this.tool?.name.startsWith("mcp__") ? spelled(this.tool.description) : null;
     const facts = [
-      ["Why", spelled(this.row.reason)],
+      ["Why", why(this.row)],
       ["Affects", affected(this.row, this.#page.store.get("server"), this.tool)],
       about && ["It says of itself", about],
     ];
     return h(
       "dl",
-      { class: "facts" },
+      { class: "approval-facts" },
       facts.filter(Boolean).map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]),
     );
   }
@@ -203,9 +211,10 @@ export class ApprovalBox {
   }
 }
 
-const KEYS = { y: "approve", s: "session", e: "edit", n: "deny" };
+const KEYS = { __proto__: null, y: "approve", s: "session", e: "edit", n: "deny" };
 
 const ACTIONS = {
+  __proto__: null,
   approve: (box) => box.decide(() => ({ decision: "approve" }), "Approved."),
   session: (box) => box.show("session"),
   edit: (box) => box.show("edit"),

@@ -20,7 +20,7 @@ export function editForm(given) {
   return {
     element: h(
       "div",
-      { class: "fields" },
+      { class: "approval-fields" },
       fields.map((field) => field.element),
     ),
     focus: () => (fields.find((field) => field.main) ?? fields[0])?.input.focus(),
@@ -31,15 +31,19 @@ export function editForm(given) {
   };
 }
 
+const MOST_ROWS = 14,
+  FOLDED_AT = 84; // characters, about
+
+const rowsOf = (text) => text.split("\n").reduce((rows, line) => rows + 1 + Math.floor(line.length / FOLDED_AT), 0);
+
 function editField(name, value) {
   const isText = typeof value === "string";
   const shown = isText ? value : JSON.stringify(value, null, 2);
   const id = fresh("edit");
-  const lines = shown.split("\n").length;
   const input = h("textarea", {
     id,
     class: "exact-input",
-    rows: Math.min(16, Math.max(1, lines)),
+    rows: Math.min(MOST_ROWS, rowsOf(shown)),
     spellcheck: "false",
     autocapitalize: "off",
     autocomplete: "off",
@@ -51,8 +55,8 @@ function editField(name, value) {
   return {
     name,
     input,
-    main: isText && (shown.length > 40 || lines > 1),
-    element: h("div", { class: "field" }, label, input, unseenNote(input)),
+    main: isText && (shown.length > 40 || shown.includes("\n")),
+    element: h("div", { class: "approval-field" }, label, input, unseenNote(input)),
     touched: () => input.value !== first,
     value() {
       if (input.value === first) return value;
@@ -73,7 +77,7 @@ function parsed(name, input) {
 function unseenNote(input) {
   const words = h("span", {});
   const clean = h("button", { type: "button" }, "Take them out");
-  const note = h("p", { class: "warning" }, words, " ", clean);
+  const note = h("p", { class: "approval-warning" }, words, " ", clean);
   const draw = () => {
     const found = unseenIn(input.value);
     note.hidden = !found.length;
@@ -94,6 +98,7 @@ const literal = (text) => text.replace(/[*?[]/g, "[$&]");
 
 // What a pattern is first: for each argument. The server holds commands against theirs word by word.
 const PATTERNS = {
+  __proto__: null,
   bash: ({ command }) => (command.includes("\n") ? null : { command }),
   python: () => null,
   write_file: ({ path }) => ({ path: literal(path), content: ANY }),
@@ -141,6 +146,7 @@ function inner(value) {
 }
 
 const HINTS = {
+  __proto__: null,
   command: "A last * stands for any further words. Redirects, substitutions and the like always ask.",
 };
 
@@ -153,16 +159,16 @@ export function sessionForm(name, given) {
   const fields = Object.entries(suggested ?? {}).map(([key, text]) => patternField(key, text));
   const more = h(
     "div",
-    { class: "fields", hidden: true },
+    { class: "approval-fields", hidden: true },
     fields.map((field) => field.element),
   );
   const draw = () => (more.hidden = !like.checked);
   for (const one of [exact, like]) one.addEventListener("change", draw);
-  const choice = (input, words) => h("label", { class: "choice" }, input, h("span", {}, words));
+  const choice = (input, words) => h("label", { class: "approval-choice" }, input, h("span", {}, words));
   return {
     element: h(
       "fieldset",
-      { class: "scope" },
+      { class: "approval-scope" },
       h("legend", {}, "What may run again in this conversation without asking?"),
       choice(exact, "Exactly this call, with exactly these arguments"),
       suggested ? choice(like, "Calls like it") : null,
@@ -190,6 +196,6 @@ function patternField(key, text) {
   return {
     key,
     input,
-    element: h("div", { class: "field" }, label, input, h("p", { class: "faint", id: `${id}-hint` }, hint)),
+    element: h("div", { class: "approval-field" }, label, input, h("p", { class: "faint", id: `${id}-hint` }, hint)),
   };
 }

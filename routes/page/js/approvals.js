@@ -1,17 +1,17 @@
 /** Calls that wait for a person: the first of the open conversation whole, all others in a line, each decided once. */
 
 import { request } from "./api.js";
+import { brief } from "./approval_asked.js";
 import { ApprovalBox } from "./approval_box.js";
 import { fill, h, icon, say } from "./dom.js";
 import { oneLine } from "./exact.js";
 import { notifyButton, startNotices } from "./notify.js";
-import { titleOf } from "./titles.js";
 
 const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
 const NOTE_MS = 12_000;
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
-const briefly = (row) => `${oneLine(row.name)} · ${oneLine(titleOf(row.name, row.arguments))}`;
+const briefly = (row) => `${oneLine(row.name)} · ${brief(row)}`;
 
 const ENDS = {
   approved: "It was approved in another window",
@@ -73,7 +73,7 @@ class Tray {
   }
 
   #shield(event) {
-    if (!("settling" in this.#element.dataset)) return;
+    if (!("settling" in this.#element.dataset) || !(event.type === "submit" || event.target.closest("button"))) return;
     event.preventDefault();
     event.stopPropagation();
   }
@@ -117,7 +117,7 @@ class Tray {
     for (const row of fresh) this.#known.set(keyOf(row), row);
     if (!fresh.length) return;
     if (!this.#tools) this.#askForTools();
-    const told = fresh.map((row) => `${oneLine(row.name)} waits for you: ${oneLine(titleOf(row.name, row.arguments))}`);
+    const told = fresh.map((row) => `${oneLine(row.name)} waits for you: ${brief(row)}`);
     say(told.join(". "), { urgent: true });
   }
 

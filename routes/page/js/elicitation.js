@@ -8,7 +8,7 @@ let made = 0;
 
 /** `{element, focus(), value()}`: what the server says and a field for each answer. `value()` raises Unreadable. */
 export function questionForm({ message, schema, url, host }) {
-  const said = h("p", { class: "question-message", dir: "auto" }, spelled(String(message ?? "")));
+  const said = h("p", { class: "approval-question-message", dir: "auto" }, spelled(String(message ?? "")));
   if (url !== undefined)
     return { element: h("div", {}, said, pageToOpen(url, host)), focus: () => undefined, value: () => ({}) };
   const needed = Array.isArray(schema?.required) ? schema.required : [];
@@ -22,7 +22,7 @@ export function questionForm({ message, schema, url, host }) {
       said,
       h(
         "div",
-        { class: "fields" },
+        { class: "approval-fields" },
         fields.map((field) => field.element),
       ),
     ),
@@ -65,12 +65,18 @@ function fieldOf(name, field, needed) {
   const hint =
     field.description && h("p", { class: "faint", id: `${id}-hint`, dir: "auto" }, spelled(String(field.description)));
   const label = h("label", { for: id }, words);
-  const element = h("div", { class: field.type === "boolean" ? "field tick" : "field" }, label, input, hint);
+  const element = h(
+    "div",
+    { class: field.type === "boolean" ? "approval-field tick" : "approval-field" },
+    label,
+    input,
+    hint,
+  );
   return { name, input, element, value };
 }
 
-const INPUTS = { email: "email", uri: "url", date: "date" };
-const NUMBERS = { integer: "1", number: "any" };
+const INPUTS = { __proto__: null, email: "email", uri: "url", date: "date" };
+const NUMBERS = { __proto__: null, integer: "1", number: "any" };
 
 /** The element, and what it is worth: undefined for what is left out. */
 function inputOf(field, props, name) {

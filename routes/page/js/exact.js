@@ -67,15 +67,20 @@ export function warnings(text) {
   ].filter(Boolean);
 }
 
+/** A block for each line: what is folded for want of room is set in, so that nobody takes it for a line of its own. */
 function nodes(text) {
+  return (text.match(/[^\n]*\n|[^\n]+$/g) ?? []).map((line) => h("span", { class: "exact-line" }, marked(line)));
+}
+
+function marked(line) {
   const found = [];
   let at = 0;
-  for (const match of text.matchAll(ODD)) {
-    if (match.index > at) found.push(text.slice(at, match.index));
+  for (const match of line.matchAll(ODD)) {
+    if (match.index > at) found.push(line.slice(at, match.index));
     found.push(match.groups.unseen ? unseenMark(match[0]) : endMark(match[0]));
     at = match.index + match[0].length;
   }
-  if (at < text.length) found.push(text.slice(at));
+  found.push(line.slice(at));
   return found;
 }
 

@@ -258,7 +258,7 @@ export function jobsButton(page) {
   const words = h("span", {}, "Jobs");
   const button = h(
     "button",
-    { type: "button", class: "jobs-button", "aria-expanded": "false", onclick: () => panel.open(button) },
+    { type: "button", class: "status-item jobs-button", "aria-expanded": "false", onclick: () => panel.open(button) },
     icon("jobs"),
     words,
   );

@@ -1,8 +1,8 @@
 /** What somebody notices who looks elsewhere: a number in the title, a dot in the icon, and (if wanted) notifications. */
 
+import { brief } from "./approval_asked.js";
 import { h, say } from "./dom.js";
 import { oneLine } from "./exact.js";
-import { titleOf } from "./titles.js";
 
 const KEY = "dragoman.notify";
 const LONG_S = 30; // a run that took longer is told of when it ends
@@ -40,7 +40,7 @@ function tellOfApprovals(page, show) {
     const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
     known = new Set(rows.map(keyOf));
     for (const row of fresh) {
-      const words = oneLine(titleOf(row.name, row.arguments));
+      const words = brief(row);
       notify(`${oneLine(row.name)} waits for you`, words, keyOf(row), () => show(row));
     }
   });
