@@ -1,0 +1,92 @@
+"""MCP servers on the page: how they are, what is held of them, and a sign-in that stays with whoever asks for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.providers.scripted import Scripted
+from tests.browser import browsing, expect, home, shot
+from tests.mcp_oauth import closed_server
+from tests.mcp_served import helper, serving_mcp, settled, write_list
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+FAULTY = Path(__file__).parent.parent / "fixtures/mcp/faulty.py"
+SLASHED = "example.com/a/b"
+
+
+def faulty(fault: str, *args: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(FAULTY), fault, *args]}
+
+
+async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(tmp_path: Path) -> None:
+    sign = tmp_path / "changed"
+    servers: dict[str, object] = {"shop": faulty("rugpull", str(sign)), SLASHED: helper()}
+    async with serving_mcp(tmp_path, Scripted([]), servers) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        button = page.get_by_role("button", name="MCP")
+        await expect(button).to_contain_text("MCP: 2")
+        await button.click()
+        shop = page.get_by_role("region", name="shop")
+        await expect(shop.get_by_text("ready")).to_be_visible()
+        sign.touch()
+        await shop.get_by_role("button", name="Reconnect").click()
+        await expect(button).to_contain_text("MCP: 1 held")
+        await expect(shop.get_by_role("heading", name="pay")).to_be_visible()
+        await expect(shop.get_by_text("Pays everything").first).to_be_visible()
+        await shot(page, "mcp-held")
+        await shop.get_by_role("button", name="Approve pay").click()
+        await expect(shop.get_by_role("heading", name="pay")).to_have_count(0)
+        await expect(button).to_contain_text("MCP: 2")
+        assert "mcp__shop__pay" in (await settled(served, "shop")).tools
+        other = page.get_by_role("region", name=SLASHED)
+        await other.get_by_role("button", name="Switch off").click()
+        await expect(other.get_by_text("switched off")).to_be_visible()
+        await other.get_by_role("button", name="Switch on").click()
+        await expect(other.get_by_role("button", name="Switch off")).to_be_visible()
+        await other.get_by_text("Log", exact=True).click()
+        await expect(other.get_by_label(f"Log of {SLASHED}")).not_to_be_empty()
+        await shot(page, "mcp")
+
+
+async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        browser.expected.append("422")
+        page = await browser.page(color_scheme="dark")
+        await page.goto(home(served))
+        await page.get_by_role("button", name="MCP").click()
+        panel = page.get_by_role("complementary", name="MCP servers")
+        await expect(panel.get_by_text("There are none.")).to_be_visible()
+        await panel.get_by_text("Add a server").click()
+        await panel.get_by_label("Address").fill("https://a.test/${HOME}")
+        await panel.get_by_label("Name").fill("mine")
+        await panel.get_by_role("button", name="Add", exact=True).click()
+        await expect(panel.get_by_role("status")).to_contain_text("HOME")
+        await panel.get_by_label("Address").fill(f"http://127.0.0.1:{served.client.base_url.port}/mcp")
+        await panel.get_by_role("button", name="Add", exact=True).click()
+        mine = page.get_by_role("region", name="mine")
+        await expect(mine.get_by_text("failed", exact=True)).to_be_visible()
+        await expect(mine.get_by_text("127.0.0.1").first).to_be_visible()
+        await shot(page, "mcp-failed-dark")
+        await mine.get_by_role("button", name="Remove").click()
+        await mine.get_by_role("button", name="Remove it").click()
+        await expect(mine).to_have_count(0)
+
+
+async def test_a_sign_in_opens_beside_the_page_and_names_its_host(tmp_path: Path) -> None:
+    async with closed_server() as resource:
+        write_list(tmp_path, closed={"url": resource.url})
+        async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+            status = await settled(served, "closed")
+            page = await browser.page()
+            await page.goto(home(served))
+            await expect(page.get_by_role("button", name="MCP")).to_contain_text("MCP: 1 down")
+            await page.get_by_role("button", name="MCP").click()
+            link = page.get_by_role("link", name="Sign in at 127.0.0.1")
+            await expect(link).to_have_attribute("href", status.auth_url)
+            await expect(link).to_have_attribute("rel", "noopener noreferrer")
