@@ -35,6 +35,6 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
+page.at("app").hidden = false; // before the parts: in what is hidden nothing can take the focus
 for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs, mcp]) guarded(part.start, page);
-page.at("app").hidden = false;
 page.conversation.open(sessions.fromLocation());
