@@ -64,10 +64,9 @@ export class Panel {
     this.name = this.#opener = this.#closed = null;
   }
 
-  /** What lies under the panel cannot be reached, so that the keyboard does not get lost there. */
+  /** What lies under the panel cannot be reached, so that the keyboard does not get lost there; see also drawer.js. */
   #cover() {
-    for (const other of this.element.parentElement.children) {
-      if (other !== this.element) other.inert = this.name !== null && OVER.matches;
-    }
+    const stage = this.element.parentElement.querySelector(".stage");
+    stage.inert = this.name !== null && OVER.matches;
   }
 }
