@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.attachments import File
+from app.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way
 TIME_LIMIT_S = 7200.0
-TITLE_LENGTH = 80
 
 
 class NotFound(Exception):
@@ -66,4 +66,5 @@ class Turn:
     @property
     def title(self) -> str:
         """For a new session: what was said, or what was sent without a word."""
-        return (self.message or ", ".join(file.attachment.file_name for file in self.files))[:TITLE_LENGTH]
+        names = ", ".join(file.attachment.file_name for file in self.files)
+        return title_of(self.message) or title_of(names) or NAMELESS

@@ -23,6 +23,7 @@ from app.prompt import Override
 from app.reply import unfit
 from app.rules import Mode
 from app.settings_fields import DAY_S
+from app.titles import LONGEST_TITLE, one_line
 from app.turns import Key
 from routes.errors import Refused
 from routes.parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
@@ -45,6 +46,7 @@ POLICY = {
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
+MOST_WRITTEN = 2_000  # characters of a title, with those that nobody sees
 MAX_DEPTH = 64  # of lists and objects within each other
 
 
@@ -105,11 +107,24 @@ class ApprovalRequest(BaseModel):
 
 
 class SessionRequest(BaseModel):
-    """The body of PATCH /sessions/{id}: patterns of the tools that the session goes without."""
+    """The body of PATCH /sessions/{id}: what it is called, patterns of the tools that it goes without, or both."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(max_length=256)
+    title: str | None = Field(default=None, max_length=MOST_WRITTEN)
+    disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
+        default=None, max_length=256
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> SessionRequest:
+        if self.title is None and self.disabled_tools is None:
+            raise ValueError("send title, disabled_tools or both")
+        if self.title is not None:
+            self.title = one_line(self.title)
+            if not 1 <= len(self.title) <= LONGEST_TITLE:
+                raise ValueError(f"title has {len(self.title)} visible characters; send 1 to {LONGEST_TITLE}")
+        return self
 
 
 class PauseRequest(BaseModel):

@@ -27,6 +27,7 @@ from app.store.rows import (
     RunEnded,
     RunRow,
     SessionRow,
+    SessionTitle,
     SessionTools,
     StateRow,
     SummaryRow,
@@ -66,6 +67,7 @@ __all__ = [
     "RunRow",
     "SessionFile",
     "SessionRow",
+    "SessionTitle",
     "SessionTools",
     "Spent",
     "StateRow",
@@ -136,8 +138,15 @@ class Store(Protocol):
 
     async def session(self, session: str) -> SessionRow | None: ...
 
-    async def sessions(self, principal: str, limit: int) -> list[SessionRow]:
-        """Newest first."""
+    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
+        """The ones used last first; only those behind the session `before`."""
+        ...
+
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
+        """Those that have all words of the query in one message or in the title, in the same order.
+
+        Each with the newest such message, or with nothing.
+        """
         ...
 
     async def runs(self, session: str) -> list[RunRow]:

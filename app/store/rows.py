@@ -19,6 +19,7 @@ class SessionRow:
     created: float
     title: str
     disabled: str = "[]"  # JSON: patterns of tools that this session goes without
+    updated: float = 0.0  # when a run of it began or ended; the store sees to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,12 @@ class TokenCounts:
 class TokenRevoked:
     sha256: str
     revoked: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTitle:
+    id: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +267,7 @@ class ResultPart:
 
 Change = (
     SessionRow
+    | SessionTitle
     | SessionTools
     | RunRow
     | RunBegan

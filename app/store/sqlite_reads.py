@@ -26,6 +26,7 @@ from app.store import (
     TokenCounts,
     TokenRow,
 )
+from app.store.listing import holding, newest
 from app.store.reader import Question
 from app.store.statements import (
     APPROVAL_COLUMNS,
@@ -99,9 +100,15 @@ class Reads:
         rows = await self._all(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", session)
         return SessionRow(*rows[0]) if rows else None
 
-    async def sessions(self, principal: str, limit: int) -> list[SessionRow]:
-        query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE principal = ? ORDER BY created DESC LIMIT ?"
-        return [SessionRow(*row) for row in await self._all(query, principal, limit)]
+    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
+        query, values = newest(principal, limit, before)
+        return [SessionRow(*row) for row in await self._all(query, *values)]
+
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
+        found: dict[str, tuple[SessionRow, str]] = {}
+        for rows in await self._each(*holding(principal, query, limit)):
+            found |= {row[0]: (SessionRow(*row[:-1]), row[-1] or "") for row in rows}
+        return sorted(found.values(), key=lambda one: (one[0].updated, one[0].id), reverse=True)[:limit]
 
     async def messages(self, session: str) -> list[Message]:
         return [load(row[0]) for row in await self._all(MESSAGES, session)]

@@ -30,6 +30,7 @@ from app.store import (
     RunRow,
     SessionFile,
     SessionRow,
+    SessionTitle,
     SessionTools,
     Spent,
     StateRow,
@@ -44,7 +45,7 @@ SCHEMA = tuple(path.read_text() for path in sorted(Path(__file__).parent.glob("s
 
 EVENT_COLUMNS = "run, seq, type, data, parts"
 RUN_COLUMNS = "id, session, principal, model, state, created, ended, policy"
-SESSION_COLUMNS = "id, principal, created, title, disabled"
+SESSION_COLUMNS = "id, principal, created, title, disabled, updated"
 TOKEN_COLUMNS = "sha256, name, role, created, tools, disabled, budget, expires, revoked"
 APPROVAL_COLUMNS = (
     "run, call, session, principal, name, arguments, fingerprint, reason, created, expires, "
@@ -87,6 +88,7 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     EventRow: (_insert("events", EVENT_COLUMNS), lambda row: (row.run, row.seq, row.type, row.data, row.parts)),
     MessageRow: _inserting("messages", "session, position, run, message"),
     SessionRow: _inserting("sessions", SESSION_COLUMNS),
+    SessionTitle: ("UPDATE sessions SET title = ? WHERE id = ?", _fields("title", "id")),
     SessionTools: ("UPDATE sessions SET disabled = ? WHERE id = ?", _fields("disabled", "id")),
     RunRow: _inserting("runs", RUN_COLUMNS),
     RunBegan: ("UPDATE runs SET state = 'running' WHERE id = ?", _fields("id")),

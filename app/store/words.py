@@ -25,18 +25,22 @@ def words_of(query: str) -> list[str]:
 
 def matching(session: str, words: list[str]) -> str:
     """For MATCH: messages of the session with any of the words, or words that begin so."""
-    return f"session : {_quoted(session)} AND text : ({' OR '.join(f'{_quoted(word)} *' for word in words)})"
+    return f"session : {quoted(session)} AND text : ({' OR '.join(f'{quoted(word)} *' for word in words)})"
 
 
 def by_parts(words: list[str]) -> tuple[str, list[str]]:
     """A query, and what it takes between the session and the limit, for texts that hold one of the words anywhere."""
-    parts = [re.sub(r"([\\%_])", r"\\\1", word) for word in words]
-    like = " OR ".join([r"text LIKE ? ESCAPE '\'"] * len(parts))
+    like = " OR ".join([r"text LIKE ? ESCAPE '\'"] * len(words))
     query = f"""
         SELECT position, message FROM message_texts JOIN messages USING (session, position)
         WHERE session = ? AND ({like}) ORDER BY position DESC LIMIT ?
     """
-    return query, [f"%{part}%" for part in parts]
+    return query, [anywhere(word) for word in words]
+
+
+def anywhere(word: str) -> str:
+    """For LIKE, with a backslash as the escape character: texts that hold the word."""
+    return "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
 
 
 def without_spaces(words: list[str]) -> bool:
@@ -44,6 +48,7 @@ def without_spaces(words: list[str]) -> bool:
     return any(max(word) >= UNSPACED for word in words)
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
+    """For MATCH: just this word, whatever is in it."""
     doubled = word.replace('"', '""')
     return f'"{doubled}"'
