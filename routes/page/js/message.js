@@ -1,49 +1,140 @@
 /** What people and models say: the person's words, the model's answer as it streams in, its thoughts folded. */
 
+import { attached } from "./attached.js";
+import { span, ticking } from "./clock.js";
+import { copyButton } from "./copy.js";
 import { h, soon } from "./dom.js";
+import { Flow } from "./flow.js";
+import { Markdown } from "./markdown.js";
+import { prose } from "./plain.js";
+
+const LONG = 1_200,
+  LONG_LINES = 12; // characters and lines of a message that is folded
+const PART = 8_000; // characters of a thought that are laid out as one
+const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
 
 /** The person's own words, as they are. `message`: `{text, attachments?}` of a message. */
-export function userMessage({ text, attachments = [] }, session, { steered = false } = {}) {
-  return h("div", { class: steered ? "said steered" : "said" }, h("p", { class: "said-text" }, text));
+export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
+  const ended = JOB_ENDED.exec(text)?.[0];
+  if (ended) return ofJob(ended, text);
+  const files = attachments.map((one) => attached(one, session));
+  return h(
+    "div",
+    { class: steered ? "said steered" : "said", role: "group", "aria-label": steered ? "You, while it worked" : "You" },
+    steered && h("p", { class: "said-mark" }, "while it worked"),
+    files.length > 0 && h("div", { class: "said-files" }, files),
+    text && foldable(text),
+  );
+}
+
+/** The end of a background job begins a turn, too, in words that are for the model. */
+function ofJob(ended, text) {
+  const whole = h(
+    "details",
+    {},
+    h("summary", {}, "What the model was told"),
+    h("pre", { class: "said-text", dir: "auto", tabindex: 0 }, prose(text)),
+  );
+  return h(
+    "div",
+    { class: "said from-job", role: "group", "aria-label": "From a background job" },
+    h("p", { dir: "auto" }, prose(ended)),
+    whole,
+  );
+}
+
+function foldable(text) {
+  const words = h("p", { class: "said-text", dir: "auto" }, prose(text));
+  if (text.length <= LONG && text.split("\n", LONG_LINES + 1).length <= LONG_LINES) return words;
+  words.classList.add("folded");
+  const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, "Show all");
+  more.addEventListener("click", () => {
+    const folded = words.classList.toggle("folded");
+    more.textContent = folded ? "Show all" : "Show less";
+    more.setAttribute("aria-expanded", String(!folded));
+  });
+  return [words, more];
 }
 
 /** The model's answer: `add` text as it comes, `close` when something else follows. */
 export class Answer {
-  #text = "";
+  #pieces = [];
+  #markdown = new Markdown();
+  #flow = new Flow({
+    write: (text) => this.#markdown.write(text),
+    draw: () => this.#markdown.draw(),
+    end: () => this.#markdown.end(),
+  });
 
   constructor(view) {
-    this.element = h("div", { class: "answer" });
+    const copy = copyButton("Copy answer as Markdown", () => this.text);
+    this.element = h("div", { class: "answer" }, this.#markdown.element, h("div", { class: "answer-tools" }, copy));
+  }
+
+  /** The Markdown as the model wrote it. */
+  get text() {
+    return this.#pieces.join("");
   }
 
   add(text) {
-    this.#text += text;
-    soon(this.#draw);
+    this.#pieces.push(text);
+    this.#flow.add(text);
   }
 
-  #draw = () => (this.element.textContent = this.#text);
-
   close() {
-    this.#draw();
+    this.element.classList.add("whole");
+    this.#flow.close();
   }
 }
 
 /** What a model thinks before it answers, folded. */
 export class Thought {
-  #text = "";
+  #began;
+  #stop;
+  #room = PART; // in the last part
+  #flow = new Flow({ write: (text) => this.#write(text) });
 
   constructor(view) {
-    this.words = h("div", { class: "thought-text" });
-    this.element = h("details", { class: "thought" }, h("summary", {}, "Thoughts"), this.words);
+    this.#began = view?.restoring ? null : performance.now();
+    this.title = h("span", {}, "Thinking…");
+    this.words = h("div", { class: "thought-text", dir: "auto" });
+    this.element = h("details", { class: "thought thinking" }, h("summary", {}, this.title), this.words);
+    if (this.#began !== null) this.#stop = ticking(() => soon(this.#tick));
   }
 
   add(text) {
-    this.#text += text;
-    soon(this.#draw);
+    this.#flow.add(text);
   }
 
-  #draw = () => (this.words.textContent = this.#text);
-
   close() {
-    this.#draw();
+    const took = this.#took();
+    this.#stop?.();
+    this.#began = null;
+    this.element.classList.remove("thinking");
+    this.title.textContent = took === null ? "Thoughts" : `Thought for ${took}`;
+    this.#flow.close();
+  }
+
+  #took() {
+    return this.#began === null ? null : span((performance.now() - this.#began) / 1000);
+  }
+
+  #tick = () => {
+    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took()}`;
+  };
+
+  #write(text) {
+    const end = this.#room < text.length ? text.indexOf("\n") + 1 : 0;
+    if (end) this.#put(text.slice(0, end));
+    if (end || this.#room < -PART || !this.words.lastChild) {
+      this.words.append(h("div", { class: "thought-part" }));
+      this.#room = PART;
+    }
+    this.#put(text.slice(end));
+  }
+
+  #put(text) {
+    this.words.lastChild?.append(prose(text));
+    this.#room -= text.length;
   }
 }

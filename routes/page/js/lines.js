@@ -1,0 +1,53 @@
+/** One line of Markdown, read from the left: how far it is indented, and what is taken off it. */
+
+const WIDE = 4; // a tab goes on to the next multiple of this
+
+export class Line {
+  #at = 0;
+  #column = 0;
+  #cut = false; // a tab was taken in part
+
+  constructor(text) {
+    this.text = text;
+    this.look();
+  }
+
+  /** Finds `indent` (in columns), `blank`, and `words`: the rest without its indentation. */
+  look() {
+    let at = this.#at,
+      column = this.#column;
+    for (; this.text[at] === " " || this.text[at] === "\t"; at += 1) {
+      column += this.text[at] === "\t" ? WIDE - (column % WIDE) : 1;
+    }
+    this.indent = column - this.#column;
+    this.blank = at >= this.text.length;
+    this.words = this.text.slice(at);
+  }
+
+  /** Takes off at most so many columns of blanks. */
+  skip(columns) {
+    let left = Math.min(columns, this.indent);
+    while (left > 0) {
+      const wide = this.text[this.#at] === "\t" ? WIDE - (this.#column % WIDE) : 1;
+      this.#cut = wide > left;
+      this.#column += Math.min(wide, left);
+      if (!this.#cut) this.#at += 1;
+      left -= wide;
+    }
+    this.look();
+  }
+
+  /** Takes off the indentation and the first `count` characters behind it. */
+  take(count) {
+    this.skip(this.indent);
+    this.#at += count;
+    this.#column += count;
+    this.look();
+  }
+
+  /** What is left, indentation included. */
+  get rest() {
+    const cut = this.#cut ? " ".repeat(WIDE - (this.#column % WIDE)) : "";
+    return cut + this.text.slice(this.#at + (this.#cut ? 1 : 0));
+  }
+}
