@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -58,7 +59,12 @@ async def session_log(request: Request) -> Response:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
         asked = Asked(row, await services.store.request_of(row.session, row.id))
         told.append(f'{json.dumps(asked_fields(asked))[:-1]}, "events": [{", ".join(log.texts)}]}}')
-    head = {"session": session.id, "title": session.title, "cursor": cursor, "earlier": len(told) < len(rows)}
+    head: dict[str, Any] = {
+        "session": session.id,
+        "title": session.title,
+        "cursor": cursor,
+        "earlier": len(told) < len(rows),
+    }
     if before is None:
         head["usage"] = sums(await services.store.spent_by_runs(session.id))
     body = f'{json.dumps(head)[:-1]}, "runs": [{", ".join(reversed(told))}]}}'

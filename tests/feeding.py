@@ -61,13 +61,12 @@ class Feed:
         return [one async for one in self.events]  # closed by `feeding`
 
     def _take(self, news: dict[str, Any]) -> None:
+        whole = dict(news)
         for name, keys in (("approvals", ("run", "call")), ("jobs", ("id",))):
             known = {tuple(row[key] for key in keys): row for row in self.state.get(name, [])}
-            news[name] = [
-                row if len(row) > len(keys) else known[tuple(row[key] for key in keys)]
-                for row in news.get(name, self.state.get(name, []))
-            ]
-        self.state |= news
+            rows = [row if len(row) > len(keys) else known[tuple(row.values())] for row in news.get(name, [])]
+            whole |= {name: rows} if name in news else {}
+        self.state |= whole
 
 
 @asynccontextmanager
