@@ -1,0 +1,135 @@
+/**
+ * What a program writes for a terminal, as lines of spans `{text, style}`, in one pass over the text: colours, carriage
+ * returns, backspaces and erased lines count; whatever else a terminal would obey (titles, links, jumps) is dropped.
+ */
+
+import { Line } from "./ansi_line.js";
+import { PLAIN, styled } from "./ansi_style.js";
+
+export { BOLD, INVERSE, ITALIC, PLAIN, STRIKE, UNDERLINE, DIM } from "./ansi_style.js";
+
+const UNFINISHED = 256; // characters of an escape sequence that may come in two pieces
+
+// One alternative for each kind of character; sticky, so that nothing is looked at twice.
+const TOKEN = new RegExp(
+  [
+    "(?<text>[^\\x00-\\x1f\\x7f-\\x9f]+)",
+    "(?<move>[\\n\\r\\t\\b])",
+    "\\x1b\\[(?<parameters>[0-?]*)[ -/]*(?<final>[@-~])",
+    "(?<string>\\x1b[\\]PX^_])",
+    "\\x1b[ -/]*[0-~]?",
+    "[^]",
+  ].join("|"),
+  "uy",
+);
+const INCOMPLETE = /^\x1b(?:\[[0-?]*[ -/]*|[ -/]*)$/;
+const STRING_END = /[\x07\n\x18\x1a\x1b\x9c]/g;
+
+const MOVES = {
+  "\n": (terminal) => terminal.endLine(),
+  "\r": (terminal) => terminal.line.to(0),
+  "\b": (terminal) => terminal.line.by(-1),
+  "\t": (terminal) => terminal.line.tab(terminal.style),
+};
+
+const FINALS = {
+  m: (terminal, parameters) => (terminal.style = styled(terminal.style, parameters)),
+  K: (terminal, parameters) => terminal.line.erase(number(parameters, 0)),
+  C: (terminal, parameters) => terminal.line.by(Math.max(1, number(parameters, 1))),
+  D: (terminal, parameters) => terminal.line.by(-Math.max(1, number(parameters, 1))),
+  G: (terminal, parameters) => terminal.line.to(number(parameters, 1) - 1),
+};
+
+export class Terminal {
+  style = PLAIN;
+  line = new Line();
+  #finished = [];
+  #pending = "";
+  #inString = false; // a title, a link or the like goes on
+
+  /** Takes what was written next, in any slicing. */
+  feed(written) {
+    const text = this.#pending + written;
+    this.#pending = "";
+    let at = 0;
+    while (at < text.length) at = this.#inString ? this.#skip(text, at) : this.#step(text, at);
+  }
+
+  /** The lines that have ended since this was asked last: arrays of spans. */
+  take() {
+    return this.#finished.splice(0);
+  }
+
+  /** The spans of the line that is still being written. */
+  get open() {
+    return this.line.spans;
+  }
+
+  endLine() {
+    this.#finished.push(this.line.spans);
+    this.line = new Line();
+  }
+
+  #step(text, at) {
+    TOKEN.lastIndex = at;
+    const { 0: token, groups } = TOKEN.exec(text);
+    const end = at + token.length;
+    if (groups.text) this.#write(groups.text);
+    else if (groups.move) MOVES[groups.move](this);
+    else if (token[0] === "\x1b" && this.#waits(text, at)) return text.length;
+    else if (groups.final) this.#obey(groups);
+    else if (groups.string) this.#inString = true;
+    return end;
+  }
+
+  #write(text) {
+    for (let left = text; left; ) {
+      left = this.line.write(left, this.style);
+      if (left) this.endLine(); // longer than any line is shown
+    }
+  }
+
+  /** Whether the escape sequence at the end of the text has to wait for the rest of it. */
+  #waits(text, at) {
+    if (text.length - at > UNFINISHED || !INCOMPLETE.test(text.slice(at))) return false;
+    this.#pending = text.slice(at);
+    return true;
+  }
+
+  #obey({ parameters, final }) {
+    if (/[<=>?]/.test(parameters)) return; // of one make of terminals
+    FINALS[final]?.(this, parameters);
+  }
+
+  /** Passes over the inside of a title or link; a line's end ends it too, so that it cannot swallow the rest. */
+  #skip(text, at) {
+    STRING_END.lastIndex = at;
+    const found = STRING_END.exec(text);
+    if (!found) return text.length;
+    const next = found.index + 1;
+    if (found[0] === "\x1b" && next === text.length) {
+      this.#pending = "\x1b";
+      return next;
+    }
+    this.#inString = false;
+    if (found[0] === "\x1b") return text[next] === "\\" ? next + 1 : found.index;
+    return found[0] === "\n" ? found.index : next;
+  }
+}
+
+/** All lines of a text, the last one included. */
+export function linesOf(text) {
+  const terminal = new Terminal();
+  terminal.feed(text);
+  const lines = terminal.take();
+  if (terminal.open.length) lines.push(terminal.open);
+  return lines;
+}
+
+/** The same without colours: what a person would copy off the screen. */
+export const plain = (lines) => lines.map((spans) => spans.map(({ text }) => text).join("")).join("\n");
+
+function number(parameters, otherwise) {
+  const given = Number.parseInt(parameters, 10);
+  return Number.isNaN(given) ? otherwise : given;
+}

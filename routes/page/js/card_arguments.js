@@ -1,0 +1,126 @@
+/** What a tool is called with: first as the model writes it, then as it was understood. */
+
+import { codeBlock } from "./code.js";
+import { changed } from "./diff.js";
+import { fill, h } from "./dom.js";
+import { spelled } from "./exact.js";
+import { folding } from "./folding.js";
+import { Growing } from "./growing.js";
+import { fileLanguage } from "./file_language.js";
+import { PartialObject } from "./partial_json.js";
+import { PartialTags } from "./partial_tags.js";
+
+const TITLE_PART = 400; // characters of a field that a title is made of
+// name of a tool -> its one argument that models also write without any JSON around it
+const RAW = { bash: "command", python: "code" };
+// fields that the title of the card says in full
+const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
+// how fields are called on the page
+const FIELDS = { old: "Instead of", new: "Write", content: "Content", code: "", command: "" };
+
+const command = (words) => folding(h("pre", { class: "command", dir: "ltr", tabindex: 0 }, spelled(words)), words);
+
+// name of a tool -> the argument that is shown as what it is, and how
+const SHOWN = {
+  bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), rest],
+  python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), rest],
+  write_file: ({ content, ...rest }) => [codeBlock(String(content ?? ""), fileLanguage(rest.path)), rest],
+  edit_file: ({ old, new: after, ...rest }) => [changed(String(old ?? ""), String(after ?? "")), rest],
+};
+
+export class CardArguments {
+  /** The fields that have begun, as far as a title needs them. */
+  fields = Object.create(null);
+  #name;
+  #boxes = new Map();
+  #reader = new PartialObject(this);
+  #raw = []; // until it is clear that it is JSON
+  #begun = false;
+  #failed = false;
+
+  constructor(name) {
+    this.#name = name;
+    this.element = h("div", { class: "card-arguments", hidden: true });
+  }
+
+  /** A piece of them, as the model writes it: JSON, or the text itself. */
+  write(text) {
+    if (!text) return;
+    this.element.hidden = false;
+    if (this.#failed) this.#grow(text);
+    else {
+      if (!this.#begun) this.#raw.push(text);
+      this.#reader.feed(text);
+    }
+  }
+
+  /** The arguments as they are; `by` is who has changed them. */
+  settle(given, { by = null } = {}) {
+    this.fields = given ?? {};
+    this.#boxes.clear();
+    const [main, rest] = Object.hasOwn(SHOWN, this.#name) ? SHOWN[this.#name](this.fields) : [null, this.fields];
+    const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
+    const note = by && h("p", { class: "card-note" }, `Changed by ${spelled(by)}.`);
+    fill(this.element, note, main, rows.length ? table(rows) : null);
+    this.element.hidden = !this.element.childNodes.length;
+  }
+
+  // What PartialObject tells.
+
+  open(name) {
+    this.#begun = true;
+    const label = Object.hasOwn(FIELDS, name) ? FIELDS[name] : name;
+    if (IN_TITLE.has(name)) this.#boxes.set(name, null);
+    else this.#boxes.set(name, this.#box(label, name));
+    this.fields[name] = "";
+  }
+
+  text(name, piece) {
+    this.#boxes.get(name)?.append(piece);
+    if (this.fields[name].length < TITLE_PART) this.fields[name] += piece;
+  }
+
+  restart() {
+    this.fields = Object.create(null);
+    this.#boxes.clear();
+    fill(this.element);
+  }
+
+  failed() {
+    if (this.#begun) return; // what can be read of it stays
+    const raw = this.#raw.splice(0).join("");
+    this.#failed = !/^\s*</.test(raw);
+    if (this.#failed) return void this.#grow(raw);
+    this.#reader = new PartialTags(this);
+    this.#reader.feed(raw);
+  }
+
+  /** The text is the one argument that such tools have, or is shown as it is. */
+  #grow(text) {
+    const name = Object.hasOwn(RAW, this.#name) ? RAW[this.#name] : "";
+    if (!this.#boxes.has(name)) this.open(name);
+    this.text(name, text);
+  }
+
+  #box(label, name) {
+    const growing = new Growing(name || "Arguments");
+    const words = label && h("span", { class: "card-field" }, spelled(label));
+    this.element.append(h("div", { class: "card-growing" }, words || null, growing.element));
+    return growing;
+  }
+}
+
+/** `key: value` rows; values that are no words are JSON. */
+export function table(rows) {
+  return h(
+    "dl",
+    { class: "card-rows" },
+    rows.map(([name, value]) => [h("dt", { dir: "auto" }, spelled(name)), h("dd", { dir: "auto" }, shownValue(value))]),
+  );
+}
+
+function shownValue(value) {
+  if (typeof value === "string" && !value.includes("\n") && value.length < 200) return spelled(value);
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return folding(h("pre", { tabindex: 0 }, spelled(text)), text);
+}

@@ -1,0 +1,34 @@
+/** The language of a file, by what its name ends in. */
+
+const LANGUAGES = {
+  bash: "sh bash zsh",
+  python: "py pyi",
+  js: "js mjs cjs jsx",
+  ts: "ts tsx",
+  json: "json jsonl",
+  html: "html htm xml svg",
+  css: "css",
+  sql: "sql",
+  yaml: "yaml yml",
+  toml: "toml ini cfg",
+  rust: "rs",
+  go: "go",
+  c: "c h cpp cc hpp",
+  java: "java kt",
+  diff: "diff patch",
+  markdown: "md markdown",
+};
+const BY_END = new Map(Object.entries(LANGUAGES).flatMap(([name, ends]) => ends.split(" ").map((end) => [end, name])));
+const BY_NAME = new Map([
+  ["dockerfile", "docker"],
+  ["makefile", "make"],
+]);
+
+/** `fileLanguage("src/app.py")` is `python`; "" where the name does not tell. */
+export function fileLanguage(path) {
+  const name = String(path ?? "")
+    .split("/")
+    .at(-1)
+    .toLowerCase();
+  return BY_NAME.get(name) ?? BY_END.get(name.split(".").at(-1)) ?? "";
+}

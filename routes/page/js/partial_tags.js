@@ -1,0 +1,51 @@
+/** Arguments that a model writes between tags, `<parameter=path>` or `<arg_key>path</arg_key>`, as they come. */
+
+const OPEN =
+  /<parameter(?:=|\s+name=["']?)(?<name>[^"'>\n]{1,100})["']?\s*>|<arg_key>\s*(?<key>[^<\n]{1,100}?)\s*<\/arg_key>\s*<arg_value>/;
+const CLOSE = /\n?<\/(?:parameter|arg_value)>/;
+const HELD = /\n?(?:<(?:\/[a-z_]{0,9})?)?$/; // the end of a text that may be the beginning of CLOSE
+const MOST_HELD = 300;
+
+export class PartialTags {
+  #name = null;
+  #begins = false; // the line that a tag stands on is not part of the value
+  #pending = "";
+
+  /** `sink`: `open(name)`, `text(name, piece)`. */
+  constructor(sink) {
+    this.sink = sink;
+  }
+
+  feed(written) {
+    let text = this.#pending + written;
+    this.#pending = "";
+    while (text) text = this.#name === null ? this.#outside(text) : this.#inside(text);
+  }
+
+  #outside(text) {
+    const found = OPEN.exec(text);
+    if (!found) {
+      this.#pending = text.slice(-MOST_HELD);
+      return "";
+    }
+    this.#name = found.groups.name ?? found.groups.key;
+    this.#begins = true;
+    this.sink.open(this.#name);
+    return text.slice(found.index + found[0].length);
+  }
+
+  #inside(given) {
+    const text = this.#begins ? given.replace(/^\n/, "") : given;
+    const found = CLOSE.exec(text);
+    const held = found ? 0 : HELD.exec(text.slice(-16))[0].length;
+    const piece = text.slice(0, found?.index ?? text.length - held);
+    this.#begins = false;
+    if (piece) this.sink.text(this.#name, piece);
+    if (!found) {
+      this.#pending = text.slice(text.length - held);
+      return "";
+    }
+    this.#name = null;
+    return text.slice(found.index + found[0].length);
+  }
+}
