@@ -21,17 +21,18 @@ export class Conversation {
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
   #failed = false;
-  #placing = null;
 
   constructor(page) {
     this.#page = page;
     this.element = page.at("conversation");
     this.#earlier.append("Show earlier");
     this.element.append(this.#head, h("div", { class: "earlier-place" }, this.#earlier), this.#list);
-    this.follower = new Follower(this.element, this.#list, () => this.#keepPlace());
+    this.follower = new Follower(this.element, this.#list);
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
     page.store.watch("link", ({ state, why }) => state === "refused" && why?.status === 404 && this.#gone(why));
     addEventListener("popstate", () => this.#fromAddress());
+    addEventListener("pagehide", () => this.#keepPlace());
+    document.addEventListener("visibilitychange", () => document.hidden && this.#keepPlace());
   }
 
   /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
@@ -39,6 +40,7 @@ export class Conversation {
     const { store, feed } = this.#page;
     if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
     const opening = ++this.#opening;
+    this.#keepPlace();
     this.#clear();
     if (!moved) remember(session);
     store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
@@ -237,13 +239,10 @@ export class Conversation {
 
   /** Where the reader was is known again after a reload. */
   #keepPlace() {
-    clearTimeout(this.#placing);
     const session = this.#page.store.get("session");
-    this.#placing = setTimeout(() => {
-      if (!session || session !== this.#page.store.get("session")) return;
-      const place = this.follower.place;
-      keep(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
-    }, 300);
+    if (!session || !this.#runs.size) return;
+    const place = this.follower.place;
+    keep(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
   }
 
   #keptPlace(session) {

@@ -12,8 +12,8 @@ export class Follower {
   #held = null;
   #news = false;
 
-  /** `box` scrolls, `list` is what grows in it; `onMove()` after the reader has moved. */
-  constructor(box, list, onMove = () => undefined) {
+  /** `box` scrolls, `list` is what grows in it. */
+  constructor(box, list) {
     this.#box = box;
     this.#list = list;
     this.following = true;
@@ -21,7 +21,7 @@ export class Follower {
     this.words = h("span", { class: "to-end-words" });
     this.button = h("button", props, icon("down"), this.words);
     box.append(h("div", { class: "to-end-place" }, this.button));
-    box.addEventListener("scroll", () => this.#moved(onMove), { passive: true });
+    box.addEventListener("scroll", () => this.#moved(), { passive: true });
     const grown = new ResizeObserver(() => this.settle());
     grown.observe(list);
     grown.observe(box);
@@ -88,7 +88,7 @@ export class Follower {
     return Math.round(element.getBoundingClientRect().top - this.#box.getBoundingClientRect().top);
   }
 
-  #moved(onMove) {
+  #moved() {
     const box = this.#box;
     const left = box.scrollHeight - box.scrollTop - box.clientHeight;
     const up = box.scrollTop < this.#last - 2,
@@ -98,7 +98,6 @@ export class Follower {
     this.#last = box.scrollTop;
     if (this.#held) this.#held.offset = this.#offset(this.#held.element);
     this.#show();
-    onMove();
   }
 
   #show() {

@@ -69,6 +69,7 @@ const GO_ON = "Let it go on";
 /** By the reason of `run.finished`: what is said, and what a button there lets the person say. */
 const ENDS = {
   cancelled: ["Stopped."],
+  taken_back: ["Taken back before it began."],
   round_limit: ["It stopped at its limit of rounds.", GO_ON],
   call_limit: ["It stopped at its limit of tool calls.", GO_ON],
   token_limit: ["It stopped at its limit of tokens.", GO_ON],

@@ -68,12 +68,18 @@ export class RunView {
 
   #offerToTakeBack(run) {
     if (this.#takeBack) return;
-    const onclick = () => {
+    const onclick = async () => {
       this.#takeBack.disabled = true;
-      post(`/runs/${run}/cancel`).catch((error) => this.note("take_back", error.message));
+      try {
+        await post(`/runs/${run}/cancel`);
+        if (!this.started) this.end({ type: "run.finished", reason: "cancelled" }); // its log is told later
+      } catch (error) {
+        this.note("take_back", error.message);
+      }
+      this.#idle();
     };
     this.#takeBack = h("button", { type: "button", class: "take-back", onclick }, "Take it back");
-    this.waiting.append(this.#takeBack);
+    this.#working.element.append(this.#takeBack);
   }
 
   #ask({ message, session }) {
@@ -193,8 +199,10 @@ export class RunView {
     this.append(userMessage(event, this.asked.session, { steered: true }));
   }
 
-  end(event) {
+  end({ ...event }) {
+    if (this.ended) return;
     this.close();
+    if (event.reason === "cancelled" && !this.started) event.reason = "taken_back";
     this.ended = event;
     this.#takeBack?.remove();
     for (const card of this.#cards.values()) card.runEnded();

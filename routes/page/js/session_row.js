@@ -6,6 +6,9 @@ import { EXPORTS } from "./export.js";
 import { Menu } from "./menu.js";
 
 const UNNAMED = "Untitled";
+const LOST =
+  "Its messages, results and the files that were sent go for good. What still runs in it is stopped, background jobs " +
+  "included. Files in the workspace stay.";
 
 export class SessionRow {
   #page;
@@ -69,20 +72,20 @@ export class SessionRow {
 
   async #delete() {
     const { id, title } = this.session;
-    const sure = await dialog("Delete this conversation?", (close) => [
-      h("p", { class: "dialog-title", dir: "auto" }, title || UNNAMED),
-      h(
-        "p",
-        {},
-        "Its messages, results and files that were sent go for good. What still runs in it is stopped, background jobs included. Files in the workspace stay.",
-      ),
+    const sure = await dialog("Delete this conversation?", (close) =>
       h(
         "div",
-        { class: "dialog-buttons" },
-        h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Keep it"),
-        h("button", { type: "button", class: "danger", onclick: () => close(true) }, "Delete"),
+        {},
+        h("p", { class: "dialog-title", dir: "auto" }, title || UNNAMED),
+        h("p", {}, LOST),
+        h(
+          "div",
+          { class: "dialog-buttons" },
+          h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Keep it"),
+          h("button", { type: "button", class: "danger", onclick: () => close(true) }, "Delete"),
+        ),
       ),
-    ]);
+    );
     if (!sure) return;
     try {
       await remove(`/sessions/${encodeURIComponent(id)}`);

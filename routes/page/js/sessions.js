@@ -41,6 +41,7 @@ class Sessions {
     };
     this.search = h("input", {
       type: "search",
+      maxlength: 200,
       "aria-label": "Search conversations",
       placeholder: "Search",
       title: "Ctrl+K",

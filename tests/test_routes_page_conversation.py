@@ -1,0 +1,187 @@
+"""The conversation on the page: its history, where the reader is in it, what waits, what failed, and the address."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.provider import ProviderFailed
+from app.providers.scripted import Pause, Raise, Scripted
+from tests.browser import Page, browsing, expect, home, say, shot
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+LONG = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(40))
+DOWN = Raise(ProviderFailed("model_down", "The model's server is down. Start it, then try again.", retryable=True))
+
+
+async def begun(served: Served, turns: int) -> str:
+    """A session of so many turns."""
+    session = None
+    for turn in range(turns):
+        events = await served.chat(f"Question {turn}.", **({"session": session} if session else {}))
+        session = next(event["session"] for event in events if event["type"] == "run.started")
+    assert session
+    return session
+
+
+async def from_end(page: Page) -> float:
+    """How far the reader is from the end, in pixels."""
+    return float(
+        await page.locator("#conversation").evaluate("(one) => one.scrollHeight - one.scrollTop - one.clientHeight")
+    )
+
+
+async def test_a_long_history_is_paged_and_the_reader_stays_where_they_are(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([LONG], repeat=True)) as served, browsing() as browser:
+        session = await begun(served, 25)
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        turns = page.get_by_role("article", name="Turn")
+        await expect(turns).to_have_count(20)
+        await expect(turns.last.locator(".turn-foot")).to_be_in_viewport()
+        await shot(page, "conversation-long")
+
+        earlier = page.get_by_role("button", name="Show earlier")
+        await earlier.evaluate("(one) => { one.closest('#conversation').scrollTop = 0; }")
+        await expect(page.get_by_role("button", name="To the end")).to_be_visible()
+        await earlier.click()
+        await expect(turns).to_have_count(25)
+        await expect(earlier).to_be_hidden()
+        await expect(page.get_by_text("Question 5.", exact=True)).to_be_in_viewport()
+        await expect(page.get_by_text("Question 4.", exact=True)).not_to_be_in_viewport()
+
+        await page.get_by_text("Question 12.", exact=True).evaluate("(one) => one.scrollIntoView()")
+        await page.reload()
+        await expect(turns).to_have_count(20)
+        await expect(page.get_by_text("Question 12.", exact=True)).to_be_in_viewport()
+        await page.get_by_role("button", name="To the end").click()
+        await expect(turns.last.locator(".turn-foot")).to_be_in_viewport()
+
+
+async def test_what_is_new_is_followed_unless_the_reader_looks_elsewhere(tmp_path: Path) -> None:
+    more, rest = asyncio.Event(), asyncio.Event()
+    reply = (LONG, Pause(more), LONG, Pause(rest), "\n\nThe last word.")
+    async with serving(tmp_path, Scripted([reply])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Write much.")
+        await expect(page.get_by_text("Paragraph 39 of")).to_be_in_viewport()
+        assert await from_end(page) < 2
+        await page.locator("#conversation").hover()
+        await page.mouse.wheel(0, -600)
+        await expect(page.get_by_role("button", name="To the end", exact=True)).to_be_visible()
+        place = await page.locator("#conversation").evaluate("(one) => one.scrollTop")
+
+        more.set()
+        new = page.get_by_role("button", name="To the end: there is something new")
+        await expect(new).to_be_visible()
+        await expect(page.get_by_text("Paragraph 39 of")).to_have_count(2)
+        assert await page.locator("#conversation").evaluate("(one) => one.scrollTop") == place
+        await shot(page, "conversation-new")
+        await new.click()
+        await expect(new).to_be_hidden()
+        rest.set()
+        await expect(page.get_by_text("The last word.")).to_be_in_viewport()
+        await expect(page.locator(".turn-foot")).to_be_in_viewport()
+
+
+async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: Path) -> None:
+    first = asyncio.Event()
+    script = [("It begins", Pause(first), " and ends."), "It has read both.", "And the next turn."]
+    async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Begin.")
+        await expect(page.get_by_text("It begins")).to_be_visible()
+        await page.get_by_role("textbox", name="Message").fill("Later, please.")
+        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("button", name="Send").click()
+        turns = page.get_by_role("article", name="Turn")
+        await expect(turns.nth(1).get_by_text("Waiting for its turn")).to_be_visible()
+
+        await page.get_by_role("textbox", name="Message").fill("Be brief.")
+        await page.get_by_role("combobox", name="When it is read").select_option("steer")
+        await page.get_by_role("button", name="Send").click()
+        await expect(turns.first.get_by_text("It reads this after the step")).to_be_visible()
+        await shot(page, "conversation-waiting")
+
+        other = await page.context.new_page()
+        await other.goto(page.url)
+        there = other.get_by_role("article", name="Turn")
+        await expect(there.nth(1).get_by_text("Waiting for its turn")).to_be_visible()
+
+        first.set()
+        await expect(turns.first.get_by_text("It has read both.")).to_be_visible()
+        await expect(turns.last.get_by_text("And the next turn.")).to_be_visible()
+        await expect(there.last.get_by_text("And the next turn.")).to_be_visible()
+        for words in ("Begin.", "Be brief.", "Later, please."):
+            await expect(page.locator("#conversation").get_by_text(words, exact=True)).to_have_count(1)
+        await expect(page.get_by_text("It reads this after the step")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
+    first = asyncio.Event()
+    async with (
+        serving(tmp_path, Scripted([("It begins", Pause(first), " and ends.")])) as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Begin.")
+        await expect(page.get_by_text("It begins")).to_be_visible()
+        await page.get_by_role("textbox", name="Message").fill("Later.")
+        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("button", name="Send").click()
+        await page.get_by_role("button", name="Take it back").click()
+        await expect(page.get_by_role("article", name="Turn").last.get_by_text("Taken back")).to_be_visible()
+        first.set()
+        await expect(page.get_by_text("It begins and ends.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) -> None:
+    script = [(DOWN,)] * 5 + ["Now it answers."]
+    async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Are you there?")
+        await expect(page.get_by_text("The model's server is down. Start it")).to_be_visible()
+        notices = page.locator('.note[data-code="retry"]')
+        await expect(notices).to_have_count(1)
+        await expect(notices).to_contain_text("(4 times)")
+        await shot(page, "conversation-failed")
+        again = page.get_by_role("button", name="Try again")
+        await again.click()
+        await expect(page.get_by_text("Now it answers.")).to_be_visible()
+        await expect(page.locator("#conversation").get_by_text("Are you there?", exact=True)).to_have_count(2)
+        await expect(again).to_be_hidden()
+
+
+async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["First.", "Second."])) as served, browsing() as browser:
+        one, other = await begun(served, 1), await begun(served, 1)
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{one}")
+        await expect(page.locator("#conversation").get_by_text("First.")).to_be_visible()
+        await page.goto(f"{home(served)}/#{other}")
+        await expect(page.locator("#conversation").get_by_text("Second.")).to_be_visible()
+        await page.go_back()
+        await expect(page.locator("#conversation").get_by_text("First.")).to_be_visible()
+        await page.go_forward()
+        await expect(page.locator("#conversation").get_by_text("Second.")).to_be_visible()
+
+        browser.expected.append("404")
+        await page.goto(f"{home(served)}/#ses_00000000000000000000")
+        await expect(page.get_by_role("alert").get_by_text("not there any more")).to_be_visible()
+        await page.get_by_role("button", name="Begin a new one").click()
+        await expect(page.get_by_role("heading", name="What shall be done?")).to_be_visible()
+        await expect(page).to_have_url(f"{home(served)}/")
+        await page.get_by_role("button", name="Count from 1 to 10").click()
+        await expect(page.get_by_role("textbox", name="Message")).to_have_value(
+            "Count from 1 to 10 in the shell, one number a second."
+        )
