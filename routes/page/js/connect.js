@@ -166,6 +166,13 @@ class Connecting {
 
 /** What somebody should know who comes for the first time and finds the embedded model; hidden where there is no need. */
 export function firstVisit(page) {
+  note ??= watching(page);
+  return note;
+}
+
+let note = null; // one for the page, however often a conversation begins
+
+function watching(page) {
   const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });
   const draw = () => {
     const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));

@@ -44,6 +44,10 @@ function toggle(page, button) {
   );
 }
 
+/** Those that want a person first; else by name, as they come. */
+const need = ({ state, held }) => (held.length ? 2 : 0) + (BAD.has(state) ? 1 : 0);
+const byNeed = (one, other) => need(other) - need(one);
+
 class ServerList {
   #rows;
 
@@ -82,7 +86,7 @@ class ServerList {
     this.problem.hidden = !problem;
     if (!servers) return;
     this.none.hidden = servers.length > 0;
-    this.#rows.show(servers, ({ name }) => name);
+    this.#rows.show(servers.toSorted(byNeed), ({ name }) => name);
   }
 
   #adding() {

@@ -3,6 +3,7 @@
 import { get, post, remove } from "./api.js";
 import { unifiedDiff } from "./diff.js";
 import { fill, h, say } from "./dom.js";
+import { oneLine } from "./exact.js";
 import { action, doing, folded, number, Outcome, pairs, sure } from "./forms.js";
 
 const STATES = {
@@ -41,7 +42,7 @@ export class Server {
       "h3",
       { dir: "auto" },
       h("span", { class: "dot", dataset: { state }, "aria-hidden": "true" }),
-      h("span", { class: "server-name" }, name),
+      h("span", { class: "server-name" }, oneLine(name)),
       h("span", { class: "faint" }, STATES[state] ?? state),
     );
   }
@@ -63,7 +64,7 @@ export class Server {
         "p",
         {},
         h("strong", {}, `${held.length === 1 ? "A tool is" : `${held.length} tools are`} held. `),
-        "Models do not see them until you have looked at what has changed.",
+        `Models do not see ${held.length === 1 ? "it" : "them"} until you have looked at what has changed.`,
       ),
       held.map((one) => this.#heldTool(one)),
       held.length > 1 && action("Approve all", this.outcome, () => this.#approve(null)),
@@ -74,8 +75,8 @@ export class Server {
     return h(
       "div",
       { class: "held-tool" },
-      h("h4", { dir: "auto" }, tool || "What the server says of itself"),
-      h("p", { class: "faint", dir: "auto" }, why),
+      h("h4", { dir: "auto" }, tool ? oneLine(tool) : "What the server says of itself"),
+      h("p", { class: "faint", dir: "auto" }, oneLine(why)),
       diff && unifiedDiff(diff),
       action("Approve", this.outcome, () => this.#approve(tool), {
         "aria-label": `Approve ${tool || "what it says of itself"}`,
@@ -96,7 +97,7 @@ export class Server {
       h(
         "ul",
         { class: "tool-names" },
-        tools.map((name) => h("li", { dir: "auto" }, name)),
+        tools.map((name) => h("li", { dir: "auto" }, oneLine(name))),
       ),
     );
     details.dataset.part = "tools";

@@ -12,7 +12,8 @@ export function pauseButton(page) {
   const draw = () => {
     button.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
-    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "status-brief" }, paused ? "Resume" : "Pause"));
+    button.title = paused ? "Resume" : "Pause the server";
+    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "unseen" }, paused ? "Resume" : "Pause"));
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
   return button;

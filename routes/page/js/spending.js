@@ -145,14 +145,18 @@ function less({ type, dropped, shortened, messages }) {
   return `Of older messages ${number(dropped)} are left out and ${number(shortened)} shortened.`;
 }
 
+function usedOf(name, used, limit) {
+  const told = name === "cost_per_month" ? money : number;
+  return `${told(used)} of ${told(limit)}`;
+}
+
+const anew = (reset) => (reset ? `, anew ${new Date(reset * 1000).toLocaleDateString()}` : "");
+
 /** What somebody has used of their budgets, and this month's tokens. */
 export async function monthly() {
   const { usage, months } = await get("/usage");
   const now = months.at(-1);
-  const budget = ([name, { used, limit, reset }]) => [
-    BUDGETS[name],
-    `${money(used)} of ${money(limit)}${reset ? `, anew ${new Date(reset * 1000).toLocaleDateString()}` : ""}`,
-  ];
+  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + anew(reset)];
   const limited = Object.entries(usage).filter(
     ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
   );

@@ -13,20 +13,20 @@ const LINKS = { open: "Connected", connecting: "Connecting", lost: "Not connecte
 const SLOW_MS = 1_000; // shorter breaks are nobody's business
 
 export function start(page) {
-  page
-    .at("status")
-    .append(
-      modelButton(page),
-      usageButton(page),
-      h("span", { class: "status-gap" }),
-      sandboxButton(page),
-      mcpButton(page),
-      jobs.jobsButton?.(page) ?? "",
-      link(page),
-      pauseButton(page),
-      settingsButton(page),
-    );
-  page.at("status").before(pauseBanner(page));
+  const bar = h("div", { class: "status-bar" });
+  bar.append(
+    modelButton(page),
+    usageButton(page),
+    h("span", { class: "status-gap" }),
+    sandboxButton(page),
+    mcpButton(page),
+    jobs.jobsButton?.(page) ?? "",
+    link(page),
+    pauseButton(page),
+    settingsButton(page),
+  );
+  page.at("status").append(bar);
+  page.at("composer").before(pauseBanner(page));
 }
 
 function modelButton(page) {
