@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
