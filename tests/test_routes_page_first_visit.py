@@ -1,0 +1,41 @@
+"""Who comes for the first time and finds the embedded model is told what it is, and how to connect a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser import PHONE, browsing, expect, home, shot
+from tests.endpoints import model_server
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_another(tmp_path: Path) -> None:
+    # Configured, it is called `default`: its name says nothing.
+    async with serving(tmp_path, None, model_url="embedded:") as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        note = page.get_by_role("region", name="About this model")
+        await expect(note.get_by_role("heading")).to_have_text("This is a tiny demonstration model")
+        await expect(note.get_by_label("Command")).to_contain_text("DRAGOMAN_MODEL_URL=")
+        await shot(page, "first-visit")
+        phone = await browser.page(viewport=PHONE, color_scheme="dark")
+        await phone.goto(home(served))
+        read = phone.get_by_role("button", name="Go on with this one")
+        await expect(read).to_be_visible()
+        await shot(phone, "first-visit-phone-dark")
+        await read.click()
+        await phone.reload()
+        await expect(phone.get_by_role("button", name="Model: SmolLM2")).to_be_visible()
+        await expect(read).to_have_count(0)
+        async with model_server("qwen") as server:
+            await note.get_by_role("button", name="Connect a model").click()
+            form = page.get_by_role("complementary", name="Connect a model")
+            await form.get_by_label("Address").fill(server.base_url)
+            await form.get_by_role("button", name="Test", exact=True).click()
+            await form.get_by_role("button", name="Save and use").click()
+            await expect(page.get_by_role("button", name="Model: qwen")).to_be_visible()
+            await expect(note).to_be_hidden()
