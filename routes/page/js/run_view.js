@@ -52,7 +52,9 @@ export class RunView {
     this.page = page;
     this.body = h("div", { class: "run-body" });
     this.waiting = h("div", { class: "run-waiting" });
-    this.element = h("article", { class: "run", "aria-label": "Turn" }, this.body, this.#working.element, this.waiting);
+    const heading = h("h2", { class: "unseen" }, "Answer"); // by which screen readers go from turn to turn
+    const parts = [heading, this.body, this.#working.element, this.waiting];
+    this.element = h("article", { class: "run", "aria-label": "Turn" }, parts);
     this.begin(asked);
   }
 
