@@ -229,14 +229,7 @@ async def open_services(
         models = opened.models
         models.may_ask = switch.check
         stack.push_async_callback(runs.close)
-        made(settings.workspace, "workspace")
-        people = settings.workspace / PEOPLE
-        kept = [people] if await store.tokens() else []  # without tokens there is nobody but the local user
-        if kept and not people.exists() and not people.is_symlink():
-            made(people, "workspace")  # before any command can put something else there
-        sandbox = find_sandbox(
-            hidden=[settings.data_dir], kept=kept, unsafe=settings.unsafe_no_sandbox, network=settings.sandbox_network
-        )
+        sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = Jobs(
             settings.data_dir / JOBS,
             limit=settings.job_limit,
@@ -260,6 +253,18 @@ async def open_services(
         )
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_for_ever(), name="presence"))
         yield services
+
+
+def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
+    """Around the workspace, which is made here; without `people` there is nobody but the local user."""
+    made(settings.workspace, "workspace")
+    folder = settings.workspace / PEOPLE
+    if people and not folder.exists() and not folder.is_symlink():
+        made(folder, "workspace")  # before any command can put something else there
+    kept = [folder] if people else []
+    return find_sandbox(
+        hidden=[settings.data_dir], kept=kept, unsafe=settings.unsafe_no_sandbox, network=settings.sandbox_network
+    )
 
 
 def secrets_of(settings: Settings) -> list[str]:

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -35,10 +36,11 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there."""
+    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there, of a stream in its first event."""
 
     ok: int = 200
     shows: str | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,14 @@ ROWS: dict[str, Row] = {
     "GET /readyz": Open(),
     "GET /": Own(),
     "GET /page/{path:path}": Open(),
+    "GET /events": Own(shows="job", stream=True),
     "GET /tools": Own(),
     "GET /usage": Own(),
     "GET /sessions": Own(shows="session"),
     "GET /jobs": Own(shows="job"),
     "GET /approvals": Own(shows="call"),
     "GET /sessions/{session}": Thing(),
+    "GET /sessions/{session}/log": Thing(),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
     "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /runs/{run}": Thing(),
@@ -116,6 +120,7 @@ OWN_HEADERS = {  # of routes that end so, which say themselves what a browser ma
     "/{path:path}": {"Content-Security-Policy", "Cache-Control"},
 }
 EVERYBODYS = ("endpoint", "path")  # names that all may know
+OF_ADMINS = ("name",)
 
 
 def test_every_route_has_a_row() -> None:
@@ -141,12 +146,24 @@ class Asking:
         row, number = ROWS[route], next(self.addresses)
         body = json.loads(filled(json.dumps(row.body), ids)) if isinstance(row, Thing | Admins) and row.body else None
         forwarded = {"x-forwarded-for": f"10.0.{number // 256}.{number % 256}"}
-        answer = await self.served.client.request(
-            method, filled(path, ids), headers=dict(headers) | forwarded, json=body
-        )
+        asked = {"headers": dict(headers) | forwarded, "json": body}
+        if isinstance(row, Own) and row.stream:
+            answer = await self._beginning(method, filled(path, ids), asked)
+        else:
+            answer = await self.served.client.request(method, filled(path, ids), **asked)
         safe = SAFE_HEADERS.keys() - set().union(*(own for end, own in OWN_HEADERS.items() if path.endswith(end)))
         assert {name: answer.headers.get(name) for name in safe} == {name: SAFE_HEADERS[name] for name in safe}, route
         return answer
+
+    async def _beginning(self, method: str, path: str, asked: dict[str, Any]) -> httpx2.Response:
+        """Of a stream that has no end."""
+        seen = b""
+        async with self.served.client.stream(method, path, **asked) as answer:
+            async for block in answer.aiter_bytes():
+                seen += block
+                if b"\n\n" in seen:
+                    break
+        return httpx2.Response(answer.status_code, headers=answer.headers, content=seen)
 
 
 async def things_of_ann(served: Served) -> dict[str, str]:
@@ -181,7 +198,8 @@ async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, s
             match row:
                 case Open(ok) | Own(ok):
                     assert answer.status_code == ok, f"{route} as {who}"
-                    theirs = [value for name, value in ids.items() if name not in EVERYBODYS]
+                    known = EVERYBODYS + (OF_ADMINS if who == "admin" else ())
+                    theirs = [value for name, value in ids.items() if name not in known]
                     assert not any(value in answer.text for value in theirs), f"{route} as {who}"
                 case Thing():
                     assert answer.status_code == 404, f"{route} as {who}"
