@@ -6,6 +6,7 @@ import { fill, h, icon } from "./dom.js";
 import { SessionRow } from "./session_row.js";
 
 const TYPED_MS = 200; // after the last key, before the server is asked
+const BUSY_MS = 500; // while somebody does something in the list
 const PAGE = 200; // as many as one answer lists
 
 /** The session that the address names (`#ses_x`), or null: whatever else stands there goes into no request. */
@@ -23,6 +24,7 @@ class Sessions {
   #rows = new Map();
   #found = []; // as the server tells them
   #more = false;
+  #order = "";
   #asking = 0;
   #timer = null;
 
@@ -122,6 +124,7 @@ class Sessions {
       this.#draw(words);
     } catch (error) {
       if (asking !== this.#asking || error.status === 401 || error.status === 0) return; // the gate, the link tell
+      this.#order = "";
       fill(this.list, h("p", { class: "problem", role: "alert" }, error.message));
     }
   }
@@ -132,15 +135,25 @@ class Sessions {
   }
 
   #draw(words) {
-    const focused = document.activeElement;
+    if (this.list.querySelector(".renaming, .menu:popover-open")) return this.refresh(BUSY_MS);
     const rows = new Map(this.#found.map((session) => [session.id, this.#row(session)]));
     this.#rows = rows;
     this.#page.store.set({ sessions: this.#found });
     const none = words ? "Nothing found." : "What you talk about is listed here.";
-    fill(this.list, rows.size ? groups(this.#found, rows, words) : h("p", { class: "faint none" }, none));
+    const days = words ? [["Found", this.#found]] : byDay(this.#found);
+    this.#place(days, h("p", { class: "faint none" }, none));
     this.older.hidden = !this.#more;
-    if (this.list.contains(focused)) focused.focus({ preventScroll: true }); // taken out and put in again, it is lost
     this.#mark();
+  }
+
+  /** Only if something has moved: what is taken out and put in again loses the focus. */
+  #place(days, none) {
+    const order = JSON.stringify(days.map(([name, members]) => [name, members.map(({ id }) => id)]));
+    if (order === this.#order && this.list.firstChild) return;
+    this.#order = order;
+    const focused = document.activeElement;
+    fill(this.list, this.#rows.size ? days.map(([name, members]) => group(name, members, this.#rows)) : none);
+    if (this.list.contains(focused)) focused.focus({ preventScroll: true });
   }
 
   #row(session) {
@@ -183,20 +196,19 @@ class Sessions {
 
 const KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ Shift O" : "Ctrl+Shift+O";
 
-/** By day; what a search has found stands in the order of the server. */
-function groups(sessions, rows, words) {
-  const group = (name, members) => {
-    const id = `sessions-${name.replace(/\W+/g, "-").toLowerCase()}`;
-    const items = members.map(({ id: session }) => rows.get(session).element);
-    return [h("h2", { class: "session-day", id }, name), h("ul", { class: "sessions", "aria-labelledby": id }, items)];
-  };
-  if (words) return group("Found", sessions);
+function group(name, sessions, rows) {
+  const id = `sessions-${name.replace(/\W+/g, "-").toLowerCase()}`;
+  const items = sessions.map((session) => rows.get(session.id).element);
+  return [h("h2", { class: "session-day", id }, name), h("ul", { class: "sessions", "aria-labelledby": id }, items)];
+}
+
+function byDay(sessions) {
   const days = new Map();
   for (const session of sessions) {
     const name = day(session.updated ?? session.created);
     days.set(name, [...(days.get(name) ?? []), session]);
   }
-  return [...days].map(([name, members]) => group(name, members));
+  return [...days];
 }
 
 function day(at) {
