@@ -44,7 +44,7 @@ async def test_a_model_is_connected_used_at_once_and_removed(tmp_path: Path) -> 
             await expect(model).to_contain_text("gemma")
             assert KEY not in await page.content()
             await say(page, "Hello")
-            await expect(page.get_by_role("article", name="Turn").get_by_text("Hi")).to_be_visible()
+            await expect(page.get_by_role("article", name="Turn").get_by_text("Hi", exact=True)).to_be_visible()
             assert server.asked[-1].json["model"] == "gemma"
             await page.reload()
             await expect(model).to_contain_text("gemma")
@@ -80,7 +80,7 @@ async def test_many_models_are_searched_and_one_holds_for_its_conversation(tmp_p
             await page.keyboard.press("Space")
             await expect(model).to_contain_text("model-29")
             await say(page, "Hello")
-            await expect(page.get_by_role("article", name="Turn").get_by_text("Hi")).to_be_visible()
+            await expect(page.get_by_role("article", name="Turn").get_by_text("Hi", exact=True)).to_be_visible()
             await expect(model).to_contain_text("model-29")
             await page.get_by_role("button", name="New conversation").first.click()
             await expect(model).to_contain_text("scripted")

@@ -35,7 +35,7 @@ async def test_the_bar_tells_model_context_tokens_cost_and_sandbox(tmp_path: Pat
         panel = page.get_by_role("complementary", name="Tokens")
         for count in (used["prompt_tokens"], used["completion_tokens"]):
             await expect(panel.get_by_text(f"{count:,} tokens", exact=True)).to_be_visible()
-        before = await context.inner_text()
+        before = await context.text_content() or ""
         await page.reload()
         await expect(context).to_have_text(before)
         await bar.get_by_role("button", name="Sandboxed").click()
@@ -52,7 +52,7 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
         bar = page.get_by_role("group", name="Status")
         await expect(bar.get_by_role("button", name="Context:")).to_be_visible()
         assert await too_wide(page) == []
-        for name in ("Model:", "Context:", "No sandbox", "MCP: 0", "Jobs", "Pause", "Settings"):
+        for name in ("Model:", "Context:", "No sandbox", "MCP", "Jobs", "Pause", "Settings"):
             box = await bar.get_by_role("button", name=name).bounding_box()
             assert box and box["height"] >= 24 and box["width"] >= 24, (name, box)
         await bar.get_by_role("button", name="No sandbox").tap()

@@ -23,7 +23,13 @@ export function mcpButton(page) {
     const held = servers.reduce((sum, one) => sum + one.held.length, 0);
     const bad = servers.filter(({ state }) => BAD.has(state)).length;
     button.dataset.warns = held + bad > 0;
-    const word = held ? `MCP: ${held} held` : bad ? `MCP: ${bad} down` : `MCP: ${servers.length}`;
+    const word = held
+      ? `MCP: ${held} held`
+      : bad
+        ? `MCP: ${bad} down`
+        : servers.length
+          ? `MCP: ${servers.length}`
+          : "MCP";
     fill(button, icon(held + bad ? "warn" : "plug"), h("span", { class: "status-brief" }, word));
     button.title = "MCP servers and their tools";
   });

@@ -41,7 +41,8 @@ class Spent {
 export function usageButton(page) {
   const spent = new Spent();
   const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: "meter-fill" }));
-  const words = h("span");
+  const words = h("span", { class: "status-room" });
+  const share = h("span", { class: "status-share", "aria-hidden": "true" });
   const more = h("span", { class: "status-more" });
   const button = h(
     "button",
@@ -54,6 +55,7 @@ export function usageButton(page) {
     },
     bar,
     words,
+    share,
     more,
   );
   const draw = () => {
@@ -62,6 +64,7 @@ export function usageButton(page) {
     button.dataset.full = state.share > FULL;
     bar.hidden = state.share === null;
     bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
+    fill(share, state.share === null ? short(state.used ?? 0) : `${Math.round(state.share * 100)} %`);
     fill(words, h("span", { class: "unseen" }, "Context: "), state.words);
     fill(more, page.store.get("context") ? " · shortened" : "", total(spent.sum));
   };
@@ -86,7 +89,7 @@ const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigit
 
 function total(sum) {
   if (!tokens(sum)) return "";
-  return ` · ${short(tokens(sum))} in all${sum.cost ? ` · cost ${money(sum.cost)}` : ""}`;
+  return sum.cost ? ` · cost ${money(sum.cost)}` : ` · ${short(tokens(sum))} in all`;
 }
 
 /** `950`, `12.4K`, `3.1M`. */

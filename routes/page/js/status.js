@@ -43,9 +43,9 @@ function modelButton(page) {
       words,
       h("span", { class: "unseen" }, "Model: "),
       name ?? "…",
-      endpoint && h("span", { class: "faint status-more" }, ` ${endpoint}`),
+      endpoint && h("span", { class: "faint status-where" }, ` ${endpoint}`),
     );
-    button.title = "Which model answers";
+    button.title = `Which model answers${endpoint ? `: of ${endpoint}` : ""}`;
   };
   for (const key of ["server", "model", "endpoints"]) page.store.watch(key, draw);
   return button;
