@@ -31,11 +31,13 @@ def example(host: str, *, token: bool = False) -> str:
 async def home(request: Request) -> Response:
     """The page for a browser; a greeting for everybody else."""
     if page.wants_page(request):
-        return page.answer(request, "index.html")
+        return page.index(request)
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
     lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)
-    return PlainTextResponse(GREETING.format(model=model, example=shown, routes="\n".join(lines)))
+    return PlainTextResponse(
+        GREETING.format(model=model, example=shown, routes="\n".join(lines)), headers={"Vary": "Accept"}
+    )
 
 
 async def livez(_: Request) -> Response:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,9 +41,14 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Cache-Control": "no-cache",  # asked for again each time, answered by 304 as a rule
-    "Vary": "Accept, Accept-Encoding",
 }
+ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
+FOR_EVER = "public, max-age=31536000, immutable"
+INDEX = "index.html"
+PLACE = b'"/page/'  # what the index has in front of the name of a file
+VERSION = re.compile(r"([0-9a-f]{16})/")
+COMMENTS = re.compile(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
+NOT_WANTED = re.compile(r"\s*q=0(\.0*)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +61,37 @@ class File:
 
 @cache
 def files() -> dict[str, File]:
-    """All files of the page by their path below the folder, read once."""
+    """All files of the page by their path below the folder, read once: a change of one takes a restart."""
     found = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.suffix in KINDS}
-    return {name: _read(path) for name, path in found.items()}
+    read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
+    index = read[INDEX].body.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")
+    return read | {INDEX: _file(".html", index)}
 
 
-def _read(path: Path) -> File:
-    body = path.read_bytes()
-    return File(KINDS[path.suffix], body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+def without_comments(path: Path) -> bytes:
+    """A seventh of what would travel is comments on lines of their own; all other lines keep their numbers."""
+    text = path.read_bytes()
+    return COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), text) if path.suffix in (".js", ".css") else text
+
+
+def version_of(all_files: Iterable[File]) -> str:
+    """What the index has its files asked for with: browsers keep them until one has changed, and no page is mixed."""
+    return hashlib.sha256("".join(file.tag for file in all_files).encode()).hexdigest()[:16]
+
+
+def _file(suffix: str, body: bytes) -> File:
+    return File(KINDS[suffix], body, gzip.compress(body, mtime=0), hashlib.sha256(body).hexdigest()[:32])
 
 
 async def asset(request: Request) -> Response:
-    return answer(request, request.path_params["path"])
+    """One of the page's files, with a version or without. Raises Refused."""
+    path: str = request.path_params["path"]
+    version = VERSION.match(path)
+    if version is None:
+        return _answer(request, path, ASK_AGAIN)
+    # A page that was loaded before an upgrade may come for the rest of it: it gets what there is now.
+    current = PLACE + version[1].encode() in files()[INDEX].body
+    return _answer(request, path[version.end() :], FOR_EVER if current else ASK_AGAIN)
 
 
 def wants_page(request: Request) -> bool:
@@ -73,14 +99,29 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-def answer(request: Request, name: str) -> Response:
-    """One of the page's files. Raises Refused."""
+def index(request: Request) -> Response:
+    return _answer(request, INDEX, ASK_AGAIN, "Accept, Accept-Encoding")
+
+
+def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept-Encoding") -> Response:
     file = files().get(name)
     if file is None:
-        raise Refused(404, "not_found", f"The page has no file {name[:80]!a}.")
-    headers = HEADERS | {"ETag": file.tag}
-    if request.headers.get("if-none-match") == file.tag:
+        raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")
+    small = _takes_gzip(request.headers.get("accept-encoding", ""))
+    tag = f'"{file.tag}-gzip"' if small else f'"{file.tag}"'
+    headers = HEADERS | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
+    if tag in _tags(request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if small:
         return Response(file.small, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.body, headers=headers, media_type=file.kind)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    codings = (one.partition(";") for one in accepted.lower().split(","))
+    return any(name.strip() == "gzip" and not NOT_WANTED.fullmatch(weight) for name, _, weight in codings)
+
+
+def _tags(given: str) -> set[str]:
+    """Those that a browser has; a proxy that packs answers itself makes them weak."""
+    return {one.strip().removeprefix("W/") for one in given.split(",")}
