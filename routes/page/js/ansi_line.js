@@ -79,15 +79,15 @@ export class Line {
     this.#cells = [];
     this.column = 0;
     this.#length = 0;
-    for (const { text, style } of spans) this.#overwrite(text, style);
+    for (const { text, style } of spans) this.#overwrite(text, style, Number.POSITIVE_INFINITY);
     this.column = end ? this.#length : column;
   }
 
-  #overwrite(text, style) {
+  #overwrite(text, style, most = COLUMNS) {
     let done = 0;
     const narrow = NARROW.test(text);
     for (const character of text) {
-      if (this.column >= COLUMNS) return text.slice(done);
+      if (this.column >= most) return text.slice(done);
       done += character.length;
       if (narrow) this.#put(character, style, 1);
       else if (character === "\t") this.#tabbed(style);
