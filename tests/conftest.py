@@ -17,6 +17,7 @@ WITH_A_MODEL = frozenset(
         "test_routes_discipline_model",
         "test_routes_guards",
         "test_routes_newcomer",
+        "test_routes_page_embedded",
         "test_routes_page_first_visit",
         "test_routes_prefix",
     }
