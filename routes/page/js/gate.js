@@ -23,7 +23,7 @@ function cleaned() {
 
 /** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
 function closed(page, message, hint) {
-  if (!page.at("gate").hidden) return;
+  if (staying || !page.at("gate").hidden) return;
   if (token.get() || page.store.get("me")) return void leave(message);
   const why = kept(WHY) && plain(kept(WHY));
   keep(WHY, null);
@@ -31,6 +31,17 @@ function closed(page, message, hint) {
 }
 
 let leaving = false;
+let staying = 0;
+
+/** Does work in the middle of which the server may not know us: nobody is shown out until it is done. */
+export async function stay(work) {
+  staying++;
+  try {
+    return await work();
+  } finally {
+    staying--;
+  }
+}
 
 /** Forgets who we are and all that was shown, and begins anew; `why` is told there. */
 export function leave(why, address = null) {

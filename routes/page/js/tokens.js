@@ -2,7 +2,8 @@
 
 import { get, post, remove, token as own } from "./api.js";
 import { fill, h, icon, say } from "./dom.js";
-import { Outcome, doing, field, sure } from "./forms.js";
+import { doing, field, Outcome, sure } from "./forms.js";
+import { stay } from "./gate.js";
 
 const SPANS = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "for ever" };
 
@@ -69,10 +70,9 @@ function making(draw) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const wish = { name: name.value.trim(), role: role.value, ...(span.value && { expires: span.value }) };
-    const made = await doing(make, outcome, () => post("/tokens", wish));
-    if (!made) return;
     const first = !own.get();
-    if (first) own.set(made.token); // or the next request would find us out
+    const made = await doing(make, outcome, () => stay(() => asked(wish, first)));
+    if (!made) return;
     form.reset();
     fill(
       once,
@@ -82,6 +82,13 @@ function making(draw) {
     await draw().catch((error) => outcome.tell(error.message, "problem"));
   });
   return form;
+}
+
+/** With the first token the server knows nobody without one any more: this page goes on with it. */
+async function asked(wish, first) {
+  const made = await post("/tokens", wish);
+  if (first) own.set(made.token);
+  return made;
 }
 
 /** Shown once: it leaves the page with the button. */
