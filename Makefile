@@ -38,20 +38,22 @@ $(CACHE)/new/.ready $(CACHE)/old/.ready:
 	@$(BIN)/pip --python $(@D)/bin/python install -qq --disable-pip-version-check -r $<
 	@touch $@
 
-# Chromium from the distribution, and what judges how accessible the page is. Where Chromium cannot be installed, the
-# tests that need it say so and are skipped; under CI they fail.
+# Chromium from the distribution, and what judges the page. Where they cannot be had, the tests that need them say so and
+# are skipped; under CI they fail.
 .PHONY: browser
 browser: $(VENV)/.dev
-	@$(MAKE) --no-print-directory $(PAGE)/.ready || echo 'Not all that judges the page is there.'
-	@command -v chromium google-chrome chromium-browser >/dev/null || \
-		{ test "$$(id -u)" = 0 && echo 'Installing chromium, once ...' && apt-get -qq update && \
-		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || \
+	@$(MAKE) --no-print-directory $(PAGE)/.ready || echo 'What judges the page is not there; the tests that need it are skipped.'
+	@for name in chromium google-chrome chromium-browser; do command -v $$name >/dev/null && exit; done; \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 'Installing chromium, once ...' && \
+		apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
 		echo 'There is no chromium: install it (apt-get install chromium). The tests that need it are skipped.'
 
 $(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
 $(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json
 $(PAGE)/.ready: fixtures/page/package-lock.json
 $(CACHE)/node/.ready $(CACHE)/conformance/.ready $(PAGE)/.ready:
+	@command -v npm >/dev/null || { echo 'There is no npm: install it (apt-get install npm).'; exit 1; }
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
 	@cd $(@D) && npm ci --loglevel=error --ignore-scripts --no-audit --no-fund

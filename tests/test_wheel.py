@@ -12,6 +12,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from routes.page import files
+
 ROOT = Path(__file__).parent.parent
 FLOORS = ("parsing", "tools", "app", "routes")
 LEFT_OUT = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist", "data", "workspace")
@@ -96,7 +98,10 @@ def test_the_command_is_there(wheel: Path) -> None:
 def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     with ZipFile(wheel) as file:
         file.extractall(tmp_path)
-    code = "import sys, routes.cli, routes.server; print(routes.cli.__file__); sys.exit(routes.cli.main(['--version']))"
+    code = (
+        "import sys, routes.cli, routes.page, routes.server; print(routes.cli.__file__); "
+        "print(*routes.page.files()); sys.exit(routes.cli.main(['--version']))"
+    )
     environ = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
     run = subprocess.run(
         [sys.executable, "-P", "-c", code],
@@ -107,6 +112,5 @@ def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert run.stdout.splitlines() == [str(tmp_path / "routes" / "cli.py"), f"dragoman {project()['version']}"], (
-        run.stderr
-    )
+    place = str(tmp_path / "routes" / "cli.py")
+    assert run.stdout.splitlines() == [place, " ".join(files()), f"dragoman {project()['version']}"], run.stderr
