@@ -9,6 +9,7 @@ import { notifyButton, startNotices } from "./notify.js";
 
 const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
 const NOTE_MS = 12_000;
+const SKEW_MS = 30_000; // from here on the two clocks are taken to differ
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
 const briefly = (row) => `${oneLine(row.name)} · ${brief(row)}`;
@@ -52,7 +53,6 @@ class Tray {
   #listen() {
     const element = this.#element;
     element.addEventListener("click", (event) => this.#shield(event), true);
-    element.addEventListener("submit", (event) => this.#shield(event), true);
     element.addEventListener("keydown", (event) => this.#key(event));
     element.addEventListener("focus", () => this.focus());
     element.addEventListener("show", ({ detail }) => this.show(detail));
@@ -73,7 +73,8 @@ class Tray {
   }
 
   #shield(event) {
-    if (!("settling" in this.#element.dataset) || !(event.type === "submit" || event.target.closest("button"))) return;
+    const byPointer = event.detail > 0; // the keyboard is here because somebody has brought it here
+    if (!byPointer || !("settling" in this.#element.dataset) || !event.target.closest("button")) return;
     event.preventDefault();
     event.stopPropagation();
   }
@@ -83,7 +84,8 @@ class Tray {
     const inBox = this.#box && event.target.closest(".approval");
     const writing = event.target.closest("input, textarea, select");
     const key = event.key.toLowerCase();
-    if (!inBox || (writing && key !== "escape") || "settling" in this.#element.dataset) return;
+    const early = "settling" in this.#element.dataset;
+    if (!inBox || ((writing || early) && key !== "escape")) return;
     if (this.#box.key(key)) event.preventDefault();
     else if (key === "escape") this.#page.at("composer-text")?.focus();
     else return;
@@ -127,7 +129,7 @@ class Tray {
     try {
       const response = await request("GET", "/tools");
       const ahead_ms = Date.parse(response.headers.get("date")) - Date.now();
-      if (Math.abs(ahead_ms) > 2_000) this.skew_ms = ahead_ms;
+      if (Math.abs(ahead_ms) > SKEW_MS) this.skew_ms = ahead_ms;
       const { tools } = await response.json();
       for (const tool of tools) this.#tools.set(tool.name, tool);
       this.#box?.know(this.#tools);

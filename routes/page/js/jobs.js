@@ -47,13 +47,8 @@ class JobRow {
     this.foot = h("div", { class: "job-foot" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.#tail = new Tail({ label: "Last lines of the job", whole: output(this.job.id) });
-    const state = h(
-      "p",
-      { class: "job-state" },
-      icon("play"),
-      h("span", { class: "job-words" }, STATES[this.job.state]),
-      this.elapsed,
-    );
+    this.words = h("span", {});
+    const state = h("p", { class: "job-state" }, icon("play"), this.words, this.elapsed);
     this.#offerStop();
     this.#stop = ticking(() => this.#tick());
     this.#tick();
@@ -146,7 +141,9 @@ class JobRow {
   update(job) {
     if (underWay(job) !== underWay(this.job)) return false;
     this.job = job;
-    if (underWay(job) && job.tail) this.#tail.show(job);
+    if (!underWay(job)) return true;
+    this.words.textContent = STATES[job.state];
+    if (job.tail) this.#tail.show(job);
     return true;
   }
 

@@ -1,0 +1,42 @@
+"""What an MCP server asks in the middle of a call, in a real browser: a form, or a page to open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Scripted
+from tests.browser import browsing, expect, home, say, shot
+from tests.mcp_served import READS, helper, serving_mcp
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
+    visit = f"```mcp__helper__visit\n{json.dumps({'url': 'https://pay.example.com/order?id=1'})}\n```"
+    provider = Scripted(["```mcp__helper__ask\n```", "Blue.", visit, "Not paid."])
+    async with serving_mcp(tmp_path, provider, {"helper": helper()}, tools=READS) as served, browsing() as browser:
+        browser.expected.append("422")
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Ask me.")
+        question = page.get_by_role("group", name="helper asks you")
+        await expect(question.get_by_text("Which colour?")).to_be_visible()
+        await expect(question.get_by_role("spinbutton", name="size")).to_have_value("7")
+        await question.get_by_role("button", name="Send the answer").click()
+        await expect(question.get_by_role("alert")).to_contain_text("colour")
+        await question.get_by_role("combobox", name="colour").select_option("blue")
+        await shot(page, "question")
+        await question.get_by_role("button", name="Send the answer").click()
+        await expect(page.get_by_text("Blue.", exact=True)).to_be_visible()
+        assert any('"colour": "blue"' in message.text for message in provider.requests[-1].messages)
+
+        await say(page, "Pay.")
+        link = question.get_by_role("link", name="Open pay.example.com in a new tab")
+        await expect(link).to_have_attribute("href", "https://pay.example.com/order?id=1")
+        await expect(link).to_have_attribute("rel", "noopener noreferrer")
+        await question.get_by_role("button", name="Decline").click()
+        await expect(page.get_by_text("Not paid.")).to_be_visible()
+        assert any('"action": "decline"' in message.text for message in provider.requests[-1].messages)
