@@ -49,7 +49,7 @@ export class Feed {
     while (generation === this.#generation) {
       await this.#room.needed();
       if (generation !== this.#generation) return;
-      const began = performance.now();
+      const began = performance.now(), before = this.#cursor;
       let why;
       this.onLink("connecting", {});
       try {
@@ -60,7 +60,7 @@ export class Feed {
       if (generation !== this.#generation) return;
       if (why instanceof Refused && FINAL.includes(why.status)) return this.onLink("refused", { why });
       if (this.#room.resting) continue;
-      if (performance.now() - began > STEADY_MS) wait_ms = FIRST_MS;
+      if (performance.now() - began > STEADY_MS || this.#cursor !== before) wait_ms = FIRST_MS;
       const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
       this.onLink("lost", { why, in_s: pause_ms / 1000 });
       await this.#pause(pause_ms);
@@ -89,7 +89,7 @@ export class Feed {
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
     const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
     const cut = () => abort.abort();
-    const leave = this.#room.enter(cut);
+    this.#room.enter(cut);
     let silent;
     try {
       const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });
@@ -110,7 +110,6 @@ export class Feed {
       }
     } finally {
       clearTimeout(silent);
-      leave();
       abort.abort();
     }
   }

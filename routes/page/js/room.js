@@ -12,8 +12,9 @@ const HIDDEN_MS = 60_000;
 export class Room {
   resting = false; // the connection was let go of here
   #leads = false;
-  #cut = null;
+  #long = false; // nobody has looked at this tab for long
   #timer = null;
+  #cut = () => undefined;
   #wake = () => undefined;
   #others = "BroadcastChannel" in globalThis ? new BroadcastChannel(CHANNEL) : null;
 
@@ -23,22 +24,23 @@ export class Room {
     else this.#leads = true;
     document.addEventListener("visibilitychange", () => this.#look());
     this.#others?.addEventListener("message", () => this.#rest());
+    this.#look();
   }
 
-  /** Resolves when a connection may be made: at once, unless nobody looks at this tab and another one leads. */
+  /** Resolves when a connection may be made: at once, unless it was let go of and nobody looks at this tab yet. */
   async needed() {
-    if (this.resting) await this.#seen();
+    if (this.#idle && (this.resting || this.#long)) await new Promise((resolve) => (this.#wake = resolve));
     this.resting = false;
   }
 
-  /** A connection is made; `cut` ends it. Returns what to call at its end. */
+  /** A connection is made; `cut` ends it. */
   enter(cut) {
     this.#cut = cut;
     this.#others?.postMessage("room");
-    this.#look();
-    return () => {
-      if (this.#cut === cut) this.#cut = null;
-    };
+  }
+
+  get #idle() {
+    return document.hidden && !this.#leads;
   }
 
   #lead() {
@@ -49,26 +51,21 @@ export class Room {
 
   #look() {
     clearTimeout(this.#timer);
-    if (document.hidden) this.#timer = setTimeout(() => this.#rest(), HIDDEN_MS);
+    if (document.hidden) {
+      this.#timer = setTimeout(() => {
+        this.#long = true;
+        this.#rest();
+      }, HIDDEN_MS);
+    } else {
+      this.#long = false;
+      this.#wake();
+    }
   }
 
   #rest() {
-    if (!document.hidden || this.#leads || !this.#cut) return;
+    if (!this.#idle) return;
     this.resting = true;
     this.#cut();
-  }
-
-  #seen() {
-    if (!document.hidden || this.#leads) return;
-    return new Promise((resolve) => {
-      const look = () => {
-        if (document.hidden && !this.#leads) return;
-        document.removeEventListener("visibilitychange", look);
-        resolve();
-      };
-      this.#wake = look;
-      document.addEventListener("visibilitychange", look);
-    });
   }
 }
 

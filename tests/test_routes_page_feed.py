@@ -1,0 +1,187 @@
+"""The page's one connection in a real browser: it breaks and heals, nothing is lost and nothing shown twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Pause, Scripted
+from tests.browser import Page, browsing, expect, home, say
+from tests.people import port_of
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+DELTAS = 5_000
+# What a connection that a test has cut makes the browser say.
+CUT = r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)"
+
+
+class Wire:
+    """Between a browser and the server: each stream is cut once `most` bytes of it have passed; None cuts none."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.most: int | None = None
+        self.cuts = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def carry(self, to: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up, down = await asyncio.open_connection("127.0.0.1", to)
+        self._writers |= {writer, down}
+        try:
+            await asyncio.gather(self._copy(reader, down), self._copy(up, writer, bounded=True))
+        finally:
+            for one in (writer, down):
+                self._writers.discard(one)
+                one.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, bounded: bool = False) -> None:
+        passed, streams = 0, False
+        with suppress(ConnectionError):
+            while block := await reader.read(1024):
+                streams = bounded and (streams or b"text/event-stream" in block)
+                passed += len(block) if streams else 0
+                if self.most is not None and passed > self.most:
+                    self.cuts += 1
+                    self.cut()
+                    return
+                writer.write(block)
+                await writer.drain()
+        writer.close()
+
+    def cut(self) -> None:
+        """All that is under way ends in the middle of whatever it is."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def wired(served: Served) -> AsyncGenerator[Wire, None]:
+    wire, to = Wire(), port_of(served)
+    server = await asyncio.start_server(lambda reader, writer: wire.carry(to, reader, writer), "127.0.0.1", 0)
+    wire.port = server.sockets[0].getsockname()[1]
+    try:
+        yield wire
+    finally:
+        server.close()
+        wire.cut()
+
+
+async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_again(tmp_path: Path) -> None:
+    steps = [asyncio.Event() for _ in range(4)]
+    numbers = [f"{number}:{'x' * 24} " for number in range(DELTAS)]
+    reply: list[str | Pause] = []
+    for at, step in enumerate(steps):
+        reply += [*numbers[at * 1250 : (at + 1) * 1250], Pause(step)]
+    async with (
+        asyncio.timeout(90),
+        serving(tmp_path, Scripted([reply])) as served,
+        wired(served) as wire,
+        browsing() as browser,
+    ):
+        browser.expected.append(CUT)
+        page = await browser.page()
+        await page.goto(f"http://localhost:{wire.port}/")
+        await say(page, "Count.")
+        wire.most = 24_000  # one event has 16,384 characters at most
+        for at, step in enumerate(steps):
+            await expect(page.locator(".run-body")).to_contain_text(f"{(at + 1) * 1250 - 1}:x")
+            if step is steps[-1]:
+                wire.most = None  # the last event alone is longer: it repeats the whole text
+            step.set()
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        shown = " ".join(await page.locator(".run-body p").all_text_contents())
+        assert shown.split() == [number.strip() for number in numbers]
+        assert wire.cuts >= 4
+
+
+async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with (
+        asyncio.timeout(60),
+        serving(tmp_path, Scripted([["Before. ", Pause(go_on), "After."], ["Next."]])) as served,
+        wired(served) as wire,
+        browsing() as browser,
+    ):
+        browser.expected.append(CUT)
+        page = await browser.page()
+        await page.goto(f"http://localhost:{wire.port}/")
+        await say(page, "1")
+        await expect(page.get_by_text("Before.")).to_be_visible()
+        wire.most = 0
+        wire.cut()
+        await expect(page.get_by_text("Connection lost")).to_be_visible()
+        go_on.set()
+        [session] = (await served.client.get("/sessions")).json()["sessions"]
+        await served.chat("2", session=session["id"], when_busy="queue")
+        wire.most = None
+        await page.get_by_role("button", name="Try now").click()
+        await expect(page.get_by_text("Before. After.")).to_have_count(1)
+        await expect(page.get_by_text("Next.")).to_have_count(1)
+        await expect(page.get_by_text("Connection lost")).to_be_hidden()
+
+
+HIDING = """
+  let away = false;
+  Object.defineProperty(document, "hidden", { get: () => away });
+  Object.defineProperty(document, "visibilityState", { get: () => (away ? "hidden" : "visible") });
+  globalThis.look = (here) => { away = !here; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(60),
+        serving(tmp_path, Scripted([["One."], ["Two."], ["Three."]])) as served,
+        browsing() as browser,
+    ):
+        context = await browser.context()
+        await context.add_init_script(HIDING)
+        session = (await served.chat("1"))[0]["session"]
+
+        async def opened() -> Page:
+            page = await context.new_page()
+            await page.goto(f"{home(served)}/#{session}")
+            await expect(page.get_by_text("One.")).to_be_visible()
+            return page
+
+        places = served.services.presence._places
+        first = await opened()  # leads
+        [of_first] = places["local"]
+        second = await opened()
+        [of_second] = places["local"] - {of_first}
+        for page in (first, second):
+            await page.evaluate("look(false)")
+        await opened()
+        await of_second.left.wait()
+        assert not of_first.left.is_set(), "one of them must hear of what waits for a person"
+        await served.chat("2", session=session)
+        await expect(first.get_by_text("Two.")).to_have_count(1)
+        await expect(second.get_by_text("Two.")).to_have_count(0)
+        await second.evaluate("look(true)")
+        await expect(second.get_by_text("Two.")).to_have_count(1)
+        await served.chat("3", session=session)
+        await expect(second.get_by_text("Three.")).to_have_count(1)
+
+
+async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
+    async with asyncio.timeout(90), serving(tmp_path, Scripted([["One."], ["Two."]])) as served, browsing() as browser:
+        context = await browser.context()
+        await context.add_init_script(HIDING)
+        session = (await served.chat("1"))[0]["session"]
+        pages: list[Page] = []
+        for _ in range(8):
+            for page in pages:
+                await page.evaluate("look(false)")
+            pages.append(await context.new_page())
+            await pages[-1].goto(f"{home(served)}/#{session}")
+            await expect(pages[-1].get_by_text("One.")).to_be_visible()
+        await served.chat("2", session=session)
+        for page in (pages[-1], pages[0]):
+            await expect(page.get_by_text("Two.")).to_have_count(1)
+        assert served.services.presence.streams("local") <= 4
