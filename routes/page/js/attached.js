@@ -1,4 +1,4 @@
-/** What is attached to a message: pictures as thumbnails, PDFs by their names. Fetched with the token, never by a URL. */
+/** What is attached to a message: pictures as thumbnails, PDFs by name. Fetched with the token, never by a URL. */
 
 import { request } from "./api.js";
 import { dialog, h, icon } from "./dom.js";

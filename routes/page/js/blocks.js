@@ -6,12 +6,13 @@
 import { CodeView } from "./code.js";
 import { h } from "./dom.js";
 import { inline } from "./inline.js";
-import { Line } from "./lines.js";
+import { cutWithin, Line } from "./lines.js";
 import { References } from "./references.js";
 import { GOES_ON, NOTHING, STARTS, marked } from "./starts.js";
 import { alignments, cells, row, tableOf } from "./tables.js";
 
 const DEEPEST = 40; // lists, items and quotes in each other; deeper ones stay as they were written
+const PART = 30; // blocks that are laid out as one: parts that nobody looks at cost nothing
 const LONGEST = 6_000; // characters of a paragraph that is drawn as one
 
 export class Blocks {
@@ -20,7 +21,9 @@ export class Blocks {
   #refs = new References();
 
   constructor(element) {
-    this.#open = [{ kind: "root", element, container: true }];
+    const part = h("div", { class: "markdown-part" });
+    element.append(part);
+    this.#open = [{ kind: "root", element: part, container: true, room: PART }];
   }
 
   get top() {
@@ -96,7 +99,7 @@ export class Blocks {
       if (start.kind === "nothing") break;
       // The innermost is closed by what replaces it.
       if (!start.instead) this.#close(this.#open[depth - 1].kind === "paragraph" ? depth - 1 : depth);
-      OPENS[start.kind](this, start, line, end);
+      OPENS[start.kind](this, { ...start, line, end });
       depth = this.#open.length;
       if (!start.container) return;
     }
@@ -136,10 +139,8 @@ export class Blocks {
     const { top } = this;
     const list = top.gap && (top.kind === "list" ? top.element : top.element.parentNode);
     if (list && !list.classList.contains("loose")) {
-      this.#change(
-        () => list.classList.add("loose"),
-        () => list.classList.remove("loose"),
-      );
+      list.classList.add("loose");
+      this.#changes?.push(() => list.classList.remove("loose"));
     }
     for (const block of this.#open) block.gap = false;
   }
@@ -152,9 +153,7 @@ export class Blocks {
   #split() {
     const { top } = this;
     if (top.text.length <= LONGEST) return;
-    const half = LONGEST / 2;
-    const cut = Math.max(top.text.lastIndexOf("\n", LONGEST), top.text.lastIndexOf(" ", LONGEST));
-    const at = cut > half ? cut + 1 : LONGEST;
+    const at = cutWithin(top.text, LONGEST);
     const rest = top.text.slice(at);
     top.text = top.text.slice(0, at);
     this.#close(this.#open.length - 1);
@@ -174,23 +173,26 @@ export class Blocks {
   }
 
   #append(parent, element) {
-    this.#change(
-      () => parent.element.append(element),
-      () => element.remove(),
-    );
+    if (parent.kind === "root") this.#turn(parent);
+    parent.element.append(element);
+    this.#changes?.push(() => element.remove());
+  }
+
+  /** What comes next stands in a new part, if this one is full. */
+  #turn(root) {
+    root.room -= 1;
+    if (root.room >= 0) return;
+    const part = h("div", { class: "markdown-part" });
+    root.element.after(part);
+    this.#changes?.push(() => part.remove());
+    root.element = part;
+    root.room = PART - 1;
   }
 
   #remove(element) {
     const parent = element.parentNode;
-    this.#change(
-      () => element.remove(),
-      () => parent.append(element),
-    );
-  }
-
-  #change(make, back) {
-    make();
-    this.#changes?.push(back);
+    element.remove();
+    this.#changes?.push(() => parent.append(element));
   }
 
   #write(block, text) {
@@ -199,28 +201,22 @@ export class Blocks {
     return this.#changes.push(() => block.code.trial(""));
   }
 
-  /** Closes all blocks but the first `count`. */
+  /** All blocks but the first `count`. */
   #close(count) {
     while (this.#open.length > count) {
       const block = this.#open.pop();
-      if (block.kind === "paragraph") this.#finish(block);
+      if (block.kind === "paragraph") this.#refs.draw(block.element, block.text, !this.#changes);
       else if (block.code && !this.#changes) block.code.close();
     }
   }
 
-  #finish({ element, text }) {
-    element.replaceChildren(inline(text, { refs: this.#refs }));
-    if (this.#changes) return;
-    this.#refs.learn(element, text);
-  }
-
-  openQuote(start, line) {
+  openQuote({ line }) {
     line.take(1);
     line.skip(1);
     this.#push({ kind: "quote", container: true, element: h("blockquote") });
   }
 
-  openItem({ ordered, mark, from, width }, line) {
+  openItem({ ordered, mark, from, width, line }) {
     const indent = line.indent;
     line.take(width);
     const wide = line.blank || line.indent > 4 ? 1 : line.indent;
@@ -255,7 +251,7 @@ export class Blocks {
     this.#open.pop();
   }
 
-  openCode({ fence, indent, language, formula }, line, end) {
+  openCode({ fence, indent, language, formula, line, end }) {
     const code = new CodeView(language, { formula });
     const kind = fence ? "fence" : formula ? "formula" : "indented";
     this.#push({ kind, verbatim: true, code, element: code.element, fence, indent, formula });
@@ -280,7 +276,7 @@ export class Blocks {
     const paragraph = this.#open.pop();
     const cut = paragraph.text.lastIndexOf("\n");
     if (cut < 0) this.#remove(paragraph.element);
-    else this.#finish({ ...paragraph, text: paragraph.text.slice(0, cut) });
+    else this.#refs.draw(paragraph.element, paragraph.text.slice(0, cut), !this.#changes);
     const aligned = alignments(columns),
       { box, head, body } = tableOf();
     head.append(row("th", cells(paragraph.text.slice(cut + 1)), aligned, this.#refs));
@@ -293,11 +289,11 @@ export class Blocks {
 }
 
 const OPENS = {
-  quote: (blocks, start, line) => blocks.openQuote(start, line),
-  item: (blocks, start, line) => blocks.openItem(start, line),
+  quote: (blocks, start) => blocks.openQuote(start),
+  item: (blocks, start) => blocks.openItem(start),
   heading: (blocks, start) => blocks.openHeading(start),
   underlined: (blocks, start) => blocks.openUnderlined(start),
   rule: (blocks) => blocks.openRule(),
-  code: (blocks, start, line, end) => blocks.openCode(start, line, end),
+  code: (blocks, start) => blocks.openCode(start),
   table: (blocks, start) => blocks.openTable(start),
 };

@@ -17,7 +17,7 @@ export function codeBlock(text, language = "") {
   return view.element;
 }
 
-/** A block that grows: `add` what is certain, `trial` what may still change, `draw` once per frame, `close` in the end. */
+/** A block that grows: `add` what is certain, `trial` what may change, `draw` once per frame, `close` in the end. */
 export class CodeView {
   #pieces = []; // as they came: what is copied is what was written
   #waiting = "";

@@ -6,7 +6,7 @@ import { address, link, picture, unlinked } from "./links.js";
 import { exact, prose } from "./plain.js";
 
 const PLAIN = /(?:(?!https?:\/\/|www\.)[^\\`*_~[\]!<&$\n])+/iy;
-const BARE = /(?:https?:\/\/|www\.)[^\s<>`"\u201c\u201d\u3000-\u303f\uff00-\uffef]+/iy;
+const BARE = /(?:https?:\/\/|www\.)[^\s<>[\]`"\u201c\u201d\u3000-\u303f\uff00-\uffef]+/iy;
 const TARGET =
   /\([ \n]*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:[ \n]+(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?[ \n]*\)/sy;
 const NAMED = /\[([^[\]]{0,200})\]/y;
@@ -173,11 +173,13 @@ class Inline {
     const written = usable ? self.#target(self.text.slice(opener.from, end)) : null;
     if (written === null) return self.#say("]");
     self.#runs.pair(opener.below);
-    const inside = [];
-    while (opener.node.nextSibling) inside.push(opener.node.nextSibling) && opener.node.nextSibling.remove();
+    const within = document.createDocumentFragment();
+    while (opener.node.nextSibling) within.append(opener.node.nextSibling);
+    // Links do not lie in links.
+    for (const inner of within.querySelectorAll("a")) inner.replaceWith(...inner.childNodes);
     opener.node.remove();
     const url = address(written.url);
-    if (written.short) inside.splice(0, Infinity, "[", ...inside, "]");
+    const inside = written.short ? ["[", within, "]"] : [within];
     if (opener.image) return self.#put(picture(url, written.url, self.text.slice(opener.from, end)));
     self.#spent = self.#brackets.length;
     return self.#put(url ? link(url, ...inside) : unlinked(written.url, ...inside));

@@ -5,7 +5,7 @@ const words = (list) => new Set(list.split(" "));
 const DOUBLE = String.raw`"(?:[^"\\\n]|\\[^])*"?`;
 const SINGLE = String.raw`'(?:[^'\\\n]|\\[^])*'?`;
 const TICKED = "`(?:[^`\\\\]|\\\\[^])*`?";
-const THREE = String.raw`"""[^]*?(?:"""|$(?![^]))|'''[^]*?(?:'''|$(?![^]))`;
+const THREE = `"""[^]*?(?:"""|$(?![^]))|'''[^]*?(?:'''|$(?![^]))`;
 const SLASHES = String.raw`\/\/.*|\/\*[^]*?(?:\*\/|$(?![^]))`;
 const HASH = "#.*";
 const NUMBER = String.raw`\b\d[\w.]*`;
@@ -40,8 +40,8 @@ const ROWS = {
   ts: { comment: SLASHES, text: `${DOUBLE}|${SINGLE}|${TICKED}`, words: words(TS_WORDS) },
   json: { comment: SLASHES, text: DOUBLE, keyed: true },
   html: {
-    comment: String.raw`<!--[^]*?(?:-->|$(?![^]))`,
-    text: String.raw`(?<==)"[^"]*"?|(?<==)'[^']*'?`,
+    comment: "<!--[^]*?(?:-->|$(?![^]))",
+    text: `(?<==)"[^"]*"?|(?<==)'[^']*'?`,
     first: { word: String.raw`<[\/!?]?[A-Za-z][\w:.-]*|[\/?]?>`, number: String.raw`&#?\w{1,30};` },
     attributes: true,
   },

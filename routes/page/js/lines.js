@@ -51,3 +51,10 @@ export class Line {
     return cut + this.text.slice(this.#at + (this.#cut ? 1 : 0));
   }
 }
+
+/** Where a text is cut that is longer than `most`: behind a line or a word, if one ends in the second half. */
+export function cutWithin(text, most) {
+  const found = Math.max(text.lastIndexOf("\n", most - 1), text.lastIndexOf(" ", most - 1));
+  if (found > most / 2) return found + 1;
+  return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+}

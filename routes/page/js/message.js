@@ -66,7 +66,7 @@ export class Answer {
     end: () => this.#markdown.end(),
   });
 
-  constructor(view) {
+  constructor() {
     const copy = copyButton("Copy answer as Markdown", () => this.text);
     this.element = h("div", { class: "answer" }, this.#markdown.element, h("div", { class: "answer-tools" }, copy));
   }
@@ -116,11 +116,12 @@ export class Thought {
   }
 
   #took() {
-    return this.#began === null ? null : span((performance.now() - this.#began) / 1000);
+    const took = this.#began === null ? 0 : (performance.now() - this.#began) / 1000;
+    return took < 1 ? null : span(took);
   }
 
   #tick = () => {
-    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took()}`;
+    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took() ?? ""}`;
   };
 
   #write(text) {

@@ -1,12 +1,12 @@
 /** Characters that cannot be seen, or turn the direction of what follows, spelled out where they would mislead. */
 
 // Flags of regions are a black flag and tags: nothing is hidden there.
-const FLAG = "\\u{1F3F4}[\\u{E0020}-\\u{E007F}]+";
+const FLAG = "\\u{1F3F4}[\\u{E0061}-\\u{E007A}]{3,6}\\u{E007F}";
 const NEVER = "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028\\u2029\\u202d\\u202e\\u{E0000}-\\u{E007F}";
 const EXACT =
   NEVER +
-  "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200c\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f" +
-  "\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\u{E0100}-\\u{E01EF}";
+  "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200c\\u200e\\u200f" +
+  "\\u202a-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb\\u{E0100}-\\u{E01EF}";
 const PROSE = new RegExp(`${FLAG}|[${NEVER}]`, "gu");
 // A joiner belongs between the parts of a picture, and hides elsewhere.
 const CODE = new RegExp(`${FLAG}|[${EXACT}]|(?<![\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\ufe0f])\\u200d`, "gu");

@@ -3,26 +3,36 @@
 import { inline, nameOf } from "./inline.js";
 
 const LINE = /^ {0,3}\[([^[\]]{1,200})\]:[ \t]*<?([^\s<>]+)/;
-const MOST = 1_000;
+const MOST = 1_000,
+  MOST_ASKED = 100;
 
 /** A Map from names to addresses. The first line that explains a name counts. */
 export class References extends Map {
-  #unsure = []; // paragraphs with brackets: what they name may be explained later
+  #asked = new Set(); // names of the paragraph that was drawn last, which nothing has explained yet
+  #unsure = []; // paragraphs with such names
 
-  /** Reads a paragraph that is whole. */
-  learn(element, text) {
-    if (!text.includes("[")) return;
+  get(name) {
+    if (!this.has(name)) this.#asked.add(name);
+    return super.get(name);
+  }
+
+  /** Draws a paragraph that is whole, and learns from it. */
+  draw(element, text, learns) {
+    this.#asked.clear();
+    element.replaceChildren(inline(text, { refs: this }));
+    if (!learns || !text.includes("[")) return;
+    if (this.#asked.size) this.#unsure.push({ element, text, names: [...this.#asked].slice(0, MOST_ASKED) });
     for (const line of text.split("\n")) {
       const [, name, url] = LINE.exec(line) ?? [];
       if (name && this.size < MOST && !this.has(nameOf(name))) this.set(nameOf(name), url);
     }
-    this.#unsure.push({ element, text });
   }
 
   /** Nothing more is explained: draws again what may lead somewhere now. */
   settle() {
     const unsure = this.#unsure.splice(0);
-    if (!this.size) return;
-    for (const { element, text } of unsure) element.replaceChildren(inline(text, { refs: this }));
+    for (const { element, text, names } of unsure) {
+      if (names.some((name) => this.has(name))) element.replaceChildren(inline(text, { refs: this }));
+    }
   }
 }

@@ -120,5 +120,5 @@ function item({ words }, { inner }) {
 
 /** A box of a task list. */
 export function marked(done) {
-  return h("span", { class: "task-box", role: "img", "aria-label": done ? "done" : "to do", "data-done": done });
+  return h("span", { class: done ? "task-box done" : "task-box", role: "img", "aria-label": done ? "done" : "to do" });
 }
