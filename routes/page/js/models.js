@@ -18,6 +18,7 @@ export function start(page) {
   page.store.watch("link", ({ state }) => state === "open" && refresh(page));
   page.store.watch("server", () => page.store.get("endpoints") && refresh(page));
   page.store.watch("usage", (usage) => {
+    if (page.store.get("me")?.role === "guest") return; // is told no windows
     if (!usage.restored && !windowOf(page, usage.model) && Date.now() - asked_at > SOON_MS) refresh(page);
   });
 }

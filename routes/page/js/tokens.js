@@ -1,7 +1,8 @@
 /** Who may come in, for admins: tokens made, shown once, and revoked. */
 
 import { get, post, remove, token as own } from "./api.js";
-import { fill, h, icon, say } from "./dom.js";
+import { copyButton } from "./copy.js";
+import { fill, h, icon } from "./dom.js";
 import { doing, field, Outcome, sure } from "./forms.js";
 import { stay } from "./gate.js";
 
@@ -100,13 +101,7 @@ function secret({ name, token }, gone) {
     "aria-label": `Token of ${name}`,
     dir: "ltr",
   });
-  const copy = h("button", { type: "button" }, icon("copy"), "Copy");
-  copy.addEventListener("click", async () => {
-    text.select();
-    await navigator.clipboard.writeText(token).catch(() => document.execCommand("copy"));
-    say("Copied.");
-    fill(copy, icon("check"), "Copied");
-  });
+  const copy = copyButton("Copy the token", () => token, "Copy");
   const done = h(
     "button",
     {
