@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -132,18 +133,29 @@ def _joined(line: list[Any]) -> list[Any]:
     return out
 
 
+# what a model writes -> the fields that can be read in it
 PIECES: list[tuple[str, dict[str, str]]] = [
-    ('{"path": "a/b.py", "content": "x = \\"1\\"\\n\\ty\\u00e9\\ud83d\\ude00"}', {"path": "a/b.py", "content": 'x = "1"\n\tyé😀'}),
-    ('{"n": 3, "on" : true,"deep": {"a": ["}", {"b": "\\"]"}]} , "s":""}', {"n": "3", "on": "true", "deep": '{"a": ["}", {"b": "\\"]"}]}', "s": ""}),
+    (
+        '{"path": "a/b.py", "content": "x = \\"1\\"\\n\\ty\\u00e9\\ud83d\\ude00"}',
+        {"path": "a/b.py", "content": 'x = "1"\n\tyé😀'},
+    ),
+    ('{"n": 3, "on" : true,"s":"", "o": null}', {"n": "3", "on": "true", "s": "", "o": "null"}),
+    ('{"deep": {"a": ["}", {"b": "\\"]"}]}, "l": [[]]}', {"deep": '{"a": ["}", {"b": "\\"]"}]}', "l": "[[]]"}),
     ('{"name": "bash", "arguments": {"command": "ls"}}', {"command": "ls"}),
     ('{"command": "cut off in \\', {"command": "cut off in "}),
     ("{ echo hi; }", {"failed": "yes"}),
     ("[1]", {"failed": "yes"}),
     ("{}", {}),
-    ('\n<parameter=path>\nx.py\n</parameter>\n<parameter=content>\na < b\n</p>\n\n</parameter>\n', {"path": "x.py", "content": "a < b\n</p>\n"}),
+    (
+        "\n<parameter=path>\nx.py\n</parameter>\n<parameter=content>\na < b\n</p>\n\n</parameter>\n",
+        {"path": "x.py", "content": "a < b\n</p>\n"},
+    ),
     ('<parameter name="command">ls -l</parameter>', {"command": "ls -l"}),
-    ("<arg_key>path</arg_key>\n<arg_value>x</arg_value>\n<arg_key>content</arg_key>\n<arg_value>y\nz</arg_value>", {"path": "x", "content": "y\nz"}),
-]  # fmt: skip
+    (
+        "<arg_key>path</arg_key>\n<arg_value>x</arg_value>\n<arg_key>content</arg_key>\n<arg_value>y\nz</arg_value>",
+        {"path": "x", "content": "y\nz"},
+    ),
+]
 PARTS = """
 async (rows) => {
   const { PartialObject } = await import("/page/js/partial_json.js");
@@ -168,7 +180,8 @@ async (rows) => {
   const { rowsOfChange, rowsOfUnified } = await import("/page/js/diff_lines.js");
   const signs = { new: "+", gone: "-", same: " ", place: "@", note: "#" };
   const told = (found) => found.map(({ kind, text }) => signs[kind] + text).join("|");
-  const unified = "--- a\\n+++ a\\n@@ -7,3 +7,3 @@ def f\\n same\\n--- old\\n+++ new\\n\\n[... 5 more characters of diff ...]";
+  const hunk = "@@ -7,3 +7,3 @@ def f\\n same\\n--- old\\n+++ new\\n\\n[... 5 more characters of diff ...]";
+  const unified = `--- a\\n+++ a\\n${hunk}`;
   const numbers = rowsOfUnified(unified).map(({ old, now }) => `${old ?? ""}/${now ?? ""}`).join(" ");
   const large = Array.from({ length: 5000 }, (_, at) => `line ${at}`);
   const shuffled = large.map((line, at) => (at % 2 ? line : `other ${at}`));
@@ -249,7 +262,8 @@ async def _many_lines(page: Page) -> None:
     await _shows(page, "line 92500 of")
     async with page.expect_download() as saving:
         await button.get_by_text("Save").click()
-    text = (Path(await (await saving.value).path())).read_text()
+    saved = await (await saving.value).path()
+    text = await asyncio.to_thread(Path(saved).read_text)
     assert text.startswith("line 1 of") and text.count("\n") == 100_000
     await button.get_by_text("Show less").click()
     await expect(box).to_have_text("line 1")

@@ -10,6 +10,7 @@ import { classesOf } from "./inks.js";
 export const LINES = 500; // of a block
 export const BLOCKS = 40;
 const STEP = 8; // blocks that are added at a time
+const FAR = 20; // blocks that the reader is behind
 const KEPT = 1_000; // blocks in memory: half a million lines
 
 export class Roll {
@@ -44,7 +45,7 @@ export class Roll {
   draw(following, open = []) {
     const end = this.#blocks.length;
     if (following) {
-      if (end - this.#last > STEP) this.#first = end - STEP; // far behind: what lies between is not looked at
+      if (end - this.#last > FAR) this.#first = end - STEP; // what lies between is not looked at
       this.#last = end;
       this.#first = Math.max(this.#first, end - BLOCKS);
     } else if (end - this.#first <= BLOCKS) {

@@ -1,0 +1,285 @@
+"""Cards of tool calls in a real browser, with real processes: what is written, what runs, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Pause, Reply, Scripted
+from parsing import Call, CallDelta, CallOpened
+from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
+from tests.pages import held, let_go
+from tests.processes import alive, all_gone, endless
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+
+def bash(command: str, index: int = 0) -> Call:
+    return Call(index, "bash", {"command": command}, "native")
+
+
+@asynccontextmanager
+async def asked(
+    folder: Path, *replies: Reply, approval: str = "sandboxed"
+) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
+    """A page on which somebody has just asked for something."""
+    async with (
+        asyncio.timeout(100),
+        serving(folder, Scripted(replies), approval_admin=approval) as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Do it.")
+        yield served, browser, page
+
+
+def cards(page: Page, number: int = 0) -> Locator:
+    return page.locator(".card").nth(number)
+
+
+async def seconds(card: Locator) -> float:
+    return float((await card.locator(".card-time").inner_text()).split()[0])
+
+
+PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\\r[\\033[36m#\\033[m] %d%%' $i; done; "
+
+
+async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
+    command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
+    failing = "seq 1 30; echo 'no such file' >&2; exit 3"
+    replies = ([bash(command)], [bash(failing)], [bash("true")], "Done.")
+    async with asked(tmp_path, *replies) as (_, _, page):
+        card, tail = cards(page), cards(page).locator(".tail")
+        await expect(card).to_have_attribute("data-state", "running")
+        await expect(page.get_by_role("group", name="bash: printf")).to_have_attribute("aria-label", _ends("running"))
+        await expect(tail).to_have_text("building\n[#] 30%\n")
+        assert "700" in await tail.get_by_text("building").evaluate("(one) => getComputedStyle(one).fontWeight")
+        began = await seconds(card)
+        await shot(page, "cards-running")
+        let_go(tmp_path, "on")
+        await expect(tail).to_contain_text("linked")
+        assert await seconds(card) > began  # it ticks
+        await expect(card.get_by_role("button", name="Stop this run")).to_be_visible()
+        let_go(tmp_path)
+        await expect(card).to_have_attribute("data-state", "done")
+        await expect(card.locator(".card-extra")).to_have_text("exit 0")
+        await expect(card.locator(".card-brief")).to_have_text("5960over")
+        await expect(tail).to_be_hidden()
+
+        failed = cards(page, 1)
+        await expect(failed.locator(".card-state")).to_have_text("failed")
+        await expect(failed.locator(".card-extra")).to_have_text("exit 3")
+        await expect(failed.locator(".tail")).to_contain_text("30\nno such file")
+        await expect(failed.locator(".tail")).not_to_contain_text("exit code")
+        await expect(cards(page, 2).locator(".card-state")).to_have_text("done")
+
+        fold = card.get_by_role("button", name="bash printf")
+        await fold.focus()
+        await page.keyboard.press("Enter")
+        await expect(fold).to_have_attribute("aria-expanded", "true")
+        await expect(tail).to_contain_text("over")
+        await card.get_by_role("button", name="Show all").click()
+        await expect(tail).to_contain_text("building\n[#] 30%\nlinked\n1\n2\n")
+        await page.reload()
+        await expect(card.locator(".card-brief")).to_have_text("5960over")
+        await expect(failed.locator(".card-extra")).to_have_text("exit 3")
+        await expect(page.get_by_role("button", name="Stop this run")).to_have_count(0)
+
+
+def _ends(words: str) -> re.Pattern[str]:
+    return re.compile(f", {words}$")
+
+
+async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_where_they_are(tmp_path: Path) -> None:
+    command = f"seq 1 2000; {held('on')}; seq 2001 4000; {held('go')}; seq 4001 4100"
+    async with asked(tmp_path, [bash(command)], "Done.") as (_, _, page):
+        card, tail = cards(page), cards(page).locator(".tail")
+        await card.get_by_role("button", name="Show all").click()
+        await expect(tail).to_contain_text("\n1999\n2000\n")
+        assert await tail.evaluate("(box) => box.scrollTop > 1000")  # at its end
+        await tail.evaluate("(box) => (box.scrollTop = 500)")
+        await expect(card.get_by_role("button", name="To the end")).to_be_visible()
+        let_go(tmp_path, "on")
+        await expect(tail).to_contain_text("\n3999\n4000\n")
+        assert await tail.evaluate("(box) => box.scrollTop") == 500
+        await card.get_by_role("button", name="To the end").click()
+        await expect(card.get_by_role("button", name="To the end")).to_be_hidden()
+        await expect(tail).to_be_focused()
+        let_go(tmp_path)
+        await expect(tail).to_contain_text("\n4099\n4100")
+        await expect(card).to_have_attribute("data-state", "done")
+        await expect(tail).to_be_visible()  # it does not fold away from who reads it
+        await card.get_by_role("button", name="Show less").click()
+        await expect(tail).to_contain_text("4100")
+        await expect(tail).not_to_contain_text("4000")
+
+
+async def test_the_stop_button_ends_this_run_and_its_processes(tmp_path: Path) -> None:
+    sleeper = endless()
+    async with asked(tmp_path, [bash(f"{sleeper} & echo started; wait")]) as (_, browser, page):
+        card = cards(page)
+        await expect(card.locator(".tail")).to_contain_text("started")
+        browser.expected.append("status of 409")
+        refusal = json.dumps({"error": {"code": "busy", "message": "Not now. Try again."}})
+        await page.route("**/cancel", lambda route: route.fulfill(status=409, body=refusal))
+        stop = card.get_by_role("button", name="Stop this run")
+        await stop.click()
+        await expect(card.get_by_role("alert").filter(has_text="Not now.")).to_be_visible()
+        await expect(stop).to_be_enabled()
+        await page.unroute("**/cancel")
+        assert alive(sleeper)
+        await stop.click()
+        await expect(card.locator(".card-state")).to_have_text("stopped")
+        await expect(stop).to_be_hidden()
+        assert all_gone(sleeper)
+        await page.reload()
+        await expect(card.locator(".card-state")).to_have_text("stopped")
+
+
+async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
+    first, second, third = (Pause(asyncio.Event()) for _ in range(3))
+    whole = "".join(f"line {n} \u202e\n" for n in range(40))
+    written = [CallDelta(0, json.dumps(f"line {n} \u202e\n")[1:-1]) for n in range(40)]
+    begin = CallDelta(0, '{"path": "notes/a.md", "content": "')
+    replies: tuple[Reply, ...] = (
+        [CallOpened(0, "write_file"), begin, *written[:3], first, *written[3:], second, _write(whole)],
+        ["<tool_call>\n<function=write_file>\n<parameter=path>\nb.py\n</parameter>\n",
+         "<parameter=content>\nx = 1\n", third, "y = 2\n</parameter>\n</function>\n</tool_call>"],
+        ["```bash\necho 'made of text'\n", "exit 0\n```"],
+        "Done.",
+    )  # fmt: skip
+    async with asked(tmp_path, *replies) as (_, _, page):
+        growing = cards(page).locator(".growing")
+        await expect(growing).to_have_text("line 0 ⟨U+202E⟩\nline 1 ⟨U+202E⟩\nline 2 ⟨U+202E⟩\n")
+        await expect(cards(page).locator(".card-title")).to_have_text("notes/a.md")
+        await expect(cards(page).locator(".card-state")).to_have_text("writing")
+        first.event.set()
+        await expect(growing).to_contain_text("line 39")
+        await shot(page, "cards-writing")
+        second.event.set()
+        await expect(cards(page).locator(".card-extra")).to_have_text("+40 −0")
+
+        tagged = cards(page, 1)
+        await expect(tagged.locator(".card-title")).to_have_text("b.py")
+        await expect(tagged.locator(".growing")).to_contain_text("x = 1")
+        third.event.set()
+        await expect(tagged.locator(".card-extra")).to_have_text("+2 −0")
+        await expect(cards(page, 2).locator(".card-brief")).to_have_text("made of text")
+        await cards(page, 2).locator(".card-fold").click()
+        await expect(cards(page, 2).locator(".command")).to_have_text("echo 'made of text'\nexit 0")
+
+
+def _write(content: str) -> Call:
+    return Call(0, "write_file", {"path": "notes/a.md", "content": content}, "native")
+
+
+async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    edit = {"path": "a.py", "old": "two", "new": "zwei\ndrei"}
+    replies = (
+        [Call(0, "write_file", {"path": "a.py", "content": "one\ntwo\nthree\n"}, "native")],
+        [Call(0, "edit_file", edit, "native")],
+        [
+            Call(0, "read_file", {"path": "a.py"}, "native"),
+            Call(1, "list_files", {}, "native"),
+            Call(2, "read_file", {"path": "nowhere"}, "native"),
+        ],
+        [Call(0, "telepathy", {"whom": "you"}, "native"), bash("echo '{\"a\": [1]}'; seq 1 9000", 1)],
+        "Done.",
+    )
+    async with asked(tmp_path, *replies) as (_, _, page):
+        changed = cards(page, 1)
+        await expect(changed.locator(".card-extra")).to_have_text("+2 −1")
+        await expect(changed.locator(".card-brief .diff-row")).to_have_count(3)
+        await changed.locator(".card-fold").click()
+        diff = changed.get_by_role("group", name="a.py: 2 lines added, 1 removed")
+        await expect(diff.locator(".diff-row.gone")).to_have_text("2−removed: two")
+        await expect(diff.locator(".diff-row.new").last).to_have_text("3+added: drei")
+
+        read, listed, missing = (cards(page, number) for number in (2, 3, 4))
+        await expect(read.locator(".card-extra")).to_have_text("4 lines")
+        await read.locator(".card-fold").click()
+        await expect(read.locator("figure.code")).to_contain_text("zwei")
+        await expect(listed.locator(".card-brief")).to_have_text("a.py")
+        await expect(missing.locator(".card-problem")).to_contain_text("nowhere does not exist")
+        await shot(page, "cards-results")
+
+        refused, cut = cards(page, 5), cards(page, 6)
+        await expect(refused.locator(".card-state")).to_have_text("refused")
+        await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
+        await cut.locator(".card-fold").click()
+        await cut.get_by_role("button", name="Show all").click()
+        await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')
+        await expect(cut.locator(".tail")).to_contain_text("\n4500\n")  # the model was not told that line
+        await page.evaluate("document.fonts.ready")
+        await shot(page, "cards-whole")
+
+
+async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(tmp_path: Path) -> None:
+    opened = (CallOpened(0, "bash"), CallOpened(1, "bash"))
+    replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")
+    async with asked(tmp_path, *replies, approval="ask") as (served, _, page):
+        first, second = cards(page), cards(page, 1)
+        await expect(first.locator(".card-state")).to_have_text("waits for you")
+        await expect(second.locator(".card-state")).to_have_text("waits its turn")
+        await first.get_by_role("button", name="Answer").click()
+        tray = page.locator("#approvals")
+        await expect(tray.locator(":focus")).to_have_count(1)
+        waiting = (await served.client.get("/approvals")).json()["approvals"]
+        where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
+        await served.client.post(where, json={"decision": "approve", "arguments": {"command": "touch instead"}})
+        await expect(first.locator(".card-state")).to_have_text("done")
+        await first.locator(".card-fold").click()
+        await expect(first.locator(".command")).to_have_text("touch instead")
+        await expect(first.locator(".card-note").first).to_have_text("Changed by local.")
+        await expect(second.locator(".card-state")).to_have_text("waits for you")
+        waiting = (await served.client.get("/approvals")).json()["approvals"]
+        where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
+        await served.client.post(where, json={"decision": "deny", "note": "not today"})
+        await expect(second.locator(".card-state")).to_contain_text("denied by local: “not today”")
+
+
+STATES = """
+async (ended) => {
+  const { ToolCard } = await import("/page/js/tool_card.js");
+  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: null };
+  const made = ["a", "b", "c", "d"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
+  const [begun, waiting, over, unwritten] = made;
+  begun.start({ name: "mcp__maps__find<b>", arguments: { query: "\\u202eevil", near: { lat: 1 } } });
+  begun.progress({ elapsed_s: 75, tail: [], lines: 0, bytes: 0 });
+  waiting.ask({ name: "mcp__maps__find<b>", arguments: {}, reason: "It asks." });
+  over.start({ name: "mcp__maps__find<b>", arguments: {} });
+  over.finish({ ok: true, text: '{"found": []}', duration_s: 0.012 });
+  document.querySelector("main").replaceChildren(...made.map((card) => card.element));
+  view.ended = ended;
+  for (const card of made) card.runEnded();
+  over.head.fold.click();
+  return made.map(({ element }) => element.getAttribute("aria-label"));
+}
+"""
+
+
+async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> None:
+    interrupted = {"type": "run.failed", "code": "interrupted"}
+    cancelled = {"type": "run.finished", "reason": "cancelled"}
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        name = "maps · find<b>"
+        last = [f"{name}, not run", f"{name}, done", f"{name}, not run"]
+        found = await page.evaluate(STATES, interrupted)
+        assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
+        await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
+        await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
+        await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
+        await expect(cards(page, 2).locator(".card-stranger")).to_have_text(f"Written by strangers: {name}")
+        await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
+        found = await page.evaluate(STATES, cancelled)
+        assert [found[0].endswith("stopped"), found[1:]] == [True, last]
