@@ -103,7 +103,9 @@ export class ApprovalBox {
   know(tools) {
     this.#learn(this.row, tools);
     this.body.querySelector(".approval-facts").replaceWith(this.#facts());
+    const had = this.foot.contains(document.activeElement);
     if (this.mode === "ask") this.#show("ask", { moved: false });
+    if (had && this.mode === "ask") this.element.focus();
     this.#tray.settle();
   }
 
