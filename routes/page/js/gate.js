@@ -6,6 +6,7 @@ import { Outcome, doing, field } from "./forms.js";
 import { forgetAll, keep, kept } from "./kept.js";
 
 const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
+export const SIGNED_OUT = "You have signed out.";
 const IN_ADDRESS = /[?&#](access_)?token=/i;
 const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
 
@@ -104,7 +105,7 @@ function show(page, why) {
       "main",
       { class: "gate-box", "aria-labelledby": "gate-title" },
       h("h1", { id: "gate-title" }, "dragoman"),
-      why && h("p", { class: "problem", role: "alert" }, why),
+      why && h("p", { class: why === SIGNED_OUT ? "gate-note" : "problem", role: "alert" }, why),
       h("p", {}, "An agent server: it lets a model work for you while you watch. This one wants to know who you are."),
       form,
       about(),

@@ -50,7 +50,9 @@ export class Server {
   #trouble() {
     const { error, auth_url, next_try } = this.status;
     const link = auth_url ? signIn(auth_url) : null;
-    const again = next_try ? ` It is tried again at ${new Date(next_try * 1000).toLocaleTimeString()}.` : "";
+    const again = next_try
+      ? `${/[.!?]$/.test(error) ? "" : "."} It is tried again at ${new Date(next_try * 1000).toLocaleTimeString()}.`
+      : "";
     return [error && h("p", { class: "outcome", dir: "auto", dataset: { kind: "problem" } }, error, again), link];
   }
 

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { fill, h, icon } from "./dom.js";
 import { Outcome, action, doing, pairs, field, folded, showPanel } from "./forms.js";
 import { prefer, preferred } from "./kept.js";
-import { leave, signedIn } from "./gate.js";
+import { leave, SIGNED_OUT, signedIn } from "./gate.js";
 import { notifySwitch } from "./notify.js";
 import { monthly } from "./spending.js";
 import { tokens } from "./tokens.js";
@@ -62,8 +62,7 @@ function content(page) {
       ["Role", ROLES[role] ?? role],
       ["Server", version && `dragoman ${version}`],
     ]),
-    signedIn() &&
-      h("button", { type: "button", onclick: () => leave("You have signed out.", location.pathname) }, "Sign out"),
+    signedIn() && h("button", { type: "button", onclick: () => leave(SIGNED_OUT, location.pathname) }, "Sign out"),
     !signedIn() &&
       h("p", { class: "faint" }, "This server has no tokens: who reaches it on this machine is its admin."),
     h("h3", {}, "Look"),
