@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from app.provider import ProviderFailed
 from app.providers.scripted import Pause, Raise, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
+from tests.pictures import CAT
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +151,9 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
+        picture = {"name": "cat.png", "mimeType": "image/png", "buffer": CAT}
+        await page.locator("#composer input[type=file]").set_input_files([picture])
+        await expect(page.get_by_role("list", name="Attached files")).to_contain_text("cat.png")
         await say(page, "Are you there?")
         await expect(page.get_by_text("The model's server is down. Start it")).to_be_visible()
         notices = page.locator('.note[data-code="retry"]')
@@ -156,7 +161,10 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
         await expect(notices).to_contain_text("(4 times)")
         await shot(page, "conversation-failed")
         again = page.get_by_role("button", name="Try again")
-        await again.click()
+        async with page.expect_request("**/chat") as asked:
+            await again.click()
+        words, sent = (await asked.value).post_data_json["message"]
+        assert (words["text"], base64.b64decode(sent["data"])) == ("Are you there?", CAT)
         await expect(page.get_by_text("Now it answers.")).to_be_visible()
         await expect(page.locator("#conversation").get_by_text("Are you there?", exact=True)).to_have_count(2)
         await expect(again).to_be_hidden()

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from anyio import Path as AsyncPath
 
 from app.providers.scripted import Pause, Scripted
 from tests.browser import PHONE, browsing, expect, home, say, shot
@@ -89,13 +90,13 @@ async def test_a_conversation_is_renamed_saved_and_deleted(tmp_path: Path) -> No
             await page.get_by_role("menuitem", name="Export as Markdown").click()
         download = await saved.value
         assert download.suggested_filename == "Words-of-one-kind.md"
-        text = Path(await download.path()).read_text()
+        text = await AsyncPath(await download.path()).read_text()
         assert text.startswith("# Words of one kind\n\n## You\n\nSay something.\n")
         assert "**bash**" in text and '"command": "echo one two"' in text and "It said `one two`." in text
         await more.click()
         async with page.expect_download() as saved:
             await page.get_by_role("menuitem", name="Export as JSON").click()
-        session = json.loads(Path(await (await saved.value).path()).read_text())
+        session = json.loads(await AsyncPath(await (await saved.value).path()).read_text())
         assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]
 
         await more.click()

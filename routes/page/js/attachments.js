@@ -7,6 +7,7 @@ import { smaller } from "./pictures.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
+const KINDS = "Pictures (PNG, JPEG, WebP, GIF), PDFs and text files can be attached.";
 const TEXT_BYTES = 200 * 1024;
 export const ACCEPTED = [
   ...PICTURES,
@@ -49,7 +50,7 @@ export class Attachments {
       }
     }
     this.#reading--;
-    this.#say(refused.join(" "));
+    this.#say(refused.length ? [...refused, KINDS].join(" ") : "");
     this.onChange();
   }
 
@@ -64,6 +65,11 @@ export class Attachments {
   restore(files) {
     this.#files = [...files, ...this.#files];
     this.#draw();
+  }
+
+  /** What was taken has been sent. */
+  forget(files) {
+    for (const { url } of files) if (url) URL.revokeObjectURL(url);
   }
 
   #keep(file) {
@@ -120,9 +126,8 @@ async function taken(file) {
 }
 
 async function textOf(file) {
-  const kinds = "Pictures (PNG, JPEG, WebP, GIF), PDFs and text files can be attached.";
-  if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent. ${kinds}`);
-  if (file.size > TEXT_BYTES) throw new Error(`text files may have 200 KB. Put it into the workspace instead.`);
+  if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent.`);
+  if (file.size > TEXT_BYTES) throw new Error("text files may have 200 KB. Put it into the workspace instead.");
   const bytes = await file.arrayBuffer();
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -130,7 +135,7 @@ async function textOf(file) {
   } catch {
     // not UTF-8, which is what the next line says
   }
-  throw new Error(`this is neither text nor a picture. ${kinds}`);
+  throw new Error("this is neither text nor a picture.");
 }
 
 function base64(blob) {

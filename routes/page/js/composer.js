@@ -125,6 +125,7 @@ class Composer {
     store.watch("working", () => this.#show());
     store.watch("me", ({ role }) => this.#offer(role));
     store.watch("session", () => this.#draft());
+    store.watch("paused", () => this.#problem(""));
   }
 
   /** Modes that are not theirs are not offered. */
@@ -148,7 +149,7 @@ class Composer {
     this.text.value = "";
     this.#typed();
     const failed = await this.#try(() => this.#sending.send(text, files, this.#options()));
-    if (!failed) return;
+    if (!failed) return this.attachments.forget(files);
     this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // they may have gone on writing
     this.attachments.restore(files);
     this.#typed();

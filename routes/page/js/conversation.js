@@ -94,8 +94,16 @@ export class Conversation {
       carried(session);
       store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
       feed.follow(session, `${run}:0`);
+      if (view.asked.message.files?.length) this.#reread(view, session);
     }
     this.#work();
+  }
+
+  /** What was sent is told by the feed only to whoever has not begun it: with files there is more to know of it. */
+  async #reread(view, session) {
+    const { runs } = await logOf(session, { runs: 1 });
+    const { events, ...asked } = runs.find(({ run }) => run === view.asked.run) ?? {};
+    if (asked.run) view.begin(asked);
   }
 
   /** The server does not have it. False if it turns out that it has: its run was heard of meanwhile. */

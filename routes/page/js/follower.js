@@ -5,6 +5,15 @@ import { h, icon } from "./dom.js";
 const AT = 8,
   NEAR = 80; // pixels from the end that are the end, and that count as it for who moves towards it
 
+const FRAMES = 6; // until what can be seen has been laid out: its size is estimated before that
+
+function nextFrame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(resolve);
+    setTimeout(resolve, 100); // nobody looks at the page
+  });
+}
+
 export class Follower {
   #box;
   #list;
@@ -62,7 +71,10 @@ export class Follower {
     this.#box.style.setProperty("overflow-anchor", "none");
     try {
       await work();
-      this.settle();
+      for (let frame = 0; frame < FRAMES && this.#held === place; frame++) {
+        this.settle();
+        await nextFrame();
+      }
     } finally {
       this.#held = null;
       this.#box.style.removeProperty("overflow-anchor");
@@ -91,6 +103,7 @@ export class Follower {
   #moved() {
     const box = this.#box;
     const left = box.scrollHeight - box.scrollTop - box.clientHeight;
+    if (box.scrollTop === this.#last) return this.#show(); // that was us
     const up = box.scrollTop < this.#last - 2,
       down = box.scrollTop > this.#last + 2;
     if (up && left > AT) this.following = false;
