@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -38,7 +37,8 @@ from app.mcp_servers import McpServers
 from app.mcp_servers import opened as opened_mcp
 from app.outputs import Outputs
 from app.pause import Switch
-from app.people import LOCAL_USER, Principal, folder_name, in_use, principal_of
+from app.people import Principal, folder_name
+from app.people_named import principal_named
 from app.persona import PERSONAS, persona_in
 from app.presence import Presence
 from app.prompt import Prompt, opening
@@ -289,14 +289,3 @@ def asker(request: Request) -> Principal:
     principal = request.state.principal
     assert isinstance(principal, Principal)
     return principal
-
-
-async def principal_named(store: Store, name: str) -> Principal:
-    """Someone with the rights of today, whoever asks. Raises NotFound."""
-    tokens = await store.tokens()
-    if not tokens and name == LOCAL_USER.name:
-        return LOCAL_USER
-    for row in tokens:
-        if row.name == name and in_use(row, time.time()):
-            return principal_of(row)
-    raise NotFound(f"{name} has no token any more.")
