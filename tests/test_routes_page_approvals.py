@@ -249,3 +249,18 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await line.get_by_role("button", name="Show").click()
         await press(page, "Approve once")
         await expect(page.get_by_text("Done here.")).to_be_visible()
+
+
+async def test_a_long_file_says_what_is_not_shown_and_shows_it(tmp_path: Path) -> None:
+    lines = [f"{number}: all of this is to be written" for number in range(3000)]
+    async with asking(tmp_path, "\n".join(["```write_file", "notes/plan.md", *lines, "```"]), "No.") as (_, _, _, page):
+        await say(page, "Write the plan.")
+        content = waiting(page).get_by_role("group", name="Content of the file")
+        await expect(waiting(page).get_by_text("3,000 lines")).to_be_visible()
+        await expect(content).to_contain_text("characters are not shown here")
+        await expect(content).to_contain_text("2999: all of this")
+        await expect(content).not_to_contain_text("1500: all of this")
+        await shot(page, "approval-long")
+        await content.get_by_role("button", name="Show all").click()
+        await expect(content).to_contain_text("2999: all of this")
+        assert (await content.text_content() or "").rstrip("\n") == "\n".join(lines)

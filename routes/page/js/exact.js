@@ -4,6 +4,7 @@
  */
 
 import { h } from "./dom.js";
+import { inSlices } from "./slices.js";
 
 const UNSEEN = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 // The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
@@ -13,10 +14,10 @@ const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Sc
 const MIXED =
   /\p{Script=Latin}[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]\p{Script=Latin}/u;
 
-const MOST = 100_000; // characters shown before somebody asks for the rest
+const MOST = 40_000; // characters shown before somebody asks for the rest
 const MOST_NAMED = 6;
-const HEAD = 60_000,
-  TAIL = 20_000;
+const HEAD = 24_000,
+  TAIL = 12_000;
 
 /** `U+202E` of the character. */
 const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
@@ -47,12 +48,26 @@ export function exactBlock(text, label) {
     block.append(...nodes(text));
     return block;
   }
-  const missing = text.length - HEAD - TAIL;
+  const from = whole(text, HEAD),
+    to = whole(text, text.length - TAIL);
   const all = h("button", { type: "button", class: "exact-all" }, "Show all");
-  all.addEventListener("click", () => block.replaceChildren(...nodes(text)));
-  const gap = h("span", { class: "exact-gap" }, `${missing.toLocaleString()} characters are not shown here. `, all);
-  block.append(...nodes(text.slice(0, HEAD)), gap, ...nodes(text.slice(-TAIL)));
+  all.addEventListener("click", () => showAll(block, text));
+  const gap = h("span", { class: "exact-gap" }, `${(to - from).toLocaleString()} characters are not shown here. `, all);
+  block.append(...nodes(text.slice(0, from)), gap, ...nodes(text.slice(to)));
   return block;
+}
+
+/** The place, or the one before it where it would cut a character in two. */
+const whole = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(place)) ? place - 1 : place);
+
+function showAll(block, text) {
+  block.replaceChildren();
+  block.focus();
+  return inSlices(
+    linesOf(text),
+    (line) => block.append(lineNode(line)),
+    () => block.isConnected,
+  );
 }
 
 /** What a reader should know of a text that looks like something else. */
@@ -67,9 +82,12 @@ export function warnings(text) {
   ].filter(Boolean);
 }
 
+const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+const nodes = (text) => linesOf(text).map(lineNode);
+
 /** A block for each line: what is folded for want of room is set in, so that nobody takes it for a line of its own. */
-function nodes(text) {
-  return (text.match(/[^\n]*\n|[^\n]+$/g) ?? []).map((line) => h("span", { class: "exact-line" }, marked(line)));
+function lineNode(line) {
+  return h("span", { class: "exact-line" }, marked(line));
 }
 
 function marked(line) {
