@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RICH = (
     "# A heading\n\nSome `code`, *words*, a [link](https://example.com/) and\n\n"
-    "```python\nprint('hello')  # says it\n```\n\n"
+    "```js\nconst words = 'hello'; // said\n```\n\n"
     "| one | two |\n|---|---|\n| 1 | 2 |\n\n- [x] a task\n- an item\n  1. inside\n\n> quoted\n\n"
 )
 WRITES = "```write_file\nnote.txt\nfirst line\nsecond line\n```\n"
@@ -94,7 +94,7 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
 async def panels(page: Page) -> list[str]:
     found = []
     bar = page.get_by_role("group", name="Status")
-    for name in ("Model:", "Context:", "Sandboxed", "MCP:", "Jobs", "Settings"):
+    for name in ("Model:", "Context:", "Sandboxed", "MCP", "Jobs", "Settings"):
         await bar.get_by_role("button", name=name).click()
         await expect(page.locator("#panel")).to_be_visible()
         await expect(page.locator("#panel [aria-busy=true]")).to_have_count(0)
