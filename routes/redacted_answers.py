@@ -11,7 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.redaction import Redactor
 
 JSON = "application/json"
-SHOWN_ONCE = "shown_once"  # in the state of a request: its answer is a secret, for who asked for it
+# In the state of a request:
+SHOWN_ONCE = "shown_once"  # its answer is a secret, for who asked for it
+REDACTED = "redacted"  # its answer was redacted piece by piece, because it is long
+AS_IT_IS = {SHOWN_ONCE, REDACTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class RedactedAnswers:
         def send_redacted(message: Message) -> Awaitable[None]:
             # Not a coroutine of its own: an event of a stream goes on to `send` as it is.
             nonlocal begin
-            if message["type"] == "http.response.start" and _is_json(message) and SHOWN_ONCE not in scope["state"]:
+            if message["type"] == "http.response.start" and _is_json(message) and not AS_IT_IS & scope["state"].keys():
                 begin = message
                 return _nothing()
             if begin is not None and message["type"] == "http.response.body":

@@ -12,11 +12,13 @@ from starlette.responses import Response
 
 from app.following import Asked
 from app.log_parts import joined_rows
+from app.redaction import Redactor
 from app.spent import sums
 from app.store import RunRow, Store
 from app.turns import MAX_LINE
 from routes.errors import Refused
 from routes.feed import asked_fields
+from routes.redacted_answers import REDACTED
 from routes.services import asker, services_of
 
 USUAL, MOST = 20, 100  # runs
@@ -51,14 +53,15 @@ async def session_log(request: Request) -> Response:
     for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
         log = Log()
         if first is None or place >= first:  # what is behind the run under way comes when that one has ended
-            log = await _log(services.store, row.id)
+            log = await _log(services.store, row.id, services.redactor)
             size += log.size
             if told and size > ROOM and place != first:
                 break
             if before is None:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
         asked = Asked(row, await services.store.request_of(row.session, row.id))
-        told.append(f'{json.dumps(asked_fields(asked))[:-1]}, "events": [{", ".join(log.texts)}]}}')
+        fields = services.redactor.redact_value(asked_fields(asked))
+        told.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
     head: dict[str, Any] = {
         "session": session.id,
         "title": session.title,
@@ -67,7 +70,8 @@ async def session_log(request: Request) -> Response:
     }
     if before is None:
         head["usage"] = sums(await services.store.spent_by_runs(session.id))
-    body = f'{json.dumps(head)[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
+    body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
+    setattr(request.state, REDACTED, True)
     return Response(body, media_type="application/json")
 
 
@@ -76,13 +80,13 @@ def _under_way(rows: Sequence[RunRow]) -> int | None:
     return max((place for place, row in enumerate(rows) if row.ended is None), default=None)
 
 
-async def _log(store: Store, run: str) -> Log:
+async def _log(store: Store, run: str, redactor: Redactor) -> Log:
     """Up to what is durable now, or to the limit. Raises StoreFailed."""
     log, limit = Log(), FIRST_PAGE
     while log.size < MOST_OF_RUN:
         rows = await store.events(run, log.last_seq, limit)
         for row in joined_rows(rows):
-            log.texts.append(f'{{"seq": {row.seq}, {row.data[1:]}')
+            log.texts.append(redactor.redact_json(f'{{"seq": {row.seq}, {row.data[1:]}'))
             log.size += len(row.data)
         if rows:
             log.last_seq = rows[-1].seq

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -162,3 +163,47 @@ async def test_who_came_without_a_token_is_shown_out_once_there_is_one_and_so_is
             assert "mcp" not in state
             assert (await served.client.delete("/tokens/ann", headers=admin)).status_code == 204
             await feed.rest()
+
+
+async def test_the_place_holds_across_a_restart_whatever_has_become_of_the_run(tmp_path: Path) -> None:
+    asks = "```write_file\nnote.txt\nfirst\n```"
+    async with asyncio.timeout(LIMIT_S):
+        async with serving(tmp_path, Scripted([["Before."], [asks]])) as served:
+            session = (await served.chat("1"))[0]["session"]
+            waits = await begin(served, "2", session, approval="ask")
+            behind = await begin(served, "3", session)
+            async with feeding(served, session, f"{waits['run']}:0") as before:
+                call = (await before.until("approval.required")).data["call"]
+                await before.until_state(lambda state: bool(state["approvals"]))
+                stopping = asyncio.create_task(served.services.runs.close())
+                before.told += await before.rest()
+                await stopping
+        async with serving(tmp_path, Scripted([["Done."], ["Again."]])) as served:
+            async with feeding(served, session, before.cursor) as after:
+                [asked] = (await after.until_state(lambda state: bool(state["approvals"])))["approvals"]
+                assert (asked["run"], asked["call"]) == (waits["run"], call)
+                decide = f"/runs/{waits['run']}/approvals/{call}"
+                assert (await served.client.post(decide, json={"decision": "approve"})).status_code == 200
+                await after.until_end(waits["run"])
+                assert (await after.until_end(behind["run"])).data["reason"] == "server_stopped"
+                again = await begin(served, "4", session)
+                await after.until_end(again["run"])
+            told = await lasts(served, session)
+        runs = [one["run"] for one in (waits, behind, again)]
+        assert [f"{waits['run']}:0", *before.ids, *after.ids] == whole({run: told[run] for run in runs})
+
+
+async def test_a_run_that_was_cut_off_by_a_kill_is_told_to_its_end(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with serving(tmp_path, Scripted([["Hi.", Pause(asyncio.Event())]])) as served:
+            began = await begin(served, "1")
+            async with feeding(served, began["session"]) as before:
+                await before.until("text.delta")
+            shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")  # as a kill would leave it
+        async with serving(tmp_path / "killed", Scripted([["Ho."]])) as served:
+            async with feeding(served, began["session"], before.cursor) as after:
+                assert (await after.until_end(began["run"])).data["code"] == "interrupted"
+                again = await begin(served, "2", began["session"])
+                await after.until_end(again["run"])
+            told = await lasts(served, began["session"])
+        assert [*before.ids, *after.ids] == whole(told)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Route
 
 from app.providers.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say
@@ -185,3 +186,73 @@ async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
         for page in (pages[-1], pages[0]):
             await expect(page.get_by_text("Two.")).to_have_count(1)
         assert served.services.presence.streams("local") <= 4
+
+
+# Every way to cut one stream in three must give the same events; then, a long event in small slices.
+SLICING = """
+async () => {
+  const { EventReader } = await import("/page/js/sse.js");
+  const stream = '\\ufeffretry: 1\\nid: r:1\\nevent: a\\ndata: {"x":\\r\\ndata: 1}\\r\\n\\r\\n: c\\n\\rdata:[2]\\r\\r' +
+    'data\\n\\nid: r:2\\revent: b\\rdata: "\\u00e9\\u{1f600}\\u2028"\\r\\r';
+  const read = (...slices) => {
+    const reader = new EventReader();
+    return JSON.stringify(slices.flatMap((slice) => reader.feed(slice)));
+  };
+  const whole = read(stream), wrong = [];
+  for (let a = 0; a <= stream.length; a++) {
+    for (let b = a; b <= stream.length; b++) {
+      const seen = read(stream.slice(0, a), stream.slice(a, b), stream.slice(b));
+      if (seen !== whole) wrong.push([a, b, seen]);
+    }
+  }
+  const time = (length) => {
+    const reader = new EventReader(), long = `data: "${"x".repeat(length)}"\\n\\n`, began = performance.now();
+    for (let at = 0; at < long.length; at += 4096) reader.feed(long.slice(at, at + 4096));
+    return performance.now() - began;
+  };
+  time(1e6);
+  return { events: JSON.parse(whole), wrong, ratio: time(3.2e7) / time(4e6) };
+}
+"""
+
+
+async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+        page = await browser.page()
+        tries = 0
+
+        async def broken_first(route: Route) -> None:
+            nonlocal tries
+            tries += 1
+            if tries > 2:
+                await route.continue_()
+                return
+            body = "event: state\ndata: {not json\n\n" if tries == 1 else "event: unheard-of\ndata: {}\n\n"
+            await route.fulfill(body=body, content_type="text/event-stream")
+
+        await page.route("**/events*", broken_first)
+        await page.goto(home(served))
+        await say(page, "1")
+        await expect(page.get_by_text("Fine.")).to_be_visible()
+        assert tries >= 3
+        read = await page.evaluate(SLICING)
+        assert read["wrong"] == []
+        assert [one["data"] for one in read["events"]] == [{"x": 1}, [2], "\u00e9\U0001f600\u2028"]
+        assert [(one["id"], one["type"]) for one in read["events"]] == [("r:1", "a"), (None, "message"), ("r:2", "b")]
+        assert read["ratio"] < 40, "eight times the length must not take sixty-four times as long"
+
+
+async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.clock.install()
+        await page.goto(home(served))
+        await expect(page.get_by_role("textbox", name="Message")).to_be_editable()
+        [place] = served.services.presence._places["local"]
+        await page.clock.run_for(41_000)
+        await place.left.wait()
+        await page.clock.resume()
+        await say(page, "1")
+        await expect(page.get_by_text("Fine.")).to_be_visible()

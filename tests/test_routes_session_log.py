@@ -135,3 +135,14 @@ async def test_a_long_run_is_told_up_to_a_limit_and_the_rest_by_the_feed(
         async with feeding(served, "ses_1", log["cursor"]) as feed:
             await feed.until_end("run_1")
         assert length + len(words([one.data for one in feed.told])) == count * len(text)
+
+
+async def test_a_secret_that_is_learned_later_is_hidden_in_what_was_said_before(tmp_path: Path) -> None:
+    secret = "Zb81-Qe72-KdLm"
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[f"It is {secret}."]])) as served:
+        session = (await served.chat(f"Say {secret}"))[0]["session"]
+        served.services.redactor.add(secret)
+        log = await log_of(served, session)
+        assert secret not in json.dumps(log)
+        assert (log["title"], log["runs"][0]["message"]["text"]) == ("Say [redacted]", "Say [redacted]")
+        assert words(log["runs"][0]["events"]) == "It is [redacted]."
