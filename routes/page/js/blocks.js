@@ -118,16 +118,13 @@ export class Blocks {
   }
 
   #text(line, depth) {
-    const lazy = depth < this.#open.length && !line.blank && this.top.kind === "paragraph";
-    if (lazy || (depth === this.#open.length && this.top.kind === "paragraph")) return this.#addLine(line.rest);
+    if (this.top.kind === "paragraph" && (depth === this.#open.length || !line.blank)) {
+      this.top.text += `\n${line.rest}`;
+      return this.#split();
+    }
     this.#close(depth);
     if (line.blank) return this.#blank();
     return this.#paragraph(line.words);
-  }
-
-  #addLine(text) {
-    this.top.text += `\n${text}`;
-    this.#split();
   }
 
   /** A blank line in a list: what comes behind it stands apart. */
@@ -268,7 +265,9 @@ export class Blocks {
     }
     this.#write(top, (top.blanks ?? "") + line.rest + end);
     top.blanks = "";
-    if (top.formula && words.length > 2 && words.endsWith(top.formula)) this.#close(this.#open.length - 1);
+    if (top.formula && words.length >= (top.begun ? 2 : 4) && words.endsWith(top.formula))
+      this.#close(this.#open.length - 1);
+    top.begun = true;
   }
 
   /** The paragraph's last line turns out to be the head of a table. */

@@ -1,6 +1,13 @@
 /**
  * Markdown as it streams in, as elements. Lines are read once; only the paragraph and the line that are being written
- * are drawn again. There is no HTML in it: markup that a model writes is text.
+ * are drawn again. It is CommonMark with tables, tasks, `~~` and bare addresses of GitHub's, but for what models mean:
+ * - markup is text (`<br>` in a table's cell breaks the line), images are links, what leads nowhere safe is words
+ * - a line break in a paragraph is one; the titles of links are left out; definitions of references stay to be seen
+ * - formulas in `$`, `$$`, `\(` and `\[` stand as they were written, so `\[x\]` is not brackets around x
+ * - dashes below a sentence are a rule, not a heading; bullets indented by two belong to the number above them
+ * - `|` in code parts no cells, cells too many are kept, a line without `|` ends its table
+ * - `**` beside signs of Chinese, Japanese and Korean text is emphasis; a star between digits is none
+ * - paragraphs of more than 6,000 characters, and lines of more than 4,000, go on in pieces: emphasis ends with them
  */
 
 import { Blocks } from "./blocks.js";
