@@ -76,13 +76,16 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
         for path in ["/", *(f"/page/{name}" for name in NAMES)]:
             answer = await got(served, path, **BROWSER)
             policy = policy_of(answer)
-            assert policy["default-src"] == ["'none'"] and policy["script-src"] == policy["connect-src"] == ["'self'"]
+            assert policy["default-src"] == ["'none'"]
+            assert answer.headers["content-type"] == (KINDS[".html"] if path == "/" else KINDS[Path(path).suffix])
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            if path.endswith((".js", ".css")):
+                continue  # no document: with that policy it is nothing but what another one loads
+            assert policy["script-src"] == policy["connect-src"] == ["'self'"]
             assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == ["'none'"]
             assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
             sources = {source for given in policy.values() for source in given}
             assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:"}, path
-            assert answer.headers["content-type"] == (KINDS[".html"] if path == "/" else KINDS[Path(path).suffix])
-            assert answer.headers["x-content-type-options"] == "nosniff"
             own = {"Content-Security-Policy", "Cache-Control"}
             assert {name for name, value in SAFE_HEADERS.items() if answer.headers.get(name) != value} == own
 

@@ -42,6 +42,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+# What is no document runs and shows nothing by itself: a hundred files need not carry all of it.
+PART = {"Content-Security-Policy": "default-src 'none'"}
+DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
 INDEX = "index.html"
@@ -109,7 +112,8 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
         raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")
     small = _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{file.tag}-gzip"' if small else f'"{file.tag}"'
-    headers = HEADERS | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
+    whole = HEADERS if name.endswith(DOCUMENTS) else PART
+    headers = whole | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
     if tag in _tags(request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     if small:
