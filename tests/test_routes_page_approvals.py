@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
-from playwright.async_api import Request
+from playwright.async_api import Request, Route
 
 from app.providers.scripted import Reply, Scripted
 from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
@@ -198,8 +199,14 @@ async def test_nothing_misleads_and_nothing_is_missing(tmp_path: Path) -> None:
 
 
 async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> None:
-    script = [runs("touch one"), "Seen.", runs("touch two"), "Late."]
+    script = [runs("touch one"), "Seen.", runs("touch zero"), "No.", runs("touch two"), "Late."]
     async with asking(tmp_path, *script) as (served, _, browser, page):
+
+        async def forestall(route: Route) -> None:
+            await served.client.post(httpx2.URL(route.request.url).path, json={"decision": "deny"})
+            await route.continue_()
+
+        browser.expected.append("409")
         await say(page, "Say one.")
         await expect(waiting(page)).to_be_visible()
         other = await browser.page()
@@ -209,6 +216,11 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await expect(page.get_by_text("Seen.")).to_be_visible()
         await decided(page)
         await expect(page.get_by_text("approved in another window: bash · touch one")).to_be_visible()
+        await page.route("**/approvals/*", forestall)
+        await say(page, "Say zero.")
+        await press(page, "Approve once")
+        await expect(page.get_by_text("touch zero: This call was denied by local already.")).to_be_visible()
+        await decided(page)
         served.services.runs.approvals.time_limit_s = 2.0
         await say(page, "Say two.")
         await expect(page.locator(".approval.urgent").get_by_text("touch two")).to_be_visible()
@@ -225,6 +237,8 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.goto(home(served))
         await say(page, "Say here.")
         await expect(waiting(page).get_by_text("touch here")).to_be_visible()
+        await press(page, "Edit, then approve")
+        await waiting(page).get_by_role("textbox", name="command").fill("touch there")
         await page.get_by_role("button", name="Notify me next time").click()
         await expect(page.get_by_role("button", name="Notify me next time")).to_be_hidden()
         await page.evaluate("window.away = true")
@@ -247,8 +261,10 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.wait_for_function("window.notices.length === 2")
         assert (await page.evaluate(notice))[1][0] == "dragoman is done"
         await line.get_by_role("button", name="Show").click()
-        await press(page, "Approve once")
+        await expect(waiting(page).get_by_role("textbox", name="command")).to_have_value("touch there")
+        await press(page, "Approve with these changes")
         await expect(page.get_by_text("Done here.")).to_be_visible()
+        assert (tmp_path / "work/there").exists()
 
 
 async def test_a_long_file_says_what_is_not_shown_and_shows_it(tmp_path: Path) -> None:
@@ -261,6 +277,7 @@ async def test_a_long_file_says_what_is_not_shown_and_shows_it(tmp_path: Path) -
         await expect(content).to_contain_text("2999: all of this")
         await expect(content).not_to_contain_text("1500: all of this")
         await shot(page, "approval-long")
-        await content.get_by_role("button", name="Show all").click()
+        await waiting(page).get_by_role("button", name="Show all").click()
+        await expect(waiting(page).get_by_text("are not shown")).to_have_count(0)
         await expect(content).to_contain_text("2999: all of this")
         assert (await content.text_content() or "").rstrip("\n") == "\n".join(lines)

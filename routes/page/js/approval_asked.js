@@ -55,16 +55,20 @@ const row = (name, value) => [h("dt", {}, oneLine(name)), h("dd", {}, value)];
 // For each tool the arguments that are drawn in a way of their own, if they are texts; all others are rows.
 const DRAWN = {
   __proto__: null,
-  bash: { command: (given) => exactBlock(given.command, "Command") },
-  python: { code: (given) => exactBlock(given.code, "Code") },
+  bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, "Command")] },
+  python: { code: (given) => [sizedIfLong(given.code), exactBlock(given.code, "Code")] },
   write_file: { content: (given) => [sized(given.content), exactBlock(given.content, "Content of the file")] },
   edit_file: { old: () => null, new: (given) => changed(spelled(given.old), spelled(given.new)) },
 };
 
+const LONG_LINES = 8; // from here on some may be out of sight
+const linesIn = (text) => (text ? text.replace(/\n$/, "").split("\n").length : 0);
+
 function sized(text) {
-  const lines = text ? text.replace(/\n$/, "").split("\n").length : 0;
-  return h("p", { class: "faint" }, `${count(lines, "line")}, ${count(text.length, "character")}`);
+  return h("p", { class: "faint" }, `${count(linesIn(text), "line")}, ${count(text.length, "character")}`);
 }
+
+const sizedIfLong = (text) => (linesIn(text) >= LONG_LINES ? sized(text) : null);
 
 const count = (number, word) => `${number.toLocaleString()} ${word}${number === 1 ? "" : "s"}`;
 

@@ -209,7 +209,6 @@ export class ApprovalBox {
 
   close() {
     this.#stop();
-    this.element.remove();
   }
 }
 

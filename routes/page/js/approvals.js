@@ -26,6 +26,7 @@ class Tray {
   #page;
   #element;
   #rows = [];
+  #boxes = new Map(); // of those that were shown whole: what was written in one stays while another is looked at
   #box = null;
   #chosen = null; // the key of the one that somebody wants to see whole
   #over = new Set(); // decided here: the server's list may still have them
@@ -112,6 +113,7 @@ class Tray {
     this.#rows = [...rows.filter((row) => row.session === here), ...rows.filter((row) => row.session !== here)];
     this.#announce();
     this.#draw();
+    this.#clear();
   }
 
   #announce() {
@@ -132,7 +134,7 @@ class Tray {
       if (Math.abs(ahead_ms) > SKEW_MS) this.skew_ms = ahead_ms;
       const { tools } = await response.json();
       for (const tool of tools) this.#tools.set(tool.name, tool);
-      this.#box?.know(this.#tools);
+      for (const box of this.#boxes.values()) box.know(this.#tools);
     } catch {
       this.#tools = null; // asked again with the next call that waits: all that is decided on is shown without it
     }
@@ -145,10 +147,9 @@ class Tray {
     const others = this.#rows.filter((row) => row !== whole);
     const before = this.#layout;
     if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#exchange(whole);
-    fill(
-      this.list,
-      others.map((row) => this.#line(row, here)),
-    );
+    const lines = others.map((row) => this.#line(row, here));
+    const words = (elements) => [...elements].map((element) => element.textContent).join("\n");
+    if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
     this.list.hidden = !others.length;
     const count = this.#rows.length;
     this.heading.textContent = count === 1 ? "Waits for you" : `${count} calls wait for you`;
@@ -157,18 +158,37 @@ class Tray {
   }
 
   get #layout() {
-    return [this.#box?.row, ...this.list.children].map((one) => one?.call ?? one?.dataset?.call).join();
+    return this.#layoutWith([...this.list.children].map((element) => element.dataset));
+  }
+
+  #layoutWith(others) {
+    return [this.#box?.row, ...others].map((one) => one?.call).join();
   }
 
   #exchange(row) {
     const had = this.#box?.element.contains(document.activeElement);
-    this.#box?.close();
-    this.#box = row && new ApprovalBox(row, this.#page, this, this.#tools ?? new Map());
+    this.#box = row && this.#boxOf(row);
     fill(this.place, this.#box?.element);
     if (!had) return;
     // Not into the next call: who goes on typing must not decide something that was not read.
     if (this.#rows.length) this.heading.focus();
     else this.#page.at("composer-text")?.focus();
+  }
+
+  #boxOf(row) {
+    const box = this.#boxes.get(keyOf(row)) ?? new ApprovalBox(row, this.#page, this, this.#tools ?? new Map());
+    this.#boxes.set(keyOf(row), box);
+    return box;
+  }
+
+  /** Those whose calls wait no more. */
+  #clear() {
+    const left = new Set(this.#rows.map(keyOf));
+    for (const [key, box] of this.#boxes) {
+      if (left.has(key)) continue;
+      box.close();
+      this.#boxes.delete(key);
+    }
   }
 
   #line(row, here) {

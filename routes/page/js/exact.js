@@ -16,8 +16,8 @@ const MIXED =
 
 const MOST = 40_000; // characters shown before somebody asks for the rest
 const MOST_NAMED = 6;
-const HEAD = 24_000,
-  TAIL = 12_000;
+const HEAD = 24_000;
+const TAIL = 12_000;
 
 /** `U+202E` of the character. */
 const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
@@ -41,20 +41,27 @@ export function withoutUnseen(text) {
   return text.replace(EVERY, "");
 }
 
-/** A block of monospaced text that is exactly this: marks for what cannot be seen, and for spaces at the end of a line. */
+/**
+ * A block of monospaced text that is exactly this: marks for what cannot be seen, and for spaces at the end of a line.
+ * Of a long one head and tail, with a word before it that says so. Elements.
+ */
 export function exactBlock(text, label) {
   const block = h("pre", { class: "exact", dir: "ltr", tabindex: 0, role: "group", "aria-label": label });
   if (text.length <= MOST) {
     block.append(...nodes(text));
-    return block;
+    return [block];
   }
-  const from = whole(text, HEAD),
-    to = whole(text, text.length - TAIL);
-  const all = h("button", { type: "button", class: "exact-all" }, "Show all");
-  all.addEventListener("click", () => showAll(block, text));
-  const gap = h("span", { class: "exact-gap" }, `${(to - from).toLocaleString()} characters are not shown here. `, all);
-  block.append(...nodes(text.slice(0, from)), gap, ...nodes(text.slice(to)));
-  return block;
+  const from = whole(text, HEAD);
+  const to = whole(text, text.length - TAIL);
+  const missing = `${(to - from).toLocaleString()} characters are not shown here.`;
+  const all = h("button", { type: "button" }, "Show all");
+  const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle of it"), " ", all);
+  all.addEventListener("click", () => {
+    note.remove();
+    showAll(block, text);
+  });
+  block.append(...nodes(text.slice(0, from)), h("span", { class: "exact-gap" }, missing), ...nodes(text.slice(to)));
+  return [note, block];
 }
 
 /** The place, or the one before it where it would cut a character in two. */
