@@ -36,7 +36,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there, of a stream in its first event."""
+    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there (in a stream's first event)."""
 
     ok: int = 200
     shows: str | None = None
@@ -146,7 +146,7 @@ class Asking:
         row, number = ROWS[route], next(self.addresses)
         body = json.loads(filled(json.dumps(row.body), ids)) if isinstance(row, Thing | Admins) and row.body else None
         forwarded = {"x-forwarded-for": f"10.0.{number // 256}.{number % 256}"}
-        asked = {"headers": dict(headers) | forwarded, "json": body}
+        asked: dict[str, Any] = {"headers": dict(headers) | forwarded, "json": body}
         if isinstance(row, Own) and row.stream:
             answer = await self._beginning(method, filled(path, ids), asked)
         else:
