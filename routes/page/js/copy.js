@@ -25,7 +25,7 @@ export function copyButton(name, text, words = "") {
 }
 
 /** Whether the text is on the clipboard now. */
-async function copy(text) {
+export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
