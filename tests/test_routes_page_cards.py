@@ -250,11 +250,13 @@ STATES = """
 async (ended) => {
   const { ToolCard } = await import("/page/js/tool_card.js");
   const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: null };
-  const made = ["a", "b", "c", "d"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
-  const [begun, waiting, over, unwritten] = made;
+  const made = ["a", "b", "c", "d", "e"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
+  const [begun, waiting, over, question] = made;
   begun.start({ name: "mcp__maps__find<b>", arguments: { query: "\\u202eevil", near: { lat: 1 } } });
   begun.progress({ elapsed_s: 75, tail: [], lines: 0, bytes: 0 });
   waiting.ask({ name: "mcp__maps__find<b>", arguments: {}, reason: "It asks." });
+  question.ask({ name: "mcp__maps__elicitation", arguments: { message: "Which?" }, reason: "It asks." });
+  question.resolve({ decision: "approved", by: "ann" });
   over.start({ name: "mcp__maps__find<b>", arguments: {} });
   over.finish({ ok: true, text: '{"found": []}', duration_s: 0.012 });
   document.querySelector("main").replaceChildren(...made.map((card) => card.element));
@@ -273,7 +275,8 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         page = await browser.page()
         await page.goto(home(served))
         name = "maps · find<b>"
-        last = [f"{name}, not run", f"{name}, done", f"{name}, not run"]
+        answered = "maps · elicitation: Which?, answered by ann"
+        last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run"]
         found = await page.evaluate(STATES, interrupted)
         assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")

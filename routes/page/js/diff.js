@@ -27,8 +27,10 @@ export function changed(before, after, label = "Changes") {
 }
 
 /** The rows of a diff as an element; a long one is folded. */
-export function diffOf(rows, label) {
-  const { added, removed } = counted(rows);
+export function diffOf(given, label) {
+  const { added, removed } = counted(given);
+  const isNew = given.every(({ old }) => !old); // a new file has no numbers of before
+  const rows = isNew ? given.map(({ old, ...row }) => row) : given;
   const name = `${label}: ${added} ${added === 1 ? "line" : "lines"} added, ${removed} removed`;
   const props = { class: "diff", role: "group", tabindex: 0, dir: "ltr", "aria-label": name };
   const element = h("div", props, rows.slice(0, SHOWN).map(rowOf));
@@ -53,7 +55,7 @@ export function rowOf({ kind, old, now, text }) {
   return h(
     "div",
     { class: `diff-row ${kind}` },
-    old === undefined ? null : [numberOf(old), numberOf(now)],
+    [old, now].map((line) => (line === undefined ? null : numberOf(line))),
     h("span", { class: "diff-sign", "aria-hidden": "true" }, SIGNS[kind]),
     word,
     h("span", { class: "diff-text" }, spelled(text.replace(/\r$/, ""))),

@@ -1,8 +1,9 @@
 /** The last lines of what a process writes, as a terminal would show them; opened, the whole of it. */
 
 import { linesOf, plain, Terminal } from "./ansi.js";
-import { h, icon, soon } from "./dom.js";
-import { copyText, saveText } from "./hand.js";
+import { copy } from "./copy.js";
+import { h, icon, say, soon } from "./dom.js";
+import { saveText, selectedIn } from "./hand.js";
 import { drawn, Roll } from "./roll.js";
 import { breath } from "./slices.js";
 import { pieces } from "./whole.js";
@@ -10,6 +11,7 @@ import { pieces } from "./whole.js";
 const LINES = 12;
 const LINE_SHOWN = 400; // characters that the server tells of one line
 const NEAR = 30; // pixels from the end that still count as the end
+const SAID_MS = 2_000;
 const PER_FRAME = 32_768; // characters
 const LOOKED_AT = 16_384; // characters of a long text, for its last lines
 const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
@@ -79,7 +81,8 @@ export class Tail {
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
     this.bar.hidden = known !== null && this.all.hidden && total <= 1;
-    if (!this.opened && !this.#isSelected()) this.box.replaceChildren(drawn(lines));
+    // A reader who is about to copy something out of the box keeps what they have selected.
+    if (!this.opened && !selectedIn(this.box)) this.box.replaceChildren(drawn(lines));
     if (!this.opened && !this.prose) this.#follow();
   };
 
@@ -92,12 +95,6 @@ export class Tail {
   #total(lines, cut) {
     if (this.#known === null || cut) return Math.max(this.#told.lines ?? 0, lines.length);
     return this.#known.trimEnd().split("\n").length;
-  }
-
-  /** A reader who is about to copy something out of the box keeps what they have selected. */
-  #isSelected() {
-    const selection = document.getSelection();
-    return !selection.isCollapsed && this.box.contains(selection.anchorNode);
   }
 
   #toggle() {
@@ -188,8 +185,10 @@ export class Tail {
 
   async #copy() {
     await this.#hand(async (text) => {
-      this.copy.lastChild.textContent = (await copyText(text)) ? "Copied" : "Copy";
-      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), 2_000);
+      const told = (await copy(text)) ? "Copied" : "Save it instead";
+      this.copy.lastChild.textContent = told;
+      say(told);
+      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), SAID_MS);
     });
   }
 

@@ -7,6 +7,7 @@ import { resultOf } from "./card_result.js";
 import { ticking } from "./clock.js";
 import { fill, h, icon, say, soon } from "./dom.js";
 import { spelled } from "./exact.js";
+import { selectedIn } from "./hand.js";
 import { Tail } from "./tail.js";
 import { nameOf, titleOf } from "./titles.js";
 import { outputOf } from "./whole.js";
@@ -21,6 +22,14 @@ const DECISIONS = {
   expired: () => ["refused", "nobody answered"],
   withdrawn: () => ["refused", "withdrawn"],
 };
+
+// the same for a question that a tool asks: nothing runs for it
+const ANSWERS = {
+  ...DECISIONS,
+  approved: (by) => ["done", `answered by ${by}`],
+  denied: (by) => ["refused", `declined by ${by}`],
+};
+const QUESTION = /^mcp__.+__elicitation$/s;
 
 const writing = new WeakMap(); // of each run, the cards whose call has not begun
 
@@ -76,6 +85,7 @@ export class ToolCard {
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
+    if (!isProcess) tail.element.remove(); // how far it had come; the result is another text
     const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
@@ -104,7 +114,8 @@ export class ToolCard {
   }
 
   resolve({ decision, by, arguments: given, note }) {
-    const [state, words] = DECISIONS[decision]?.(spelled(by)) ?? ["next", decision];
+    const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
+    const [state, words] = decisions[decision]?.(spelled(by)) ?? ["next", decision];
     if (given) this.#changedBy = by;
     if (given) this.given.settle(given, { by });
     this.#enter(state, note ? `${words}: “${spelled(note)}”` : words);
@@ -196,7 +207,7 @@ export class ToolCard {
   /** Open while something happens in it and where it failed; else a line and two, unless the reader wants more. */
   #layOut() {
     const over = OVER.has(this.#state);
-    const read = this.tail.opened || this.#isSelected();
+    const read = this.tail.opened || selectedIn(this.body);
     const open = this.#chosen ?? (!FOLDED.has(this.#state) || read);
     this.head.expand(open);
     this.body.hidden = !open;
@@ -204,11 +215,6 @@ export class ToolCard {
     const brief = over && (!open || this.#result?.stays) ? this.#result?.brief?.() : null;
     fill(this.brief, brief);
     this.brief.hidden = !brief;
-  }
-
-  #isSelected() {
-    const selection = document.getSelection();
-    return !selection.isCollapsed && this.body.contains(selection.anchorNode);
   }
 
   #drawResult() {
