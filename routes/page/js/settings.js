@@ -21,6 +21,8 @@ const KEYS = [
   ["Ctrl + K", "search the conversations"],
   ["Ctrl + Shift + O", "a new conversation"],
   ["Escape", "close what is open"],
+  ["Escape, twice", "in the message box: stop the run"],
+  ["↑", "in an empty message box: your last message again"],
 ];
 
 dress(preferred(THEME));
