@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
 from app.provider import ModelRequest, Piece, Plain, Said, Stopped
+from parsing import Call
 
 DELTAS, LINES = 10_000, 100_000
 PER_S = 1_000
@@ -39,7 +40,7 @@ class Told(Plain):
     """Writes what the last message asks for: `answer`, `command`, or a short turn."""
 
     model = "told"
-    teach_fences = True
+    teach_fences = False  # code in the answer is shown, not run
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         last = request.messages[-1]
@@ -49,13 +50,17 @@ class Told(Plain):
                 async for piece in said:
                     yield piece
         elif last.role == "user" and "command" in words:
-            yield Said(f"```bash\n{COMMAND}\n```\n")
-            yield Stopped("stop")
+            yield Call(0, "bash", {"command": COMMAND}, "native")
+            yield Stopped("tool_calls")
             return
         else:
             yield Said(SECTION)
         yield Said(END)
         yield Stopped("stop")
+
+    @property
+    def native_tools(self) -> bool:
+        return True
 
     async def close(self) -> None:
         """It holds nothing."""

@@ -185,4 +185,4 @@ async def test_what_a_screen_reader_finds(tmp_path: Path) -> None:
             """
         )
         for role in ("main", "banner", "contentinfo"):
-            await expect(page.get_by_role(role)).to_have_count(1)  # type: ignore[arg-type]
+            await expect(page.get_by_role(role)).to_have_count(1)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 WIDE_ANSWER = (
     "## A heading\n\nSome `code`, a [link](https://example.com/" + "long/" * 30 + ") and a word: " + "x" * 400 + "\n\n"
-    "```python\n" + "print(" + "1 + " * 80 + "1)\n```\n\n"
+    "```js\n" + "print(" + "1 + " * 80 + "1)\n```\n\n"
     "| one | two | three | four | five | six |\n|---|---|---|---|---|---|\n" + "| a long cell of words " * 6 + "|\n\n"
     "1. one\n   - two\n     - three\n"
 )
