@@ -42,6 +42,7 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         await shot(page, "mcp-held")
         await shop.get_by_role("button", name="Approve pay").click()
         await expect(shop.get_by_role("heading", name="pay")).to_have_count(0)
+        await expect(shop).to_be_focused()
         await expect(button).to_contain_text("MCP: 2")
         assert "mcp__shop__pay" in (await settled(served, "shop")).tools
         other = page.get_by_role("region", name=SLASHED)

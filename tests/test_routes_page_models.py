@@ -58,6 +58,7 @@ async def test_a_model_is_connected_used_at_once_and_removed(tmp_path: Path) -> 
             await picker.get_by_role("button", name="Remove it").click()
             await expect(picker.get_by_role("radio", name="Default")).to_be_checked()
             await expect(picker.get_by_role("radio", name="qwen")).to_have_count(0)
+            await expect(picker.get_by_role("radiogroup")).to_be_focused()
             await expect(model).to_contain_text("scripted")
         kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("dragoman.db*"))
         assert KEY.encode() not in kept

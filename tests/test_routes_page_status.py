@@ -61,6 +61,23 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
         await shot(page, "status-no-sandbox-phone")
 
 
+async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Path) -> None:
+    flags = {"window": "1500", "summarise_at": "1"}
+    async with serving(tmp_path, Scripted(["Well. " * 100] * 3), **flags) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        context = page.get_by_role("group", name="Status").get_by_role("button", name="Context:")
+        for number in range(3):
+            await say(page, f"Message {number}. " + "A long one. " * 120)
+            await expect(page.get_by_role("article", name="Turn").get_by_text("Well.")).to_have_count(number + 1)
+        await expect(context).to_contain_text("· shortened")
+        await context.click()
+        await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Of older messages")
+        await shot(page, "context-shortened")
+        await page.get_by_role("button", name="New conversation").first.click()
+        await expect(context).to_be_hidden()
+
+
 async def test_settings_hold_on_to_colours_and_tell_usage_and_decisions(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(DEMO)) as served, browsing() as browser:
         page = await browser.page(color_scheme="light")

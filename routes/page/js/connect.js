@@ -202,7 +202,7 @@ function welcome(page, { role }, box) {
     h(
       "p",
       {},
-      `${page.store.get("server").model} came with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
+      `${page.store.get("server").model} is the one that comes with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
     ),
     admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with its address:"),
     admin &&

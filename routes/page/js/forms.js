@@ -108,7 +108,7 @@ export function showPanel(page, name, title, build, opener) {
   return page.panel.toggle(name, title, content, opener, { closed: () => stops.forEach((stop) => stop()) });
 }
 
-/** The rows of a list, in order; `make` is asked again only for those that have changed, so that focus stays in others. */
+/** The rows of a list, in order; `make` is asked again only for those that have changed. Focus stays where it can. */
 export class Rows {
   #made = new Map();
 
@@ -117,19 +117,33 @@ export class Rows {
   }
 
   show(rows, keyOf) {
-    const made = new Map();
-    for (const row of rows) {
-      const key = keyOf(row);
-      const told = JSON.stringify(row);
-      const known = this.#made.get(key);
-      made.set(key, known?.told === told ? known : { told, element: this.make(row, known?.element) });
-    }
-    this.#made = made;
-    const wanted = [...made.values()].map((one) => one.element);
-    for (const child of [...this.element.children]) if (!wanted.includes(child)) child.remove();
-    wanted.forEach((element, place) => {
-      if (this.element.children[place] !== element)
-        this.element.insertBefore(element, this.element.children[place] ?? null);
+    const focused = document.activeElement;
+    const held = [...this.#made].find(([, { element }]) => element.contains(focused))?.[0];
+    this.#made = new Map(rows.map((row) => [keyOf(row), this.#kept(row, this.#made.get(keyOf(row)))]));
+    this.#place([...this.#made.values()].map(({ element }) => element));
+    if (held !== undefined && !focused.isConnected) refocus(focused, this.#made.get(held)?.element ?? this.element);
+  }
+
+  #kept(row, known) {
+    const told = JSON.stringify(row);
+    return known?.told === told ? known : { told, element: this.make(row, known?.element) };
+  }
+
+  /** Without touching what stands where it belongs: whatever is moved loses the focus. */
+  #place(wanted) {
+    const { element } = this;
+    for (const child of [...element.children]) if (!wanted.includes(child)) child.remove();
+    wanted.forEach((one, place) => {
+      if (element.children[place] !== one) element.insertBefore(one, element.children[place] ?? null);
     });
   }
+}
+
+/** To what does the same as `gone` did, or to the place where it was. */
+function refocus(gone, place) {
+  const same = [...place.querySelectorAll(gone.localName)].find(
+    (one) => one.value === gone.value && one.textContent === gone.textContent,
+  );
+  if (!same) place.tabIndex = -1;
+  (same ?? place).focus({ preventScroll: true });
 }

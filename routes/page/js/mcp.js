@@ -56,6 +56,7 @@ const byNeed = (one, other) => need(other) - need(one);
 
 class ServerList {
   #rows;
+  #asked = 0; // an answer that is late says what is over
 
   constructor(page) {
     this.page = page;
@@ -78,9 +79,10 @@ class ServerList {
   }
 
   async refresh() {
+    const asked = ++this.#asked;
     try {
       const { servers, problem } = await get("/mcp/servers");
-      this.#draw(servers, problem);
+      if (asked === this.#asked) this.#draw(servers, problem);
     } catch (error) {
       if (typeof error.status !== "number") throw error;
       this.#draw(null, error.message);

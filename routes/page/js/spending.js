@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { pairs, number, showPanel } from "./forms.js";
 import { windowOf } from "./models.js";
 
-const FULL = 0.85; // of the window: about here the conversation is summarised
+const FULL = 0.8; // of the window: soon after it the conversation is summarised or shortened
 const SUMS = { prompt_tokens: "total_prompt_tokens", completion_tokens: "total_completion_tokens", cost: "total_cost" };
 
 /** Adds up what the open conversation has used: what its log said, and since then what its runs tell. */
