@@ -92,13 +92,16 @@ async def test_what_is_new_is_followed_unless_the_reader_looks_elsewhere(tmp_pat
 
 
 async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: Path) -> None:
-    first = asyncio.Event()
-    script = [("It begins", Pause(first), " and ends."), "It has read both.", "And the next turn."]
+    soon, first = asyncio.Event(), asyncio.Event()
+    script = [(Pause(soon), "It begins", Pause(first), " and ends."), "It has read both.", "And the next turn."]
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
         await say(page, "Begin.")
+        await expect(page.locator(".working").get_by_text("Thinking")).to_be_visible()
+        soon.set()
         await expect(page.get_by_text("It begins")).to_be_visible()
+        await expect(page.locator(".working").get_by_text("Thinking")).to_be_hidden()
         await page.get_by_role("textbox", name="Message").fill("Later, please.")
         await page.get_by_role("combobox", name="When it is read").select_option("queue")
         await page.get_by_role("button", name="Send").click()
