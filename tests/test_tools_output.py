@@ -99,3 +99,12 @@ def test_bytes_that_come_one_by_one_cost_no_more_than_in_blocks() -> None:
     for _ in range(400_000):
         output.feed(b"x")
     assert len(output.text()) <= TEXT_CHARACTERS and output.bytes == 400_000
+
+
+def test_lines_that_are_cut_go_whole() -> None:
+    lines = "".join(f"line {number} of many\n" for number in range(20_000))
+    head, _, rest = fed(lines.encode()).text().partition("\n[... ")
+    told, _, end = rest.partition(" characters left out ...]\n")
+    assert lines.startswith(f"{head}\n") and lines.endswith(f"\n{end}")
+    assert int(told.replace(",", "")) == len(lines) - len(head) - len(end)
+    assert len(head) + len(end) > TEXT_CHARACTERS - 200

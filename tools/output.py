@@ -11,6 +11,7 @@ LINE_CHARACTERS = 400
 TEXT_CHARACTERS = 262_144  # more than a model is told at once: the rest can be read by pages
 
 _NOTE = 80  # room for the sentence that stands where the middle was
+_CUT = 4_096  # characters of a line that may go with its other part
 _PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head and end
 
 
@@ -101,9 +102,15 @@ class Output:
         left_out = self._characters - len(self._head) - len(self._end)
         if left_out == 0:
             return _printable(self._head + self._end)
-        end = self._end[_NOTE:]
-        note = f"\n[... {left_out + len(self._end) - len(end):,} characters left out ...]\n"
-        return _printable(self._head + note + end)
+        head, end = self._whole_lines()
+        note = f"\n[... {self._characters - len(head) - len(end):,} characters left out ...]\n"
+        return _printable(head + note + end)
+
+    def _whole_lines(self) -> tuple[str, str]:
+        """Head and end without a line that is cut, if it is not a long one: half of a secret is not known for one."""
+        head, end = self._head, self._end[_NOTE:]
+        last, first = head.rfind("\n", max(0, len(head) - _CUT)), end.find("\n", 0, _CUT)
+        return head[:last] if last >= 0 else head, end[first + 1 :]
 
 
 def _shortened(line: str) -> str:
