@@ -206,6 +206,7 @@ class _Server(uvicorn.Server):
                 print(UNBOXED, file=sys.stderr, flush=True)
         counts = await self._services.store.token_counts(time.time())
         print(f"Try:  {overview.example(shown, token=counts.all > 0)}", flush=True)
+        print(f"Or open http://{shown} in a browser.", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

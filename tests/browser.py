@@ -121,8 +121,13 @@ async def say(page: Page, words: str) -> None:
 
 
 async def shot(page: Page, name: str) -> Path:
-    """A picture of the page as it is, for people to look at: `.cache/screenshots/NAME.png`."""
+    """A picture of the page as it is, for people to look at: `.cache/screenshots/NAME.png`, and where CI keeps what
+    was made (DRAGOMAN_ARTEFACTS)."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     path = SHOTS / f"{name}.png"
     await page.screenshot(path=path)
+    if artefacts := os.environ.get("DRAGOMAN_ARTEFACTS"):
+        kept = Path(artefacts, "screenshots")
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, kept)
     return path

@@ -43,7 +43,7 @@ def started_server(folder: Path, model: str = "embedded:", *flags: str) -> Itera
     with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=pipe, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout
-            banner = [server.stdout.readline() for _ in range(2)]
+            banner = [server.stdout.readline() for _ in range(3)]
             found = re.search(r"http://localhost:(\d+)", banner[0])
             assert found, banner
             yield Started(banner, found[1], environ)
@@ -76,6 +76,10 @@ def test_the_banner_names_the_model_and_a_curl_that_works(server: Started) -> No
     assert types[-1] == "run.finished"
     assert re.search(r'"name": "bash".*hello,? world', ended.stdout, re.I)
     assert [int(seq) for seq in re.findall(r"^id: (\d+)$", ended.stdout, re.M)] == list(range(1, len(types) + 1))
+
+
+def test_the_banner_names_the_page(server: Started) -> None:
+    assert server.banner[2] == f"Or open http://localhost:{server.port} in a browser.\n"
 
 
 def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
