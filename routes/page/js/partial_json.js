@@ -1,7 +1,8 @@
 /** Arguments as a model writes them: the fields of a JSON object that is not there yet, each character looked at once. */
 
 const ESCAPES = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
-const WRAPPERS = new Set(["arguments", "parameters"]); // some models write the call itself: {"name": ..., "arguments": {...}}
+// Some models write the call itself: {"name": ..., "arguments": {...}}.
+const WRAPPERS = new Set(["arguments", "parameters"]);
 const STRING_STOP = /["\\]/g;
 const NESTED_STOP = /["\\{}[\]]/g;
 const SPACE = /\s/;
