@@ -80,11 +80,7 @@ class Connecting {
       field("What runs there", this.preset),
       field("Address", this.url, "As the machine sees it that dragoman runs on."),
       field("Name", this.name, "What it is called here."),
-      field(
-        "Key",
-        this.key,
-        "If it wants one. It is sent to your dragoman server once and kept there; no page can read it again.",
-      ),
+      field("Key", this.key, "If it wants one. Your dragoman server keeps it, and shows it to no page again."),
       h("div", { class: "buttons" }, this.test, this.save),
       this.outcome.element,
       this.models,

@@ -1,8 +1,8 @@
 /** The bar at the bottom: model, context, tokens and cost, sandbox, MCP, jobs, connection, pause, settings. */
 
-import * as jobs from "./jobs.js";
 import { fill, h, icon } from "./dom.js";
 import { showPanel } from "./forms.js";
+import { jobsButton } from "./jobs.js";
 import { mcpButton } from "./mcp.js";
 import { answering, togglePicker } from "./models.js";
 import { pauseBanner, pauseButton } from "./pause.js";
@@ -20,7 +20,7 @@ export function start(page) {
     h("span", { class: "status-gap" }),
     sandboxButton(page),
     mcpButton(page),
-    jobs.jobsButton?.(page) ?? "",
+    jobsButton(page),
     link(page),
     pauseButton(page),
     settingsButton(page),
