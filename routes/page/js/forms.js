@@ -29,8 +29,8 @@ export class Outcome {
 }
 
 /**
- * Does `work()` once, however often the button is pressed meanwhile; a refusal is told in the outcome. Answers with what
- * `work` does, or undefined where it was refused. The button keeps the focus, which one that is disabled would lose.
+ * Does `work()` once, however often the button is pressed meanwhile; a refusal is told in the outcome. Answers with
+ * what `work` does, or undefined where it was refused. The button keeps the focus: one that is disabled would lose it.
  */
 export async function doing(button, outcome, work) {
   if (button.ariaDisabled === "true") return undefined;
