@@ -62,8 +62,8 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
 
 
 async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Path) -> None:
-    flags = {"window": "1500", "summarise_at": "1"}
-    async with serving(tmp_path, Scripted(["Well. " * 100] * 3), **flags) as served, browsing() as browser:
+    model = Scripted(["Well. " * 100] * 3)
+    async with serving(tmp_path, model, window="1500", summarise_at="1") as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
         context = page.get_by_role("group", name="Status").get_by_role("button", name="Context:")
