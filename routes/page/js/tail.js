@@ -76,7 +76,7 @@ export class Tail {
     const cut = known !== null && CUT.test(known);
     const total = this.#total(lines, cut);
     this.element.hidden = !lines.length;
-    this.count.textContent = total > 1 ? `${total.toLocaleString()} lines` : "";
+    if (!this.opened) this.#tellLines(total, cut);
     const shortened = known === null && this.#told.tail.some((line) => line.length >= LINE_SHOWN);
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
@@ -85,6 +85,11 @@ export class Tail {
     if (!this.opened && !selectedIn(this.box)) this.box.replaceChildren(drawn(lines));
     if (!this.opened && !this.prose) this.#follow();
   };
+
+  #tellLines(total, cut = false) {
+    const lines = total > LINES || (total > 1 && !cut) ? `${total.toLocaleString()} lines` : "";
+    this.count.textContent = [lines, cut ? "cut for the model" : ""].filter(Boolean).join(", ");
+  }
 
   /** The lines of a text that are shown as long as nobody asks for more. */
   #shortOf(text) {
@@ -99,7 +104,7 @@ export class Tail {
 
   #toggle() {
     const open = !this.opened;
-    this.#opened = open ? { roll: new Roll(this.box), terminal: new Terminal(), queue: [] } : null;
+    this.#opened = open ? { roll: new Roll(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
     this.#following = !this.prose;
     this.all.lastChild.textContent = open ? "Show less" : "Show all";
     this.all.setAttribute("aria-expanded", String(open));
@@ -146,7 +151,10 @@ export class Tail {
       if (text.length > room) queue.unshift(text.slice(room));
       room -= text.length;
     }
-    roll.add(terminal.take());
+    const lines = terminal.take();
+    opened.lines += lines.length;
+    this.#tellLines(opened.lines + (terminal.open.length ? 1 : 0));
+    roll.add(lines);
     roll.draw(this.#following, terminal.open);
     if (this.#following) this.#follow();
     if (queue.length) soon(opened.draw);
