@@ -126,8 +126,12 @@ async def shot(page: Page, name: str) -> Path:
     SHOTS.mkdir(parents=True, exist_ok=True)
     path = SHOTS / f"{name}.png"
     await page.screenshot(path=path)
+    keep(path)
+    return path
+
+
+def keep(path: Path) -> None:
     if artefacts := os.environ.get("DRAGOMAN_ARTEFACTS"):
         kept = Path(artefacts, "screenshots")
         kept.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, kept)
-    return path
