@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         await shot(page, "composer-attached")
         async with page.expect_request("**/chat") as asked:
             await say(page, "Look at these.")
-        body = (await asked.value).post_data_json
+        body = json.loads((await asked.value).post_data or "")
         assert [part["type"] for part in body["message"]] == ["text", "image", "file"]
         assert body["message"][0]["text"] == "Look at these.\n\nnotes.md:\n````md\n```\nwords\n```\n````"
         assert base64.b64decode(body["message"][1]["data"]) == CAT
@@ -124,12 +125,12 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         await expect(attached).to_be_hidden()
         turn = page.get_by_role("article", name="Turn")
         await expect(turn).to_have_count(1)
-        await expect(turn).to_contain_text("cat.png")
+        await expect(turn.get_by_role("img", name="cat.png")).to_be_visible()
 
         await page.get_by_role("combobox", name="Approvals").select_option("ask")
         async with page.expect_request("**/chat") as asked:
             await say(page, "And now?")
-        assert (await asked.value).post_data_json["approval"] == "ask"
+        assert json.loads((await asked.value).post_data or "")["approval"] == "ask"
         await page.reload()
         await expect(page.get_by_role("combobox", name="Approvals")).to_have_value("ask")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 
 import pytest
+from playwright.async_api import FilePayload
 
 from app.provider import ProviderFailed
 from app.providers.scripted import Pause, Raise, Scripted
@@ -22,12 +24,11 @@ DOWN = Raise(ProviderFailed("model_down", "The model's server is down. Start it,
 
 async def begun(served: Served, turns: int) -> str:
     """A session of so many turns."""
-    session = None
+    known: dict[str, str] = {}
     for turn in range(turns):
-        events = await served.chat(f"Question {turn}.", **({"session": session} if session else {}))
-        session = next(event["session"] for event in events if event["type"] == "run.started")
-    assert session
-    return session
+        events = await served.chat(f"Question {turn}.", **known)
+        known["session"] = events[0]["session"]
+    return known["session"]
 
 
 async def from_end(page: Page) -> float:
@@ -154,7 +155,7 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        picture = {"name": "cat.png", "mimeType": "image/png", "buffer": CAT}
+        picture = FilePayload(name="cat.png", mimeType="image/png", buffer=CAT)
         await page.locator("#composer input[type=file]").set_input_files([picture])
         await expect(page.get_by_role("list", name="Attached files")).to_contain_text("cat.png")
         await say(page, "Are you there?")
@@ -166,7 +167,7 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
         again = page.get_by_role("button", name="Try again")
         async with page.expect_request("**/chat") as asked:
             await again.click()
-        words, sent = (await asked.value).post_data_json["message"]
+        words, sent = json.loads((await asked.value).post_data or "")["message"]
         assert (words["text"], base64.b64decode(sent["data"])) == ("Are you there?", CAT)
         await expect(page.get_by_text("Now it answers.")).to_be_visible()
         await expect(page.locator("#conversation").get_by_text("Are you there?", exact=True)).to_have_count(2)

@@ -58,7 +58,7 @@ async def test_conversations_are_listed_marked_and_found(tmp_path: Path) -> None
         await expect(search).to_be_focused()
 
 
-async def test_a_conversation_is_renamed_saved_and_deleted(tmp_path: Path) -> None:
+async def test_a_conversation_is_renamed_and_saved_as_a_file(tmp_path: Path) -> None:
     script = ["```bash\n", "echo one two\n", "```\n"], "It said `one two`."
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         await served.chat("Say something.")
@@ -99,6 +99,14 @@ async def test_a_conversation_is_renamed_saved_and_deleted(tmp_path: Path) -> No
         session = json.loads(await AsyncPath(await (await saved.value).path()).read_text())
         assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]
 
+
+async def test_a_conversation_is_deleted_by_who_means_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Words."])) as served, browsing() as browser:
+        await served.chat("Say something.")
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("link", name="Say something.").click()
+        more = page.locator(".session-more")
         await more.click()
         await page.get_by_role("menuitem", name="Delete").click()
         box = page.get_by_role("dialog", name="Delete this conversation?")
