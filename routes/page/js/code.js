@@ -35,7 +35,7 @@ export class CodeView {
       {
         tabindex: 0,
         "aria-label": formula ? "Formula" : `Code${language ? `: ${exact(language)}` : ""}`,
-        role: "region",
+        role: "group",
       },
       this.code,
     );
@@ -66,13 +66,13 @@ export class CodeView {
     const waiting = this.#waiting;
     this.#waiting = "";
     for (let from = 0; from < waiting.length; ) from = this.#put(waiting, from);
-    this.element.classList.toggle("growing", this.#lines > FOLDED);
+    this.element.classList.toggle("code-grows", this.#lines > FOLDED);
   }
 
   close() {
     this.trial("");
     this.draw();
-    this.element.classList.remove("growing");
+    this.element.classList.remove("code-grows");
     if (this.#lines > FOLDED + SPARE) this.#fold();
     if (this.language) import("./highlight.js").then(({ paint }) => paint(this.code, this.language));
   }

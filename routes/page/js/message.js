@@ -10,7 +10,6 @@ import { prose } from "./plain.js";
 
 const LONG = 1_200,
   LONG_LINES = 12; // characters and lines of a message that is folded
-const PART = 8_000; // characters of a thought that are laid out as one
 const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
 
 /** The person's own words, as they are. `message`: `{text, attachments?}` of a message. */
@@ -56,15 +55,14 @@ function foldable(text) {
   return [words, more];
 }
 
+const flowInto = (markdown) =>
+  new Flow({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
+
 /** The model's answer: `add` text as it comes, `close` when something else follows. */
 export class Answer {
   #pieces = [];
   #markdown = new Markdown();
-  #flow = new Flow({
-    write: (text) => this.#markdown.write(text),
-    draw: () => this.#markdown.draw(),
-    end: () => this.#markdown.end(),
-  });
+  #flow = flowInto(this.#markdown);
 
   constructor() {
     const copy = copyButton("Copy answer as Markdown", () => this.text);
@@ -91,14 +89,13 @@ export class Answer {
 export class Thought {
   #began;
   #stop;
-  #room = PART; // in the last part
-  #flow = new Flow({ write: (text) => this.#write(text) });
+  #words = new Markdown("markdown thought-text");
+  #flow = flowInto(this.#words);
 
   constructor(view) {
     this.#began = view?.restoring ? null : performance.now();
     this.title = h("span", {}, "Thinking…");
-    this.words = h("div", { class: "thought-text", dir: "auto" });
-    this.element = h("details", { class: "thought thinking" }, h("summary", {}, this.title), this.words);
+    this.element = h("details", { class: "thought thinking" }, h("summary", {}, this.title), this.#words.element);
     if (this.#began !== null) this.#stop = ticking(() => soon(this.#tick));
   }
 
@@ -123,19 +120,4 @@ export class Thought {
   #tick = () => {
     if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took() ?? ""}`;
   };
-
-  #write(text) {
-    const end = this.#room < text.length ? text.indexOf("\n") + 1 : 0;
-    if (end) this.#put(text.slice(0, end));
-    if (end || this.#room < -PART || !this.words.lastChild) {
-      this.words.append(h("div", { class: "thought-part" }));
-      this.#room = PART;
-    }
-    this.#put(text.slice(end));
-  }
-
-  #put(text) {
-    this.words.lastChild?.append(prose(text));
-    this.#room -= text.length;
-  }
 }

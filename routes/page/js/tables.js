@@ -40,7 +40,7 @@ export function tableOf() {
     body = h("tbody");
   const box = h(
     "div",
-    { class: "table-box", role: "region", "aria-label": "Table", tabindex: 0 },
+    { class: "table-box", role: "group", "aria-label": "Table", tabindex: 0 },
     h("table", {}, head, body),
   );
   return { box, head, body };
