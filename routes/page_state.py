@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakValueDictionary
 
 from app.people import Principal
 from app.redaction import Redactor
@@ -35,6 +37,7 @@ class Seen:
 
     _calls: dict[str, dict[tuple[str, str], Row]] = field(default_factory=dict)  # by principal
     _jobs: dict[str, dict[str, tuple[float, Job, Row]]] = field(default_factory=dict)
+    _looking: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by principal
 
     async def approvals(self, store: Store, principal: str) -> list[Row]:
         """Oldest first. What is asked for stays as it is while it waits, and may be long. Raises StoreFailed."""
@@ -49,13 +52,14 @@ class Seen:
 
     async def jobs(self, jobs: Jobs, principal: str) -> list[Row]:
         """Oldest first, each with its last lines; without its age, which only the clock changes."""
-        known, now = self._jobs.get(principal, {}), dict[str, tuple[float, Job, Row]]()
-        for job in jobs.listed(principal):
-            at, before, row = known.get(job.id, (0.0, None, Row()))
-            if before != job or (job.under_way and time.monotonic() - at > LOOK_S):
-                at, row = time.monotonic(), await _job_row(jobs, job)
-            now[job.id] = at, job, row
-        _put(self._jobs, principal, now)
+        async with self._looking.setdefault(principal, asyncio.Lock()):  # whoever comes meanwhile sees what was seen
+            known, now = self._jobs.get(principal, {}), dict[str, tuple[float, Job, Row]]()
+            for job in jobs.listed(principal):
+                at, before, row = known.get(job.id, (0.0, None, Row()))
+                if before != job or (job.under_way and time.monotonic() - at > LOOK_S):
+                    at, row = time.monotonic(), await _job_row(jobs, job)
+                now[job.id] = at, job, row
+            _put(self._jobs, principal, now)
         return [row for _, _, row in now.values()]
 
 

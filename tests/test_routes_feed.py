@@ -19,6 +19,7 @@ from app.store import EventRow, RunEnded, RunRow
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving
+from tests.test_routes_faults import full_disk
 
 pytestmark = pytest.mark.anyio
 
@@ -207,3 +208,22 @@ async def test_a_run_that_was_cut_off_by_a_kill_is_told_to_its_end(tmp_path: Pat
                 await after.until_end(again["run"])
             told = await lasts(served, began["session"])
         assert [*before.ids, *after.ids] == whole(told)
+
+
+async def test_an_end_that_the_store_refused_is_told_once_and_the_next_run_follows(tmp_path: Path) -> None:
+    loud = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([loud], repeat=True)) as served:
+        session = (await begin(served, "1", max_rounds=1))["session"]
+        async with feeding(served, session) as feed:
+            await feed.until_end()
+            async with full_disk(served):
+                failed = await begin(served, "2", session)
+                assert (await feed.until_end(failed["run"])).data["code"] == "storage_failed"
+                await served.services.runs.cancel(failed["run"])
+            last = await begin(served, "3", session, max_rounds=1)
+            await feed.until_end(last["run"])
+        assert feed.ids == whole(await lasts(served, session))
+        for seen in feed.ids[-8:-1]:
+            async with feeding(served, session, seen) as again:
+                await again.until_end(last["run"])
+            assert again.ids == feed.ids[feed.ids.index(seen) + 1 :]
