@@ -262,9 +262,12 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         assert (await page.evaluate(notice))[1][0] == "dragoman is done"
         await line.get_by_role("button", name="Show").click()
         await expect(waiting(page).get_by_role("textbox", name="command")).to_have_value("touch there")
+        await page.evaluate("window.away = false")
         await press(page, "Approve with these changes")
         await expect(page.get_by_text("Done here.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
         assert (tmp_path / "work/there").exists()
+        assert await page.evaluate("window.notices.length") == 2, "who looks at the page needs no notice"
 
 
 async def test_a_long_file_says_what_is_not_shown_and_shows_it(tmp_path: Path) -> None:
