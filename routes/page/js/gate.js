@@ -65,8 +65,21 @@ export const signedIn = () => Boolean(token.get());
 
 function show(page, why) {
   page.feed.close();
-  const gate = page.at("gate");
   page.at("app").hidden = true;
+  const gate = page.at("gate");
+  const told = why && h("p", { class: why === SIGNED_OUT ? "gate-note" : "problem", role: "alert" }, why);
+  const what = "An agent server: it lets a model work for you while you watch. This one wants to know who you are.";
+  const { form, secret } = entrance();
+  const title = h("h1", { id: "gate-title" }, "dragoman");
+  fill(
+    gate,
+    h("main", { class: "gate-box", "aria-labelledby": title.id }, title, told, h("p", {}, what), form, about()),
+  );
+  gate.hidden = false;
+  secret.focus();
+}
+
+function entrance() {
   const outcome = new Outcome();
   const secret = h("input", {
     type: "password",
@@ -77,42 +90,23 @@ function show(page, why) {
     dir: "ltr",
     class: "mono",
   });
+  // For password managers, which keep a password only beside a name.
+  const name = h("input", {
+    class: "unseen",
+    type: "text",
+    autocomplete: "username",
+    value: "dragoman",
+    tabindex: -1,
+    "aria-hidden": "true",
+    readonly: true,
+  });
   const enter = h("button", { type: "submit", class: "primary" }, "Sign in");
-  const form = h(
-    "form",
-    { class: "form" },
-    // For password managers, which keep a password only beside a name.
-    h("input", {
-      class: "unseen",
-      type: "text",
-      autocomplete: "username",
-      value: "dragoman",
-      tabindex: -1,
-      "aria-hidden": "true",
-      readonly: true,
-    }),
-    field("Token", secret),
-    enter,
-    outcome.element,
-  );
+  const form = h("form", { class: "form" }, name, field("Token", secret), enter, outcome.element);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     tryIt(secret, enter, outcome);
   });
-  fill(
-    gate,
-    h(
-      "main",
-      { class: "gate-box", "aria-labelledby": "gate-title" },
-      h("h1", { id: "gate-title" }, "dragoman"),
-      why && h("p", { class: why === SIGNED_OUT ? "gate-note" : "problem", role: "alert" }, why),
-      h("p", {}, "An agent server: it lets a model work for you while you watch. This one wants to know who you are."),
-      form,
-      about(),
-    ),
-  );
-  gate.hidden = false;
-  secret.focus();
+  return { form, secret };
 }
 
 function about() {
