@@ -141,7 +141,9 @@ async def opened(browser: Browsing, served: Served, texts: list[str]) -> tuple[P
     context.on("page", lambda other: abroad.append(f"opened {other.url}"))
     await page.add_init_script(f"({WATCH})()")
     await page.goto(f"{home(served)}#{session}")
-    await expect(page.locator(".answer", has_text=END)).to_be_visible(timeout=60_000)
+    drawn = page.locator(".run:has(.thought-text .markdown-part > *):has(.answer .markdown-part > *)")
+    await expect(drawn).to_have_count(len(texts) + 1, timeout=60_000)
+    await expect(page.locator(".answer", has_text=END)).to_be_visible()
     return page, abroad
 
 

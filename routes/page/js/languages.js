@@ -12,7 +12,7 @@ const NUMBER = String.raw`\b\d[\w.]*`;
 const WORD = String.raw`[\p{L}_$][\p{L}\p{N}_$]*`;
 
 const JS_WORDS =
-  "async await break case catch class const continue debugger default delete do else export extends finally for from function get if import in instanceof let new of return set static super switch this throw try typeof var void while with yield";
+  "async await break case catch class const continue default delete do else export extends finally for from function get if import in instanceof let new of return set static super switch this throw try typeof var void while with yield";
 const TS_WORDS = `${JS_WORDS} abstract as declare enum implements interface keyof namespace never private protected public readonly satisfies type unknown any string number boolean`;
 const C_WORDS =
   "auto bool break case catch char class const constexpr continue default delete do double else enum extern float for goto if inline int long namespace new noexcept nullptr operator override private protected public return short signed sizeof static struct switch template this throw try typedef typename union unsigned using virtual void volatile while";
