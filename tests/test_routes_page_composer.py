@@ -59,6 +59,7 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
         await expect(box).to_have_value("Two lines:\nthis is the second.")
         await served.client.post("/resume", json={})
         await box.press("Shift+Enter")
+        await box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
         await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
         await box.press("Enter")
         await expect(page.get_by_role("article", name="Turn").get_by_text("Yes.")).to_be_visible()

@@ -135,7 +135,11 @@ class Sessions {
   }
 
   #draw(words) {
-    if (this.list.querySelector(".renaming, .menu:popover-open")) return this.refresh(BUSY_MS);
+    clearTimeout(this.#timer);
+    if (this.list.querySelector(".renaming, .menu:popover-open")) {
+      this.#timer = setTimeout(() => this.#draw(words), BUSY_MS);
+      return;
+    }
     const rows = new Map(this.#found.map((session) => [session.id, this.#row(session)]));
     this.#rows = rows;
     this.#page.store.set({ sessions: this.#found });
