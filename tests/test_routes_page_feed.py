@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -32,9 +33,13 @@ class Wire:
         self.port = 0
         self.most: int | None = None
         self.cuts = 0
+        self.down = False  # nobody gets through
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def carry(self, to: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.down:
+            writer.transport.abort()
+            return
         up, down = await asyncio.open_connection("127.0.0.1", to)
         self._writers |= {writer, down}
         try:
@@ -118,13 +123,13 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
         await page.goto(f"http://localhost:{wire.port}/")
         await say(page, "1")
         await expect(page.get_by_text("Before.")).to_be_visible()
-        wire.most = 0
+        wire.down = True
         wire.cut()
         await expect(page.get_by_text("Connection lost")).to_be_visible()
         go_on.set()
         [session] = (await served.client.get("/sessions")).json()["sessions"]
         await served.chat("2", session=session["id"], when_busy="queue")
-        wire.most = None
+        wire.down = False
         await page.get_by_role("button", name="Try now").click()
         await expect(page.get_by_text("Before. After.")).to_have_count(1)
         await expect(page.get_by_text("Next.")).to_have_count(1)
@@ -255,8 +260,15 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         await page.goto(home(served))
         await expect(page.get_by_role("textbox", name="Message")).to_be_editable()
         [place] = served.services.presence._places["local"]
-        await page.clock.run_for(41_000)
+        async with page.expect_response("**/events*"):
+            await page.clock.run_for(46_000)
+            await place.left.wait()
+            await page.clock.resume()
+        await expect(page.get_by_text("Connected")).to_be_visible()
+        [place] = served.services.presence._places["local"]
+        # The lid is closed: no timer runs, and the clock on the wall goes on.
+        await page.clock.set_system_time(time.time() + 3600)
+        await page.evaluate("dispatchEvent(new Event('online'))")
         await place.left.wait()
-        await page.clock.resume()
         await say(page, "1")
         await expect(page.get_by_text("Fine.")).to_be_visible()

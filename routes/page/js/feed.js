@@ -8,6 +8,8 @@ import { guarded } from "./trouble.js";
 const FIRST_MS = 500, MOST_MS = 15_000; // between two attempts
 const STEADY_MS = 5_000; // a connection that held so long was a good one
 const SILENT_MS = 40_000; // the server says something every 15 s: a connection that says nothing is dead
+const QUIET_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
+const LOOK_MS = 5_000;
 const FINAL = [400, 401, 403, 404]; // what is refused so is refused again
 // What rows of long lists are known by: one that this connection has told before comes as that alone.
 const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
@@ -19,11 +21,14 @@ export class Feed {
   #generation = 0;
   #rows = {};
   #room = new Room();
+  #heard = 0; // when the server said something last, by the clock on the wall: others stand still in sleep
 
   /** `onEvent({id, type, data, run, seq})`; `onLink("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onLink) {
     this.onEvent = onEvent;
     this.onLink = onLink;
+    addEventListener("online", () => this.#check(QUIET_MS));
+    document.addEventListener("visibilitychange", () => this.#check(document.hidden ? SILENT_MS : QUIET_MS));
   }
 
   /** Listen to a session (or to none) from behind `cursor` on (`run_x:17`, or null). */
@@ -42,6 +47,11 @@ export class Feed {
   close() {
     this.#generation++;
     this.#abort?.abort();
+  }
+
+  /** Cuts a connection that has been silent for longer than this; it is taken up anew. */
+  #check(most_ms) {
+    if (this.#heard && Date.now() - this.#heard > most_ms) this.#abort?.abort();
   }
 
   async #listen(generation) {
@@ -97,19 +107,20 @@ export class Feed {
       this.#rows = {};
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = new EventReader();
-      silent = setTimeout(cut, SILENT_MS);
+      this.#heard = Date.now();
+      silent = setInterval(() => this.#check(SILENT_MS), LOOK_MS);
       for (;;) {
         const { value, done } = await reader.read();
         if (done || generation !== this.#generation) return;
-        clearTimeout(silent);
-        silent = setTimeout(cut, SILENT_MS);
+        this.#heard = Date.now();
         for (const event of events.feed(value)) {
           if (generation !== this.#generation) return; // what was told made the page turn elsewhere
           this.#tell(event);
         }
       }
     } finally {
-      clearTimeout(silent);
+      clearInterval(silent);
+      this.#heard = 0;
       abort.abort();
     }
   }
