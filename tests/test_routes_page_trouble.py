@@ -1,0 +1,79 @@
+"""What breaks on the page is said in a line and stays in its part: the rest goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Route
+
+from app.providers.scripted import Scripted
+from tests.browser import PHONE, browsing, expect, home, say
+from tests.pages import too_wide, turns
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+
+
+async def broken(route: Route) -> None:
+    """The same file, but what it begins with breaks."""
+    answer = await route.fetch()
+    text = (await answer.text()).replace("export function start(page) {", "export function start(page) { oh.no();")
+    assert "oh.no" in text
+    await route.fulfill(response=answer, body=text)
+
+
+async def missing(route: Route) -> None:
+    await route.fulfill(status=404)
+
+
+async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["It works."])) as served, browsing() as browser:
+        browser.expected.append("oh is not defined")
+        page = await browser.page(viewport=PHONE)
+        await page.route("**/js/status.js", broken)
+        await page.goto(home(served))
+        line = page.get_by_role("alert").filter(has_text="Part of the page broke: oh is not defined")
+        await expect(line).to_be_visible()
+        await expect(line.get_by_role("button", name="Load the page anew")).to_be_visible()
+        assert await too_wide(page) == []
+        await line.get_by_role("button", name="Close").click()
+        await expect(line).to_have_count(0)
+        await say(page, "Do you?")
+        await expect(turns(page).get_by_text("It works.")).to_be_visible()
+
+
+async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        browser.expected.append("404|Failed to load")
+        page = await browser.page()
+        await page.route("**/js/store.js", missing)
+        await page.goto(home(served))
+        line = page.get_by_role("alert").filter(has_text="A part of the page could not be loaded.")
+        await expect(line).to_be_visible()
+        await page.unroute("**/js/store.js")
+        await line.get_by_role("button", name="Load the page anew").click()
+        await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
+
+
+async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_told(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        browser.expected.append("first|second")
+        page = await browser.page()
+        await page.goto(home(served))
+        heard = await page.evaluate(
+            """async () => {
+              const address = document.querySelector('script[src*="main.js"]').src.replace("main.js", "store.js");
+              const { Store } = await import(address);
+              const store = new Store();
+              const heard = [];
+              store.watch("one", () => { throw new Error("first"); });
+              store.watch("one", (value) => heard.push(value));
+              store.set({ one: 1 });
+              Promise.reject(new Error("second"));
+              return heard;
+            }"""
+        )
+        assert heard == [1]
+        await expect(page.locator(".trouble")).to_contain_text("first")
+        await expect(page.locator(".trouble")).to_contain_text("second")
