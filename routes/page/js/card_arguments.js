@@ -11,6 +11,7 @@ import { PartialObject } from "./partial_json.js";
 import { PartialTags } from "./partial_tags.js";
 
 const TITLE_PART = 400; // characters of a field that a title is made of
+const MOST_ROWS = 100;
 // name of a tool -> its one argument that models also write without any JSON around it
 const RAW = { bash: "command", python: "code" };
 // fields that the title of the card says in full
@@ -18,7 +19,7 @@ const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
 // how fields are called on the page
 const FIELDS = { old: "Instead of", new: "Write", content: "Content", code: "", command: "" };
 
-const command = (words) => folding(h("pre", { class: "command", dir: "ltr", tabindex: 0 }, spelled(words)), words);
+const command = (words) => folding(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
 
 // name of a tool -> the argument that is shown as what it is, and how
 const SHOWN = {
@@ -112,15 +113,19 @@ export class CardArguments {
 
 /** `key: value` rows; values that are no words are JSON. */
 export function table(rows) {
-  return h(
-    "dl",
-    { class: "card-rows" },
-    rows.map(([name, value]) => [h("dt", { dir: "auto" }, spelled(name)), h("dd", { dir: "auto" }, shownValue(value))]),
-  );
+  const more = rows.length - MOST_ROWS;
+  return [
+    h("dl", { class: "card-rows" }, rows.slice(0, MOST_ROWS).map(rowOf)),
+    more > 0 ? h("p", { class: "card-note" }, `${more.toLocaleString()} more are not shown here.`) : null,
+  ];
+}
+
+function rowOf([name, value]) {
+  return [h("dt", { dir: "auto" }, spelled(name.slice(0, TITLE_PART))), h("dd", { dir: "auto" }, shownValue(value))];
 }
 
 function shownValue(value) {
   if (typeof value === "string" && !value.includes("\n") && value.length < 200) return spelled(value);
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return folding(h("pre", { tabindex: 0 }, spelled(text)), text);
+  return folding(h("pre", { tabindex: 0 }), text);
 }

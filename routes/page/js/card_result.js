@@ -14,7 +14,15 @@ const BRIEF_PART = 4_000; // characters of a text that is looked at for them
 const LINE = 240;
 const JSON_MOST = 200_000;
 const EXIT = /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit)\]$/;
-const PAGE_NOTE = /\n?\[((?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
+const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
+
+const NOTE_MOST = 300; // characters of such a note at the end of a text
+
+/** What a tool has noted at the end of its result, and the groups of that; [] where it has not. */
+function noted(pattern, text) {
+  const found = pattern.exec(text.slice(-NOTE_MOST)); // all of it may be long, and somebody's who means harm
+  return found ? [found[0], found.groups] : [];
+}
 
 /**
  * `{element, brief, extra}` of a call that has ended: what is shown when the card is open, when it is folded, and in
@@ -35,8 +43,8 @@ const RESULTS = {
 };
 
 function ofProcess({ text, tail, exitCode }) {
-  const { signal, limit } = EXIT.exec(text)?.groups ?? {};
-  const output = text.replace(EXIT, "");
+  const [end = "", { signal, limit } = {}] = noted(EXIT, text);
+  const output = text.slice(0, text.length - end.length);
   const why = [exitCode === undefined ? null : `exit ${exitCode}`, signal, limit && `time limit ${limit}`];
   return {
     element: () => {
@@ -69,8 +77,8 @@ function ofChange({ text, fields }) {
 const notes = (rows) => rows.map(({ text }) => h("p", { class: "card-note" }, spelled(text)));
 
 function ofFile({ text, fields }) {
-  const note = PAGE_NOTE.exec(text)?.[1];
-  const code = note ? text.replace(PAGE_NOTE, "") : text;
+  const [end = "", { note } = {}] = noted(PAGE_NOTE, text);
+  const code = text.slice(0, text.length - end.length);
   const lines = code.replace(/\n$/, "").split("\n").length;
   return {
     element: () => [codeBlock(code, fileLanguage(fields.path)), note ? h("p", { class: "card-note" }, note) : null],

@@ -8,6 +8,7 @@ export { counted } from "./diff_lines.js";
 
 const SHOWN = 24; // rows, before somebody asks for all
 const MOST = 5_000;
+const LONGEST = 4_000; // characters of a line
 const SIGNS = { new: "+", gone: "−", same: " " };
 const WORDS = { new: "added: ", gone: "removed: " };
 
@@ -58,11 +59,18 @@ export function rowOf({ kind, old, now, text }) {
     [old, now].map((line) => (line === undefined ? null : numberOf(line))),
     h("span", { class: "diff-sign", "aria-hidden": "true" }, SIGNS[kind]),
     word,
-    h("span", { class: "diff-text" }, spelled(text.replace(/\r$/, ""))),
+    h("span", { class: "diff-text" }, shown(text)),
   );
 }
 
 const numberOf = (line) => h("span", { class: "diff-number", "aria-hidden": "true" }, String(line ?? ""));
+
+/** The line; of one that is too long to be looked at, its beginning and how much more there is. */
+function shown(text) {
+  const line = spelled(text.replace(/\r$/, "").slice(0, LONGEST));
+  const more = text.length - LONGEST;
+  return more > 0 ? `${line}… [${more.toLocaleString()} more characters]` : line;
+}
 
 function tooLong(rows) {
   return h("div", { class: "diff-row note" }, `${(rows - MOST).toLocaleString()} more lines are not shown here.`);

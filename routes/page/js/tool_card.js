@@ -13,6 +13,7 @@ import { nameOf, titleOf } from "./titles.js";
 import { outputOf } from "./whole.js";
 
 const PROCESSES = new Set(["bash", "python"]);
+const REASON = 4_000; // characters of why a call was refused
 const LONG_S = 5; // what takes longer is told to a screen reader when it ends
 const FOLDED = new Set(["done", "refused", "unrun"]);
 const OVER = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
@@ -98,7 +99,7 @@ export class ToolCard {
     if (this.#state !== "refused") this.#words = null;
     this.#result = {
       element: () => null,
-      brief: () => h("p", { class: "card-reason", dir: "auto" }, spelled(reason)),
+      brief: () => h("p", { class: "card-reason", dir: "auto" }, spelled(reason.slice(0, REASON))),
       stays: true,
     };
     this.#enter("refused", this.#words);
