@@ -11,8 +11,8 @@ import { Working } from "./working.js";
 const HANDLERS = {
   "run.started": (view, event) => view.start(event),
   "round.started": (view) => view.close(),
-  "text.delta": (view, { text }) => view.part(Answer).add(text),
-  "reasoning.delta": (view, { text }) => view.part(Thought).add(text),
+  "text.delta": (view, { text }) => view.write(Answer, text),
+  "reasoning.delta": (view, { text }) => view.write(Thought, text),
   "message.added": (view, event) => view.heard(event),
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
@@ -40,6 +40,7 @@ export class RunView {
   usage = null; // its last `usage`
   #part = null;
   #note = null;
+  #blank = "";
   #cards = new Map();
   #open = new Set(); // calls that are not answered
   #steers = []; // messages for this run that it has not read
@@ -109,6 +110,14 @@ export class RunView {
     this.#takeBack?.remove();
   }
 
+  /** Empty lines between calls are no part of their own: they wait for the words behind them. */
+  write(Kind, text) {
+    const words = this.#blank + text;
+    this.#blank = "";
+    if (this.#part instanceof Kind || words.trim()) this.part(Kind).add(words);
+    else this.#blank = words;
+  }
+
   /** The open part of this kind: text goes on where it was, unless something came between. */
   part(Kind) {
     if (!(this.#part instanceof Kind)) {
@@ -123,6 +132,7 @@ export class RunView {
   close() {
     this.#part?.close();
     this.#part = null;
+    this.#blank = "";
   }
 
   append(element) {
