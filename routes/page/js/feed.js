@@ -5,7 +5,8 @@ import { Room } from "./room.js";
 import { EventReader } from "./sse.js";
 import { guarded } from "./trouble.js";
 
-const FIRST_MS = 500, MOST_MS = 15_000; // between two attempts
+const FIRST_MS = 500,
+  MOST_MS = 15_000; // between two attempts
 const STEADY_MS = 5_000; // a connection that held so long was a good one
 const SILENT_MS = 40_000; // the server says something every 15 s: a connection that says nothing is dead
 const QUIET_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
@@ -59,7 +60,8 @@ export class Feed {
     while (generation === this.#generation) {
       await this.#room.needed();
       if (generation !== this.#generation) return;
-      const began = performance.now(), before = this.#cursor;
+      const began = performance.now(),
+        before = this.#cursor;
       let why;
       this.onLink("connecting", {});
       try {
@@ -139,7 +141,8 @@ export class Feed {
     const whole = { ...state };
     for (const [name, keys] of Object.entries(KEYS)) {
       if (!state[name]) continue;
-      const known = this.#rows[name] ?? new Map(), now = new Map();
+      const known = this.#rows[name] ?? new Map(),
+        now = new Map();
       for (const row of state[name]) {
         const key = JSON.stringify(keys.map((one) => row[one]));
         now.set(key, Object.keys(row).length > keys.length ? row : known.get(key));
