@@ -198,3 +198,9 @@ async def test_what_a_person_says_is_shown_as_it_is_with_its_files(tmp_path: Pat
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_have_count(0)
         await expect(image).to_be_visible()
+
+        told = "The background job job_1 has ended after 3.0 s: finished with exit code 0.\n\nIts command was:\nmake"
+        await served.chat(told, session=session)
+        ended = page.get_by_role("group", name="From a background job")
+        await expect(ended.get_by_text("finished with exit code 0.").first).to_be_visible()
+        await expect(ended.get_by_text("Its command was:")).to_be_hidden()
