@@ -153,7 +153,8 @@ export class Tail {
     }
     const lines = terminal.take();
     opened.lines += lines.length;
-    this.#tellLines(opened.lines + (terminal.open.length ? 1 : 0));
+    const read = opened.lines + (terminal.open.length ? 1 : 0);
+    this.#tellLines(Math.max(read, this.#told.lines ?? 0)); // some of them may not be kept
     roll.add(lines);
     roll.draw(this.#following, terminal.open);
     if (this.#following) this.#follow();
