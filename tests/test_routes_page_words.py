@@ -34,7 +34,7 @@ See [the docs](https://docs.example/a) or [https://bank.example](https://evil.ex
 
 The end of it."""
 
-# Draws texts whole and letter by letter, as outlines: `<p|words>`, `<a https://.../|words>`, `<code py|text>`.
+# Draws texts whole and letter by letter, as outlines: `<p|words>`, `<a href|words>`, `<code py|text>`.
 OUTLINES = """async (texts) => {
   const { Markdown } = await import("/page/js/markdown.js");
   const named = (node) => [node.localName, ...node.classList].join(".");
@@ -172,7 +172,6 @@ async def test_an_answer_its_code_and_its_thoughts(tmp_path: Path) -> None:
         await expect(code.get_by_text("Copied")).to_be_visible()
         assert await page.evaluate("navigator.clipboard.readText()") == CODE
         await shot(page, "words")
-
         await page.reload()
         await expect(answer.get_by_text("The end of it.")).to_be_visible()
         await expect(thought.locator("summary")).to_have_text("Thoughts")
