@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.browser import INSTALLED, needed
+from tests.page_shots import FOLDER as SHOTS
+from tests.page_shots import MOST_BYTES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "routes/page"
@@ -135,6 +137,14 @@ def test_the_scripts_are_formatted_and_say_nothing_twice() -> None:
     command = [str(biome), "check", f"--config-path={config}", "--error-on-warnings", str(PAGE)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_readme_shows_the_page_in_small_pictures() -> None:
+    """`python -m tests.page_shots` makes them anew."""
+    pictures = {f"fixtures/page/shots/{path.name}": path.stat().st_size for path in SHOTS.iterdir()}
+    named = re.findall(r"fixtures/page/shots/[\w.-]+", (ROOT / "README.md").read_text())
+    assert set(named) == pictures.keys() and len(pictures) == 3
+    assert max(pictures.values()) < MOST_BYTES, pictures
 
 
 @pytest.mark.parametrize("unsafe", ["x.innerHTML = y", 'x.setAttribute("style", y)', "eval(x)", "console.log(1)"])
