@@ -99,7 +99,7 @@ export class Line {
 
   #put(text, style, width) {
     const cells = this.#cells;
-    while (cells.length < this.column) cells.push(null);
+    if (cells.length < this.column) cells.length = this.column; // blanks; one by one they take long
     if (cells[this.column]?.text === "") cells[this.column - 1] = null; // the right half of a wide one
     cells[this.column] = { text, style };
     if (width === 2) cells[this.column + 1] = { text: "", style };

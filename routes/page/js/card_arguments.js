@@ -72,7 +72,7 @@ export class CardArguments {
     this.#begun = true;
     const label = Object.hasOwn(FIELDS, name) ? FIELDS[name] : name;
     if (IN_TITLE.has(name)) this.#boxes.set(name, null);
-    else this.#boxes.set(name, this.#box(label, name));
+    else if (this.element.childElementCount < MOST_ROWS) this.#boxes.set(name, this.#box(label, name));
     this.fields[name] = "";
   }
 

@@ -18,12 +18,15 @@ const C_WORDS =
   "auto bool break case catch char class const constexpr continue default delete do double else enum extern float for goto if inline int long namespace new noexcept nullptr operator override private protected public return short signed sizeof static struct switch template this throw try typedef typename union unsigned using virtual void volatile while";
 const LITERALS = "true false null undefined NaN None True False nil";
 
-/** `comment`, `text`: patterns. `words`: of the language. `first`: kinds that are looked for before all others. */
+/**
+ * `comment`, `text`: patterns. `words`: of the language. `first`: kinds that are looked for before all others. What
+ * begins anywhere and may not end has a limit: looking for its end from each place on would take for ever.
+ */
 const ROWS = {
   bash: {
     comment: String.raw`(?<![^\s;(])#.*`,
     text: String.raw`"(?:[^"\\]|\\[^])*"?|'[^']*'?`,
-    first: { name: String.raw`\$(?:\w+|\{[^}\n]*\}|[@#?*!$-])`, option: String.raw`(?<=\s)--?[A-Za-z][\w-]*` },
+    first: { name: String.raw`\$(?:\w+|\{[^}\n]{0,200}\}|[@#?*!$-])`, option: String.raw`(?<=\s)--?[A-Za-z][\w-]*` },
     words: words(
       "if then else elif fi for while until do done case esac in function select time return exit break continue export local declare readonly unset shift set source alias trap exec eval cd echo printf read test sudo",
     ),
@@ -78,7 +81,7 @@ const ROWS = {
   rust: {
     comment: SLASHES,
     text: String.raw`"(?:[^"\\]|\\[^])*"?|'(?:[^'\\\n]|\\[^'\n]{1,9})'`,
-    first: { name: String.raw`#!?\[[^\]\n]*\]|'[a-z_]\w*|[a-z_]\w{0,60}!(?=[(\[{])` },
+    first: { name: String.raw`#!?\[[^\]\n]{0,200}\]|'[a-z_]\w*|[a-z_]\w{0,60}!(?=[(\[{])` },
     words: words(
       "as async await break const continue crate dyn else enum extern fn for if impl in let loop match mod move mut pub ref return self Self static struct super trait type unsafe use where while bool char f32 f64 i8 i16 i32 i64 isize str u8 u16 u32 u64 usize String Vec Option Result",
     ),
@@ -121,7 +124,7 @@ const ROWS = {
   docker: {
     comment: String.raw`(?<![^\n])#.*`,
     text: `${DOUBLE}|${SINGLE}`,
-    first: { name: String.raw`\$(?:\w+|\{[^}\n]*\})`, option: String.raw`(?<=\s)--?[A-Za-z][\w-]*` },
+    first: { name: String.raw`\$(?:\w+|\{[^}\n]{0,200}\})`, option: String.raw`(?<=\s)--?[A-Za-z][\w-]*` },
     words: words(
       "FROM RUN CMD LABEL EXPOSE ENV ADD COPY ENTRYPOINT VOLUME USER WORKDIR ARG ONBUILD STOPSIGNAL HEALTHCHECK SHELL AS",
     ),
@@ -129,7 +132,7 @@ const ROWS = {
   make: {
     comment: HASH,
     text: `${DOUBLE}|${SINGLE}`,
-    first: { name: String.raw`\$[({][^)}\n]*[)}]|\$[@<^*?]`, word: String.raw`(?<![^\n])[\w./%-]{1,80}(?=[ \t]*:)` },
+    first: { name: String.raw`\$[({][^)}\n]{0,200}[)}]|\$[@<^*?]`, word: String.raw`(?<![^\n])[\w./%-]{1,80}(?=[ \t]*:)` },
     words: words("ifeq ifneq ifdef ifndef else endif include define endef export override"),
   },
 };

@@ -1,7 +1,7 @@
 /** Arguments that a model writes between tags, `<parameter=path>` or `<arg_key>path</arg_key>`, as they come. */
 
 const OPEN =
-  /<parameter(?:=|\s+name=["']?)(?<name>[^"'>\n]{1,100})["']?\s*>|<arg_key>\s*(?<key>[^<\n]{1,100}?)\s*<\/arg_key>\s*<arg_value>/;
+  /<parameter(?:=|\s{1,20}name=["']?)(?<name>[^"'>\n]{1,100})["']?\s{0,20}>|<arg_key>\s{0,20}(?<key>[^\s<][^<\n]{0,99}?)\s{0,20}<\/arg_key>\s{0,20}<arg_value>/;
 const CLOSE = /\n?<\/(?:parameter|arg_value)>/;
 const HELD = /\n?(?:<(?:\/[a-z_]{0,9})?)?$/; // the end of a text that may be the beginning of CLOSE
 const MOST_HELD = 300;

@@ -64,7 +64,7 @@ function heading({ words }) {
   const marks = /^#{1,6}(?=[ \t]|$)/.exec(words)?.[0];
   if (!marks) return null;
   const text = words.slice(marks.length).trim();
-  return { kind: "heading", level: marks.length, text: text.replace(/(?:^|[ \t]+)#+$/, "") };
+  return { kind: "heading", level: marks.length, text: text.replace(/(?:^|(?<![ \t])[ \t]+)#+$/, "") };
 }
 
 function fence({ words, indent }) {

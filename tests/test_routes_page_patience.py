@@ -1,0 +1,52 @@
+"""Text that somebody has made to be read for ever: the page is through with it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.providers.scripted import Scripted
+from tests.browser import browsing, home
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+
+LONG_MS = 2_000  # each took from four seconds to hours, and takes some milliseconds
+
+# What reads, by a name, and text at its weak spot: what begins everywhere and never ends.
+READ = """async () => {
+  const load = (name) => import(`/page/js/${name}.js`);
+  const { PartialTags } = await load("partial_tags"), { CardArguments } = await load("card_arguments");
+  const { tokens } = await load("highlight"), { languageOf } = await load("languages");
+  const { linesOf } = await load("ansi"), { inline } = await load("inline");
+  const sink = { open() {}, text() {}, restart() {}, failed() {} };
+  const coloured = (language) => (text) => [...tokens(text, languageOf(language))];
+  const rows = {
+    tag: [(text) => new PartialTags(sink).feed(text), "<arg_key>" + " ".repeat(8_000)],
+    bash: [coloured("bash"), "${".repeat(45_000)],
+    docker: [coloured("docker"), "${".repeat(45_000)],
+    rust: [coloured("rust"), "#[".repeat(45_000)],
+    make: [coloured("make"), "$(".repeat(45_000)],
+    erased: [linesOf, "x".repeat(3_990) + "\\x1b[2KX\\b".repeat(33_000)],
+    link: [(text) => inline(text), "[a](" + " ".repeat(60_000) + "x"],
+  };
+  const times = {};
+  for (const [name, [read, text]] of Object.entries(rows)) {
+    const began = performance.now();
+    read(text);
+    times[name] = performance.now() - began;
+  }
+  const card = new CardArguments("x");
+  card.write("{" + Array.from({ length: 9_000 }, (_, number) => `"a${number % 4_500}":1,`).join(""));
+  return [times, card.element.childElementCount];
+}"""
+
+
+async def test_text_that_is_made_to_take_long_does_not(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        times, fields = await page.evaluate(READ)
+        assert {name: took for name, took in times.items() if took > LONG_MS} == {}
+        assert fields == 100
