@@ -26,4 +26,11 @@ class Reader(aiosqlite.Connection):
 
 
 def _read(connection: sqlite3.Connection, questions: Sequence[Question]) -> list[list[Any]]:
-    return [connection.execute(sql, values).fetchall() for sql, values in questions]
+    """Several questions are answered as of one moment: what moves from one table to another is in one of them."""
+    if len(questions) > 1:
+        connection.execute("BEGIN")
+    try:
+        return [connection.execute(sql, values).fetchall() for sql, values in questions]
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
