@@ -177,7 +177,8 @@ class LiveRun:
     def _begin(self, conversation: Conversation, left_behind: Sequence[InboxRow]) -> None:
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
         for stranded in left_behind:
-            conversation.append(message_of(stranded))
+            conversation.append(message := message_of(stranded))
+            self.log.add(added(message))  # what it was meant for never told it
             self.log.put(InboxTaken(stranded.run))
         first, *others = self.inbox.take()
         conversation.append(replace(first, at=self.row.created))  # its turn may have come much later

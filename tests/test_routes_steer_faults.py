@@ -122,8 +122,9 @@ async def test_what_waited_when_the_server_stopped_is_in_the_history_at_the_next
         await served.services.runs.close()
         assert (await served.events(second.id))[-1]["reason"] == "server_stopped"
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        await served.chat("Go on.", session=first.session)
+        events = await served.chat("Go on.", session=first.session)
         assert (await served.services.store.sizes())["inbox"] == 0
+    assert [event["text"] for event in events if event["type"] == "message.added"] == ["y", "and z"]
     assert [message.text for message in provider.requests[-1].messages[-5:]] == ["x", "Half", "y", "and z", "Go on."]
 
 
