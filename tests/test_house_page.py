@@ -104,7 +104,8 @@ def test_every_style_and_module_that_is_always_needed_is_named_in_the_page() -> 
     needed_at_once = reached([PAGE / "js" / name for name in ENTRIES], static=True)
     modules = {f"/page/{path.relative_to(PAGE).as_posix()}" for path in needed_at_once}
     named = set(re.findall(r'(?:rel="modulepreload" href|type="module" src)="([^"]+)"', index))
-    assert named == modules, f"missing: {sorted(modules - named)}; not needed: {sorted(named - modules)}"
+    wrong = f"missing: {sorted(modules - named)}; not needed: {sorted(named - modules)}"
+    assert named == modules, f"run `python -m tests.page_preloads`; {wrong}"
 
 
 def luminance(colour: str) -> float:
