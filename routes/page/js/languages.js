@@ -132,7 +132,10 @@ const ROWS = {
   make: {
     comment: HASH,
     text: `${DOUBLE}|${SINGLE}`,
-    first: { name: String.raw`\$[({][^)}\n]{0,200}[)}]|\$[@<^*?]`, word: String.raw`(?<![^\n])[\w./%-]{1,80}(?=[ \t]*:)` },
+    first: {
+      name: String.raw`\$[({][^)}\n]{0,200}[)}]|\$[@<^*?]`,
+      word: String.raw`(?<![^\n])[\w./%-]{1,80}(?=[ \t]*:)`,
+    },
     words: words("ifeq ifneq ifdef ifndef else endif include define endef export override"),
   },
 };
