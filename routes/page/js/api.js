@@ -1,5 +1,6 @@
 /** Requests to the server that has served this page. The token is in sessionStorage, never in a URL. */
 
+import { readJSON } from "./numbers.js";
 import { guarded } from "./trouble.js";
 
 const KEY = "dragoman.token";
@@ -109,7 +110,7 @@ async function json(method, path, { signal, wait_ms = patience(method), ...optio
   const signals = signal ? AbortSignal.any([signal, late]) : late;
   try {
     const response = await request(method, path, { ...options, signal: signals, wait_ms: 2 * wait_ms });
-    return response.status === 204 ? null : await response.json();
+    return response.status === 204 ? null : readJSON(await response.text());
   } catch (error) {
     throw named(error, signal, late, wait_ms);
   }

@@ -76,7 +76,7 @@ const count = (number, word) => `${number.toLocaleString()} ${word}${number === 
 export function argumentsShown({ name, arguments: given }) {
   const drawn = DRAWN[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
-  const rest = Object.entries(given).filter(([key]) => !fits || !(key in drawn));
+  const rest = Object.entries(given).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
   const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value)));
   return [
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,

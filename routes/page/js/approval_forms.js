@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { oneLine, unseenIn, withoutUnseen } from "./exact.js";
+import { isWhole, readJSON } from "./numbers.js";
 
 let made = 0;
 const fresh = (name) => `${name}-${++made}`;
@@ -67,10 +68,17 @@ function editField(name, value) {
 
 function parsed(name, input) {
   try {
-    return JSON.parse(input.value);
+    JSON.parse(input.value, finite);
+    return readJSON(input.value);
   } catch (error) {
     throw new Unreadable(`${name} is not JSON: ${error.message}`, input);
   }
+}
+
+/** Browsers would send null for it. */
+function finite(_, value) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number in it is too large");
+  return value;
 }
 
 /** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
@@ -130,7 +138,7 @@ function patternOf(name, given) {
 function written(value) {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return `[${value.map(inner).join(", ")}]`;
-  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  if (value === null || typeof value !== "object" || isWhole(value)) return JSON.stringify(value);
   return `{${Object.keys(value)
     .sort()
     .map((key) => `${inner(key)}: ${inner(value[key])}`)

@@ -6,6 +6,7 @@ import { rowsOfUnified } from "./diff_lines.js";
 import { h } from "./dom.js";
 import { spelled } from "./exact.js";
 import { fileLanguage } from "./file_language.js";
+import { readJSON } from "./numbers.js";
 import { Tail } from "./tail.js";
 import { nameOf } from "./titles.js";
 
@@ -112,7 +113,7 @@ function failure(text) {
 function prettyJSON(text) {
   if (text.length > JSON_MOST || !/^\s*[[{]/.test(text)) return null;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    return JSON.stringify(readJSON(text), null, 2);
   } catch {
     return null;
   }

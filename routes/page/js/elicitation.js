@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { oneLine, spelled } from "./exact.js";
 import { Unreadable } from "./approval_forms.js";
+import { numberOf } from "./numbers.js";
 
 let made = 0;
 
@@ -113,7 +114,7 @@ function number(field, props, name) {
     () => {
       if (input.validity.badInput)
         throw new Unreadable(`${oneLine(String(field.title ?? name))} is not a number.`, input);
-      return input.value === "" ? undefined : Number(input.value);
+      return input.value === "" ? undefined : numberOf(input.value);
     },
   ];
 }

@@ -1,5 +1,7 @@
 /** Server-Sent Events out of text in any slicing, as the HTML standard reads them; linear, however it is sliced. */
 
+import { readJSON } from "./numbers.js";
+
 const LINE_END = /\r\n|\n|\r/g;
 
 export class EventReader {
@@ -47,6 +49,6 @@ export class EventReader {
     this.#id = null;
     this.#type = "";
     this.#data = [];
-    if (data) events.push({ ...event, data: JSON.parse(data) });
+    if (data) events.push({ ...event, data: readJSON(data) });
   }
 }

@@ -1,0 +1,49 @@
+/** JSON in which whole numbers stay what they are: browsers keep some 16 digits of them, and round the rest. */
+
+const LONG = /(?<![\d.])\d{16}/;
+// What begins or ends a string, what does not, and whole numbers that may be too long.
+const PARTS = /"|\\.|(?<![\d.]|[eE][+-]?)-?\d{16,}(?![\d.eE])/gs;
+const MARK = `${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`; // which nobody else can write
+
+/** A whole number that a browser would round. It is written as it was; to browsers without a way to do so, as a text. */
+class Whole {
+  constructor(digits) {
+    this.digits = digits;
+  }
+
+  toString() {
+    return this.digits;
+  }
+
+  toJSON() {
+    return JSON.rawJSON ? JSON.rawJSON(this.digits) : this.digits;
+  }
+}
+
+export const isWhole = (value) => value instanceof Whole;
+
+/** What JSON says. Raises SyntaxError. */
+export function readJSON(text) {
+  const given = LONG.test(text) ? marked(text) : text;
+  return given === text ? JSON.parse(text) : JSON.parse(given, unmarked);
+}
+
+/** The number that somebody has written into a field. */
+export function numberOf(text) {
+  const number = Number(text);
+  if (Number.isSafeInteger(number) || !/^-?\d+$/.test(text)) return number;
+  return new Whole(String(BigInt(text)));
+}
+
+function marked(text) {
+  let inside = false;
+  return text.replace(PARTS, (found) => {
+    if (found === '"') inside = !inside;
+    const rounded = !inside && found.length > 2 && !Number.isSafeInteger(Number(found));
+    return rounded ? `"${MARK}${found}"` : found;
+  });
+}
+
+function unmarked(_, value) {
+  return typeof value === "string" && value.startsWith(MARK) ? new Whole(value.slice(MARK.length)) : value;
+}
