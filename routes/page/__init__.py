@@ -48,6 +48,9 @@ DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
 INDEX = "index.html"
+STYLES = "page.css"  # all styles in one file, in the order of the index: a browser draws nothing before it has them
+STYLE = re.compile(rb' *<link rel="stylesheet" href="/page/([^"]+)" />\n')
+TITLE, LINK = b"</title>\n", b'    <link rel="stylesheet" href="/page/page.css" />\n'
 PLACE = b'"/page/'  # what the index has in front of the name of a file
 VERSION = re.compile(r"([0-9a-f]{16})/")
 COMMENTS = re.compile(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
@@ -67,7 +70,10 @@ def files() -> dict[str, File]:
     """All files of the page by their path below the folder, read once: a change of one takes a restart."""
     found = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.suffix in KINDS}
     read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
-    index = read[INDEX].body.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")
+    index = read[INDEX].body
+    read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
+    index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
+    index = index.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")
     return read | {INDEX: _file(".html", index)}
 
 
