@@ -36,6 +36,10 @@ def turns(page: Page) -> Locator:
     return page.get_by_role("article", name="Turn")
 
 
+def cards(page: Page, number: int = 0) -> Locator:
+    return page.locator(".card").nth(number)
+
+
 async def too_wide(page: Page) -> list[str]:
     """What makes the page scroll sideways; nothing should."""
     found: list[str] = await page.evaluate(

@@ -13,8 +13,8 @@ import pytest
 
 from app.providers.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
-from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
-from tests.pages import held, let_go
+from tests.browser import Browsing, Page, browsing, expect, home, say, shot
+from tests.pages import cards, held, let_go
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving
 
@@ -39,10 +39,6 @@ async def asked(
         await page.goto(home(served))
         await say(page, "Do it.")
         yield served, browser, page
-
-
-def cards(page: Page, number: int = 0) -> Locator:
-    return page.locator(".card").nth(number)
 
 
 PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\\r[\\033[36m#\\033[m] %d%%' $i; done; "
@@ -242,69 +238,3 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})
         await expect(second.locator(".card-state")).to_contain_text("denied by local: “not today”")
-
-
-STATES = """
-async (ended) => {
-  const { ToolCard } = await import("/page/js/tool_card.js");
-  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: null };
-  const made = ["a", "b", "c", "d", "e"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
-  const [begun, waiting, over, question] = made;
-  begun.start({ name: "mcp__maps__find<b>", arguments: { query: "\\u202eevil", near: { lat: 1 } } });
-  begun.progress({ elapsed_s: 75, tail: [], lines: 0, bytes: 0 });
-  waiting.ask({ name: "mcp__maps__find<b>", arguments: {}, reason: "It asks." });
-  question.ask({ name: "mcp__maps__elicitation", arguments: { message: "Which?" }, reason: "It asks." });
-  question.resolve({ decision: "approved", by: "ann" });
-  over.start({ name: "mcp__maps__find<b>", arguments: {} });
-  over.finish({ ok: true, text: '{"found": []}', duration_s: 0.012 });
-  document.querySelector("main").replaceChildren(...made.map((card) => card.element));
-  view.ended = ended;
-  for (const card of made) card.runEnded();
-  over.head.fold.click();
-  return made.map(({ element }) => element.getAttribute("aria-label"));
-}
-"""
-
-
-LARGE = """
-async () => {
-  const { CardArguments } = await import("/page/js/card_arguments.js");
-  const { changed } = await import("/page/js/diff.js");
-  const many = new CardArguments("telepathy");
-  many.settle(Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`name ${at}`, at])));
-  const long = new CardArguments("bash");
-  long.settle({ command: "x".repeat(1_000_000) });
-  const command = long.element.querySelector(".command");
-  const folded = command.textContent.length;
-  long.element.querySelector("button").click();
-  const line = changed("", "y".repeat(1_000_000)).querySelector(".diff-text").textContent;
-  return [
-    many.element.querySelectorAll("dt").length,
-    many.element.querySelector(".card-note").textContent,
-    folded,
-    command.textContent.endsWith("[800,000 more characters are not shown here]"),
-    line.length < 5000 && line.endsWith("… [996,000 more characters]"),
-  ];
-}
-"""
-
-
-async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> None:
-    interrupted = {"type": "run.failed", "code": "interrupted"}
-    cancelled = {"type": "run.finished", "reason": "cancelled"}
-    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        page = await browser.page()
-        await page.goto(home(served))
-        name = "maps · find<b>"
-        answered = "maps · elicitation: Which?, answered by ann"
-        last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run"]
-        found = await page.evaluate(STATES, interrupted)
-        assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
-        await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
-        await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
-        await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
-        await expect(cards(page, 2).locator(".card-stranger")).to_have_text(f"Written by strangers: {name}")
-        await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
-        assert await page.evaluate(LARGE) == [100, "900 more are not shown here.", 4_000, True, True]
-        found = await page.evaluate(STATES, cancelled)
-        assert [found[0].endswith("stopped"), found[1:]] == [True, last]

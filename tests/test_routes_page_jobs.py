@@ -20,18 +20,17 @@ def in_background(*lines: str) -> str:
     return "\n".join(["```bash", "#!bg", *lines, "```"])
 
 
+SCRIPT = (
+    in_background(WAIT.format("first"), "seq 1 40", WAIT.format("second"), "echo '<b>last</b>'", "exit 3"),
+    "The first one runs.",
+    in_background("echo forever", WAIT.format("never")),
+    "The second one runs.",
+)
+
+
 async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> None:
-    script = [
-        in_background(WAIT.format("first"), "seq 1 40", WAIT.format("second"), "echo '<b>last</b>'", "exit 3"),
-        "The first one runs.",
-        in_background("echo forever", WAIT.format("never")),
-        "The second one runs.",
-    ]
-    async with (
-        asyncio.timeout(90),
-        serving(tmp_path, Scripted(script), job_follow_up="false") as served,
-        browsing() as browser,
-    ):
+    provider = Scripted(SCRIPT)
+    async with asyncio.timeout(90), serving(tmp_path, provider, job_follow_up="false") as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
         button = page.locator(".jobs-button")
