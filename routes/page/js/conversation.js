@@ -1,16 +1,14 @@
 /** The conversation in the middle: the runs of one session, those of the log first, then as the feed tells them. */
 
-import { get } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { Follower } from "./follower.js";
 import { keep, kept } from "./kept.js";
 import { carried } from "./models.js";
+import { logOf, placed, replay } from "./run_log.js";
 import { RunView } from "./run_view.js";
-import { breath, inSlices } from "./slices.js";
 import { welcome } from "./welcome.js";
 
 const PAGE = 20; // runs that are read at a time
-const logOf = (session, query) => get(`/sessions/${encodeURIComponent(session)}/log?${new URLSearchParams(query)}`);
 
 export class Conversation {
   #page;
@@ -21,6 +19,7 @@ export class Conversation {
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
   #failed = false;
+  #hears = false; // the feed tells of this session, and all that comes before is shown
 
   constructor(page) {
     this.#page = page;
@@ -37,16 +36,17 @@ export class Conversation {
 
   /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
   async open(session, { moved = false } = {}) {
-    const { store, feed } = this.#page;
+    const { store } = this.#page;
     if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
     const opening = ++this.#opening;
+    this.#hears = false;
     this.#keepPlace();
     this.#clear();
     if (!moved) remember(session);
     store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
     if (session === null) {
       fill(this.#head, welcome(this.#page));
-      return feed.follow(null, null);
+      return this.#listen(null, null);
     }
     fill(this.#head, h("p", { class: "opening faint" }, "Opening the conversation …"));
     try {
@@ -62,6 +62,7 @@ export class Conversation {
 
   /** One event of the feed. */
   add({ type, run, seq, data }) {
+    if (!this.#hears) return;
     if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#asked(data));
     const view = this.#runs.get(run);
     if (!view || seq <= view.seq) return;
@@ -73,7 +74,8 @@ export class Conversation {
   /** A message that is on its way is shown at once; `begun` or `unsent` says what became of it. */
   sending(message) {
     const session = this.#page.store.get("session");
-    const view = new RunView({ run: null, session, message, state: "sending", created: Date.now() / 1000 }, this.#page);
+    const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
+    const view = new RunView(mine, this.#page);
     this.#sending.push(view);
     fill(this.#head);
     this.#list.append(view.element);
@@ -84,16 +86,20 @@ export class Conversation {
   /** The server has the message of `view`. A session that begins with it is open from now on. */
   begun(view, { run, session, state }) {
     this.#sending = this.#sending.filter((one) => one !== view);
-    const { store, feed } = this.#page,
-      known = this.#runs.get(run);
-    if (view.asked.session !== store.get("session")) return view.element.remove(); // the person has left
-    if (known && known !== view) return view.element.remove();
-    if (!known) this.#adopt(view, { ...view.asked, run, session, state });
+    if (!view.element.isConnected) return; // the person has left; whoever is back is told by the log or the feed
+    if (this.#failed) return void this.open(session, { moved: true });
+    const { store } = this.#page;
+    const known = this.#runs.get(run);
+    const asked = { ...view.asked, run, session, state };
+    const others = view.asked.run && view.asked.run !== run; // who said the same elsewhere, at the same time
+    if (others) this.#asked(asked);
+    else if (known && known !== view) return view.element.remove();
+    else if (!known) this.#adopt(view, asked);
     if (!store.get("session")) {
       remember(session);
       carried(session);
       store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
-      feed.follow(session, `${run}:0`);
+      this.#listen(session, `${run}:0`);
       if (view.asked.message.files?.length) this.#reread(view, session);
     }
     this.#work();
@@ -106,9 +112,9 @@ export class Conversation {
     if (asked.run) view.begin(asked);
   }
 
-  /** The server does not have it. False if it turns out that it has: its run was heard of meanwhile. */
-  unsent(view) {
-    if (view.asked.run) return false;
+  /** The server does not have it. False if no answer came, and it turns out that it has: its run was heard of. */
+  unsent(view, { status }) {
+    if (view.asked.run) return status !== 0;
     this.#sending = this.#sending.filter((one) => one !== view);
     view.element.remove();
     if (!this.#runs.size && !this.#page.store.get("session")) fill(this.#head, welcome(this.#page));
@@ -133,6 +139,11 @@ export class Conversation {
     this.follower.settle();
   }
 
+  #listen(session, cursor) {
+    this.#hears = true;
+    this.#page.feed.follow(session, cursor);
+  }
+
   #clear() {
     for (const view of this.#runs.values()) view.leave();
     this.#runs = new Map();
@@ -149,15 +160,26 @@ export class Conversation {
 
   /** A run is heard of: the view of the message that was sent from here, or a new one. */
   #asked(asked) {
-    const known = this.#runs.get(asked.run);
-    if (known) return known.begin(asked);
     const words = asked.message?.text ?? null;
+    const known = this.#runs.get(asked.run);
     const mine = this.#sending.find((view) => view.asked.message?.text === words);
-    if (mine) this.#adopt(mine, asked);
+    if (known) known.begin(asked);
+    else if (mine) this.#adopt(mine, asked);
     else this.#list.append(this.#view(asked).element);
+    this.#place(this.#runs.get(asked.run));
     fill(this.#head);
-    this.follower.news();
+    if (!known) this.follower.news();
     this.#work();
+  }
+
+  /** Runs stand in the order in which the server has them: what was sent from here may come behind others'. */
+  #place(view) {
+    const views = placed([...this.#runs.values()], view);
+    this.#runs = new Map(views.map((one) => [one.asked.run, one]));
+    const before = views[views.indexOf(view) - 1]?.element ?? null;
+    if (view.element.previousElementSibling === before) return;
+    if (before) before.after(view.element);
+    else this.#list.prepend(view.element);
   }
 
   #adopt(view, asked) {
@@ -166,8 +188,9 @@ export class Conversation {
     this.#runs.set(asked.run, view);
   }
 
-  #view(asked) {
-    const view = new RunView(asked, this.#page);
+  #view(asked, known) {
+    known?.begin(asked);
+    const view = known ?? new RunView(asked, this.#page);
     this.#runs.set(asked.run, view);
     return view;
   }
@@ -175,17 +198,20 @@ export class Conversation {
   /** The last runs first, because that is where the reader looks; the feed goes on where the log ends. */
   async #restore(log, wanted) {
     const live = log.cursor?.split(":", 1)[0];
-    const views = log.runs.map(({ events, ...asked }) => this.#view(asked));
-    this.#list.append(...views.map((view) => view.element));
+    const mine = this.#runs; // what was sent while the log was on its way
+    this.#runs = new Map();
+    const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
+    for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
+    this.#list.prepend(...views.map((view) => view.element));
     await this.follower.holding(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
         if (!(await replay(views[at], log.runs[at].events, wanted))) return;
         if (log.runs[at].run !== live) continue;
-        this.#page.feed.follow(log.session, log.cursor);
+        this.#listen(log.session, log.cursor);
         this.#work();
       }
     }, this.#keptPlace(log.session));
-    if (wanted() && !live) this.#page.feed.follow(log.session, null);
+    if (wanted() && !live) this.#listen(log.session, null);
   }
 
   async #showEarlier() {
@@ -231,7 +257,7 @@ export class Conversation {
   }
 
   #broken(session, error) {
-    const { store, feed } = this.#page;
+    const { store } = this.#page;
     this.#clear();
     this.#failed = true;
     store.set({ earlier: false, working: null });
@@ -242,7 +268,7 @@ export class Conversation {
     const [label, next] = missing ? ["Begin a new one", begin] : ["Try again", again];
     const offer = h("button", { type: "button", onclick: next }, label);
     fill(this.#head, h("div", { class: "lost-session", role: "alert" }, h("p", {}, words), offer));
-    feed.follow(null, null);
+    this.#listen(null, null);
   }
 
   /** Where the reader was is known again after a reload. */
@@ -258,15 +284,6 @@ export class Conversation {
     const view = place && this.#runs.get(place.run);
     return view ? { element: view.element, offset: place.offset } : null;
   }
-}
-
-/** False if nobody wants it any more. */
-async function replay(view, events, wanted) {
-  view.restoring = true;
-  const whole = await inSlices(events, (event) => view.add(event), wanted);
-  view.restored();
-  await breath();
-  return whole && wanted();
 }
 
 function remember(session) {

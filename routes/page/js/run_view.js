@@ -244,8 +244,10 @@ export class RunView {
     return Math.max(0, Date.now() / 1000 - this.asked.created);
   }
 
-  /** The page shows something else now. */
+  /** The page shows something else now: nothing of this ticks on, or is kept by what ticks. */
   leave() {
+    this.close();
+    for (const card of this.#cards.values()) card.leave();
     this.#working.hide();
   }
 

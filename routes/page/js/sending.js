@@ -6,6 +6,7 @@ import { messageOf, sentBefore, wordsOf } from "./attachments.js";
 export class Sending {
   #page;
   #last = null; // what was tried last, and the key that keeps it from being begun twice
+  #first = null; // the message that begins a session: its view, and the session once there is one
 
   constructor(page) {
     this.#page = page;
@@ -51,17 +52,32 @@ export class Sending {
     const { store, conversation } = this.#page;
     const names = files.filter(({ part }) => part).map(({ name }) => name);
     const view = conversation.sending({ text: wordsOf(text, files), files: names });
+    const session = store.get("session") ?? (await this.#beginning());
+    const sent = this.#post(view, session, text, files, approval);
+    if (!session) this.#first = { view, session: sent.catch(() => null) };
+    await sent;
+  }
+
+  /** The session that a message before this one begins, which may be on its way: both belong together. */
+  #beginning() {
+    return this.#first?.view.element.isConnected ? this.#first.session : null;
+  }
+
+  async #post(view, session, text, files, approval) {
+    const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
-    const more = { session: store.get("session"), model: store.get("model"), approval };
+    const more = { session, model: store.get("model"), approval };
     for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
     try {
       const headers = { prefer: "respond-async", "idempotency-key": this.#key(body) };
       const begun = await post("/chat", body, { headers });
       this.#last = null;
       conversation.begun(view, begun);
+      return begun.session;
     } catch (error) {
-      if (conversation.unsent(view)) throw error;
+      if (conversation.unsent(view, error)) throw error;
       this.#last = null;
+      return null;
     }
   }
 

@@ -132,6 +132,12 @@ export class ToolCard {
     this.#enter(state);
   }
 
+  /** The page shows something else now. */
+  leave() {
+    this.#untick?.();
+    this.#untick = null;
+  }
+
   #understood(name, given) {
     if (name && name !== this.name) {
       this.name = name;
@@ -192,7 +198,7 @@ export class ToolCard {
   }
 
   #beginTicking = () => {
-    if (this.#state === "running") this.#untick ??= ticking(() => this.#tick());
+    if (this.#state === "running" && this.element.isConnected) this.#untick ??= ticking(() => this.#tick());
   };
 
   #tick() {
