@@ -85,6 +85,11 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         stop = page.get_by_role("button", name="Stop")
         await say(page, "Begin.")
         await expect(page.get_by_text("First.")).to_be_visible()
+        await page.mouse.down(click_count=2)  # "Send" was clicked twice, and "Stop" stands in its place now
+        await page.mouse.up(click_count=2)
+        await expect(page.get_by_role("textbox", name="Message")).not_to_be_focused()
+        await expect(stop).to_be_enabled()
+        assert len(served.services.runs.of("local")) == 1
         await expect(page.get_by_role("button", name="Send")).to_be_hidden()
         await stop.click()
         await expect(page.get_by_text("Stopped.")).to_have_count(1)

@@ -85,7 +85,8 @@ class Composer {
       title: "Stop this run (Esc, twice)",
     });
     this.halt.append(icon("stop"), h("span", {}, "Stop"));
-    this.halt.addEventListener("click", () => this.#stop());
+    // The second click of two on "Send" finds this button in its place, and does not mean it.
+    this.halt.addEventListener("click", ({ detail }) => detail < 2 && this.#stop());
     this.go = h("button", { class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
     const tools = h(
       "div",
