@@ -61,6 +61,23 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
         await shot(page, "status-no-sandbox-phone")
 
 
+async def test_a_long_name_of_a_model_leaves_the_bar_in_one_line(tmp_path: Path) -> None:
+    script = Scripted(DEMO, model="a-model-with-a-name-of-many-words-480b-a35b-instruct")
+    async with serving(tmp_path, script) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Hello")
+        bar = page.get_by_role("group", name="Status")
+        await expect(bar.get_by_role("button", name="Context:")).to_be_visible()
+        for width in (1280, 900, 600, 390, 320):
+            await page.set_viewport_size({"width": width, "height": 700})
+            high, cut = await bar.locator(".status-bar").evaluate(
+                "async (one) => { await new Promise(requestAnimationFrame);"
+                " return [one.offsetHeight, one.scrollWidth - one.clientWidth]; }"
+            )
+            assert (high < 40, cut) == (True, 0), (width, high, cut)
+
+
 async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Path) -> None:
     model = Scripted(["Well. " * 100] * 3)
     async with serving(tmp_path, model, window="1500", summarise_at="1") as served, browsing() as browser:

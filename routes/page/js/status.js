@@ -33,7 +33,12 @@ function modelButton(page) {
   const words = h("span", { class: "status-model", dir: "auto" });
   const button = h(
     "button",
-    { type: "button", class: "status-item", "aria-expanded": "false", onclick: () => togglePicker(page, button) },
+    {
+      type: "button",
+      class: "status-item status-answers",
+      "aria-expanded": "false",
+      onclick: () => togglePicker(page, button),
+    },
     words,
     icon("down"),
   );
