@@ -20,7 +20,7 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
         await page.goto(home(served))
         note = page.get_by_role("region", name="About this model")
         await expect(note.get_by_role("heading")).to_have_text("This is a tiny demonstration model")
-        await expect(note.get_by_label("Command")).to_contain_text("DRAGOMAN_MODEL_URL=")
+        await expect(note.get_by_label("Setting")).to_contain_text("DRAGOMAN_MODEL_URL=")
         await shot(page, "first-visit")
         phone = await browser.page(viewport=PHONE, color_scheme="dark")
         await phone.goto(home(served))
@@ -32,10 +32,13 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
         await expect(phone.get_by_role("button", name="Model: SmolLM2")).to_be_visible()
         await expect(read).to_have_count(0)
         async with model_server("qwen") as server:
+            await page.set_viewport_size({"width": 1280, "height": 560})
             await note.get_by_role("button", name="Connect a model").click()
             form = page.get_by_role("complementary", name="Connect a model")
+            await expect(note.get_by_role("heading")).to_be_in_viewport()  # it stays where it was
             await form.get_by_label("Address").fill(server.base_url)
             await form.get_by_role("button", name="Test", exact=True).click()
             await form.get_by_role("button", name="Save and use").click()
             await expect(page.get_by_role("button", name="Model: qwen")).to_be_visible()
             await expect(note).to_be_hidden()
+            await expect(page.locator(".welcome-who")).to_contain_text("qwen answers")

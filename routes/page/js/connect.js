@@ -200,12 +200,12 @@ function welcome(page, { role }, box) {
       {},
       `${page.store.get("server").model} is the one that comes with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
     ),
-    admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with its address:"),
+    admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with this setting:"),
     admin &&
       h(
         "pre",
-        { class: "command", tabindex: 0, "aria-label": "Command" },
-        "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1 dragoman serve",
+        { class: "command", tabindex: 0, "aria-label": "Setting" },
+        "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
       ),
     !admin && h("p", {}, "An admin can connect a real one."),
     h(

@@ -47,6 +47,7 @@ export class Follower {
   /** Puts the view where it belongs after what is in it has changed. */
   settle() {
     const box = this.#box;
+    if (!this.#list.firstElementChild) return this.#show(); // what stands there instead is read from its beginning
     if (this.following) box.scrollTop = box.scrollHeight;
     else if (this.#held) box.scrollTop += this.#offset(this.#held.element) - this.#held.offset;
     this.#last = box.scrollTop;
@@ -93,6 +94,7 @@ export class Follower {
   reset() {
     this.#held = null;
     this.following = true;
+    this.#box.scrollTop = 0;
     this.settle();
   }
 
@@ -115,7 +117,8 @@ export class Follower {
 
   #show() {
     const box = this.#box;
-    const away = !this.following && box.scrollHeight - box.scrollTop - box.clientHeight > NEAR;
+    const away =
+      !this.following && this.#list.firstElementChild && box.scrollHeight - box.scrollTop - box.clientHeight > NEAR;
     if (!away) this.#news = false;
     this.button.hidden = !away;
     this.button.setAttribute("aria-label", this.#news ? "To the end: there is something new" : "To the end");

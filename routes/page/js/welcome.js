@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { firstVisit } from "./connect.js";
 import { fill, h } from "./dom.js";
+import { answering } from "./models.js";
 
 /** What each needs, and what is asked for; the first three that fit are shown. */
 const EXAMPLES = [
@@ -16,22 +17,32 @@ const EXAMPLES = [
 ];
 const SHOWN = 3;
 
+let arrived = false; // the first one is shown a little later, when what stands in it is known: nothing jumps
+
 /** The element; it knows by itself who answers. */
 export function welcome(page) {
   const who = h("p", { class: "welcome-who faint" });
   const examples = h("ul", { class: "examples", "aria-label": "Things to try" });
-  const stop = page.store.watch("server", (server) => {
-    if (who.isConnected || !who.textContent) fill(who, ...answers(server));
-    else stop();
-  });
+  const stops = [];
+  const draw = () => {
+    if (who.isConnected) fill(who, ...answers(page));
+    else for (const stop of stops) stop();
+  };
+  fill(who, ...answers(page));
+  // A key tells what it is at once, when this is not on the page yet: that is no reason to stop.
+  queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
   offered().then((tools) => fill(examples, ...fitting(tools).map((words) => example(words, page))));
   const title = h("h2", { class: "welcome-title" }, "What shall be done?");
-  return h("div", { class: "welcome" }, firstVisit(page), title, who, examples);
+  const element = h("div", { class: arrived ? "welcome" : "welcome arriving" }, firstVisit(page), title, who, examples);
+  arrived = true;
+  return element;
 }
 
-function answers({ model, endpoint }) {
+function answers(page) {
+  const { name, endpoint } = answering(page);
+  if (!name) return [];
   const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : null;
-  return [h("bdi", { class: "welcome-model" }, model), " answers", of, "."].flat();
+  return [h("bdi", { class: "welcome-model" }, name), " answers", of, "."].flat();
 }
 
 let known = null;
