@@ -163,7 +163,7 @@ class Picker {
     const models = (row.models.length ? row.models : [{ name: row.name, any: true }]).filter(fits);
     const drawn = models.slice(0, MOST).map((one) => this.#pick(described(row.name, one)));
     const more = models.length - drawn.length;
-    const head = h("h3", { dir: "auto" }, row.name, row.kind && h("span", { class: "faint" }, row.kind));
+    const head = h("h3", { dir: "auto" }, row.name, row.kind !== row.name && h("span", { class: "faint" }, row.kind));
     return h(
       "section",
       { class: "endpoint", hidden: !models.length },
@@ -232,7 +232,7 @@ function about({ url, state, problem, last_error: error }) {
   if (!url) return null;
   const bad = problem ?? STATES[state] ?? null;
   return [
-    h("p", { class: "faint mono", dir: "ltr" }, url),
+    url.includes("//") && h("p", { class: "faint mono", dir: "ltr" }, url), // others are inside the server
     bad && h("p", { class: "outcome", dataset: { kind: "problem" } }, bad),
     error && h("p", { class: "faint", dir: "auto" }, `Last error: ${error.message}`),
   ];
