@@ -16,7 +16,7 @@ from app.approvals import AlreadyDecided, ApprovalExpired, NoApproval, UnfitArgu
 from app.budgets import SOON_S, BudgetSpent
 from app.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
 from app.inbox import InboxFull
-from app.mcp_servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
+from app.mcp_servers import CommandsForbidden, HeldChanged, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.pause import Paused
 from app.presence import NotAllowedAnyMore, TooManyStreams
 from app.store import StoreFailed
@@ -113,6 +113,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Stopping: lambda error: Refused(503, "stopping", str(error)),
     NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
     NothingHeld: lambda error: Refused(404, "not_found", str(error)),
+    HeldChanged: lambda error: Refused(409, "tool_changed", str(error)),
     ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
     CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
     UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),

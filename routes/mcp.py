@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -43,11 +43,21 @@ class ServerRequest(BaseModel):
 
 
 class ApproveRequest(BaseModel):
-    """The body of POST /mcp/servers/{name}/approve, which may be empty: one tool, or all that are held."""
+    """The body of POST /mcp/servers/{name}/approve, which may be empty: one tool, or all that are held.
+
+    `digest` is that of the tool as it was looked at: what the server offers since then is not approved.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     tool: str | None = None
+    digest: str | None = None
+
+    @model_validator(mode="after")
+    def _of_a_tool(self) -> ApproveRequest:
+        if self.digest is not None and self.tool is None:
+            raise ValueError("digest is of one tool; send tool with it")
+        return self
 
 
 def _servers(request: Request) -> McpServers:
@@ -115,8 +125,8 @@ async def act_on_server(request: Request) -> Response:
         case "reconnect":
             await servers.reconnect(name, by)
         case "approve":
-            tool = (await read_fields(request, ApproveRequest, empty=True)).tool
-            more["approved"] = await servers.approve(name, tool, by)
+            wish = await read_fields(request, ApproveRequest, empty=True)
+            more["approved"] = await servers.approve(name, wish.tool, by, wish.digest)
         case other:
             message = f"There is no action {other[:40]!a}; there are enable, disable, reconnect and approve."
             raise Refused(404, "not_found", message)

@@ -233,7 +233,12 @@ async def test_a_changed_tool_is_held_until_somebody_approves(tmp_path: Path) ->
         assert "mcp__shop__safe" in shop["tools"]
         wrong = await served.client.post("/mcp/servers/shop/approve", json={"tool": "safe"})
         assert code_of(wrong) == (404, "not_found")
-        answer = (await served.client.post("/mcp/servers/shop/approve")).json()
+        other = await served.client.post("/mcp/servers/shop/approve", json={"tool": "pay", "digest": "of another one"})
+        assert code_of(other) == (409, "tool_changed")
+        alone = await served.client.post("/mcp/servers/shop/approve", json={"digest": "of which tool"})
+        assert code_of(alone) == (422, "invalid_request")
+        seen = {"tool": "pay", "digest": shop["held"][0]["digest"]}
+        answer = (await served.client.post("/mcp/servers/shop/approve", json=seen)).json()
         assert answer["approved"] == ["pay"]
         assert "mcp__shop__pay" in answer["tools"]
         audit = (await served.client.get("/audit")).json()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Route
 
 from app.providers.scripted import Scripted
 from tests.browser import browsing, expect, home, shot
@@ -40,6 +42,18 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         await expect(shop.get_by_role("heading", name="pay")).to_be_visible()
         await expect(shop.get_by_text("Pays everything").first).to_be_visible()
         await shot(page, "mcp-held")
+        approved: list[str] = []
+
+        async def later(route: Route) -> None:
+            """Something else is offered by the time that the yes arrives, at first."""
+            said: dict[str, Any] = route.request.post_data_json or {}
+            approved.append(said["digest"])
+            await route.continue_(post_data=json.dumps(said | {"digest": "new"} if len(approved) == 1 else said))
+
+        await page.route("**/approve", later)
+        browser.expected.append("409")
+        await shop.get_by_role("button", name="Approve pay").click()
+        await expect(page.get_by_text("has changed again since you looked at it")).to_be_visible()
         await shop.get_by_role("button", name="Approve pay").click()
         await expect(shop.get_by_role("heading", name="pay")).to_have_count(0)
         await expect(shop).to_be_focused()

@@ -18,7 +18,7 @@ MAX_SCHEMA = 40_000  # characters of a schema, as JSON
 MAX_TOOL_NAME = 1_000
 MAX_INSTRUCTIONS = 2_048
 _MAX_DEPTH = 60
-_MAX_DIFF = 4_000
+_MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
@@ -104,4 +104,6 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """What a person reads before approving: line by line, hidden characters spelled out."""
     before, after = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in (old, new))
     lines = difflib.unified_diff(before, after, "trusted", "offered now", lineterm="", n=1)
-    return shortened("\n".join(lines), _MAX_DIFF)
+    text = "\n".join(lines)
+    more = len(text) - _MAX_DIFF
+    return f"{text[:_MAX_DIFF]}…\n[{more:,} more characters are not shown]" if more > 0 else text

@@ -66,11 +66,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text."""
+    """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text.
+
+    `digest` is of what is offered: who approves it can say what they have looked at.
+    """
 
     tool: str
     why: str
     diff: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

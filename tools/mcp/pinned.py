@@ -60,10 +60,10 @@ class Catalogue:
             if pin is None and (is_first or self.config.new_tools == "allow" or name == INSTRUCTIONS):
                 self._trust(one)
             elif pin is None:
-                self.held[name] = Held(name, "It is new.", difference({}, one.pinned))
+                self.held[name] = Held(name, "It is new.", difference({}, one.pinned), one.digest)
             elif pin.digest != one.digest:
                 why = "It was changed since it was trusted."
-                self.held[name] = Held(name, why, difference(pin.definition, one.pinned))
+                self.held[name] = Held(name, why, difference(pin.definition, one.pinned), one.digest)
             else:
                 self._trust(one, again=not pin.listed)
         for name in [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]:

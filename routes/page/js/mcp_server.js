@@ -69,27 +69,35 @@ export class Server {
         `Models do not see ${held.length === 1 ? "it" : "them"} until you have looked at what has changed.`,
       ),
       held.map((one) => this.#heldTool(one)),
-      held.length > 1 && action("Approve all", this.outcome, () => this.#approve(null)),
+      held.length > 1 && action("Approve all", this.outcome, () => this.#approve(held)),
     );
   }
 
-  #heldTool({ tool, why, diff }) {
+  #heldTool(held) {
+    const { tool, why, diff } = held;
     return h(
       "div",
       { class: "held-tool" },
       h("h4", { dir: "auto" }, tool ? oneLine(tool) : "What the server says of itself"),
       h("p", { class: "faint", dir: "auto" }, oneLine(why)),
       diff && unifiedDiff(diff),
-      action("Approve", this.outcome, () => this.#approve(tool), {
+      action("Approve", this.outcome, () => this.#approve([held]), {
         "aria-label": `Approve ${tool || "what it says of itself"}`,
       }),
     );
   }
 
-  async #approve(tool) {
-    const { approved } = await post(`${this.at}/approve`, tool === null ? {} : { tool });
-    say(`Approved: ${approved.join(", ")}`);
-    await this.list.refresh();
+  /** What was looked at, and nothing that has taken its place. */
+  async #approve(held) {
+    let problem = null;
+    try {
+      for (const { tool, digest } of held) await post(`${this.at}/approve`, { tool, digest });
+      say(`Approved: ${held.map(({ tool }) => oneLine(tool)).join(", ")}`);
+    } catch (error) {
+      if (error.code !== "tool_changed") throw error;
+      problem = error.message;
+    }
+    await this.list.refresh(problem);
   }
 
   #tools() {
