@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.redaction import is_secret_name
+from app.reply import unfit
 from parsing import Arguments
 from tools.mcp.model import Answer, Question
 from tools.mcp.names import question_name
@@ -37,7 +38,10 @@ def _may_be_asked(question: Question) -> bool:
     """A form must not ask for secrets, and a page must be one that nobody can listen in on."""
     if question.url:
         parts = urlsplit(question.url)
-        return parts.scheme == "https" and bool(parts.hostname) and "@" not in parts.netloc
+        # Browsers end the name of a host at a backslash, and undo what is escaped in it.
+        return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
+    if unfit(question.schema or {}):
+        return False  # nobody could be told of it in JSON
     return not any(map(is_secret_name, _properties(question.schema or {})))
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.mcp_elicitation import DECLINED, elicit
 from app.providers.scripted import Scripted
 from tests.mcp_served import READS, helper, serving_mcp
 from tests.people import bearer
 from tests.serving import until
+from tools.mcp.model import Question
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 ASK = "```mcp__helper__ask\n```"
@@ -105,9 +109,23 @@ async def test_a_question_does_not_keep_a_run_for_the_next_server(tmp_path: Path
             assert (await until(turn, "run.finished"))["reason"] == "server_stopped"
 
 
+async def test_a_form_that_no_json_can_tell_is_not_asked() -> None:
+    asked = list[str]()
+
+    async def ask(name: str, *_: object) -> None:
+        asked.append(name)
+
+    context = Context(Path("/"), ask=ask)
+    for default in (7, inf):
+        schema = {"type": "object", "properties": {"size": {"type": "number", "default": default}}}
+        assert await elicit(Question("helper", "How many?", schema=schema, context=context)) == DECLINED
+    assert asked == [NAME]
+
+
 async def test_a_page_to_open_is_shown_with_its_host_and_nothing_else_is(tmp_path: Path) -> None:
     page = "https://pay.example.com/order?id=1"
-    script = [visiting(page), "Paid.", visiting("http://pay.example.com/"), "No."]
+    hidden = "https://evil.example\\.pay.example.com/"  # which browsers take for a page of evil.example
+    script = [visiting(page), "Paid.", visiting("http://pay.example.com/"), visiting(hidden), "No."]
     async with serving_mcp(tmp_path, Scripted(script), {"helper": helper()}, tools=READS) as served:
         async with aclosing(served.turn(message="x")) as turn:
             question, url = await asked(turn)

@@ -8,10 +8,10 @@ import { numberOf } from "./numbers.js";
 let made = 0;
 
 /** `{element, focus(), value()}`: what the server says and a field for each answer. `value()` raises Unreadable. */
-export function questionForm({ message, schema, url, host }) {
+export function questionForm({ message, schema, url }) {
   const said = h("p", { class: "approval-question-message", dir: "auto" }, spelled(String(message ?? "")));
   if (url !== undefined)
-    return { element: h("div", {}, said, pageToOpen(url, host)), focus: () => undefined, value: () => ({}) };
+    return { element: h("div", {}, said, pageToOpen(String(url))), focus: () => undefined, value: () => ({}) };
   const needed = Array.isArray(schema?.required) ? schema.required : [];
   const fields = Object.entries(isTable(schema?.properties) ? schema.properties : {}).map(([name, field]) =>
     fieldOf(name, isTable(field) ? field : {}, needed.includes(name)),
@@ -35,18 +35,15 @@ export function questionForm({ message, schema, url, host }) {
 
 const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The host stands by itself, because an address can be written so that another one seems to be meant. */
-function pageToOpen(url, host) {
-  const safe = URL.canParse(url) && new URL(url).protocol === "https:";
-  const address = h("code", { dir: "ltr", class: "exact-word" }, spelled(String(url)));
-  const open = h(
-    "a",
-    { href: url, target: "_blank", rel: "noopener noreferrer" },
-    `Open ${oneLine(String(host ?? ""))} in a new tab`,
-  );
+/** The host that this browser would go to stands by itself: an address can be written so that another seems meant. */
+function pageToOpen(written) {
+  const url = URL.canParse(written) ? new URL(written) : null;
+  const address = h("code", { dir: "ltr", class: "exact-word" }, spelled(written));
+  if (url?.protocol !== "https:") return h("p", {}, "The page has no address that can be opened here: ", address);
+  const props = { href: url.href, target: "_blank", rel: "noopener noreferrer" };
   return [
-    h("p", {}, "The page is on ", h("strong", { dir: "ltr" }, oneLine(String(host ?? ""))), ": ", address),
-    safe ? h("p", {}, open) : null,
+    h("p", {}, "The page is on ", h("strong", { dir: "ltr" }, url.host), ": ", address),
+    h("p", {}, h("a", props, `Open ${url.host} in a new tab`)),
   ];
 }
 
