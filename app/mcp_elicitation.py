@@ -40,7 +40,7 @@ def _may_be_asked(question: Question) -> bool:
         parts = urlsplit(question.url)
         # Browsers end the name of a host at a backslash, and undo what is escaped in it.
         return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
-    if unfit(question.schema or {}):
+    if unfit(dict(question.schema or {})):
         return False  # nobody could be told of it in JSON
     return not any(map(is_secret_name, _properties(question.schema or {})))
 
