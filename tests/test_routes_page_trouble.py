@@ -45,7 +45,7 @@ async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: 
 
 async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        browser.expected.append("404|Failed to load")
+        browser.expected.append("404|Failed to (load|fetch)")
         page = await browser.page()
         await page.route("**/js/store.js", missing)
         await page.goto(home(served))
@@ -54,6 +54,9 @@ async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
         await page.unroute("**/js/store.js")
         await line.get_by_role("button", name="Load the page anew").click()
         await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
+        await page.route("**/js/settings_panel.js", missing)  # fetched when it is first wanted
+        await page.get_by_role("button", name="Settings").click()
+        await expect(line).to_be_visible()
 
 
 async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_told(tmp_path: Path) -> None:

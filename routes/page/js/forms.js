@@ -108,6 +108,20 @@ export function showPanel(page, name, title, build, opener) {
   return page.panel.toggle(name, title, content, opener, { closed: () => stops.forEach((stop) => stop()) });
 }
 
+/** What a button does that needs `load`, an `import()`: pressed once more while that is fetched it is no second wish. */
+export function fetching(load, open) {
+  let under_way = false;
+  return async () => {
+    if (under_way) return;
+    under_way = true;
+    try {
+      open(await load());
+    } finally {
+      under_way = false;
+    }
+  };
+}
+
 /** The rows of a list, in order; `make` is asked again only for those that have changed. Focus stays where it can. */
 export class Rows {
   #made = new Map();

@@ -4,7 +4,6 @@ import * as approvals from "./approvals.js";
 import * as composer from "./composer.js";
 import * as gate from "./gate.js";
 import * as jobs from "./jobs.js";
-import * as mcp from "./mcp.js";
 import * as models from "./models.js";
 import * as sessions from "./sessions.js";
 import * as status from "./status.js";
@@ -36,5 +35,5 @@ function stateOf({ type, ...state }) {
 }
 
 page.at("app").hidden = false; // before the parts: in what is hidden nothing can take the focus
-for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs, mcp]) guarded(part.start, page);
+for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs]) guarded(part.start, page);
 page.conversation.open(sessions.fromLocation());

@@ -1,6 +1,5 @@
 /** How full the model's window is, and what the conversation has used so far. */
 
-import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { pairs, number, showPanel } from "./forms.js";
 import { windowOf } from "./models.js";
@@ -85,7 +84,8 @@ function fullness(page, { latest }) {
 }
 
 const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
-const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigits: 3 });
+/** As a person writes it: prices have no unit here. */
+export const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigits: 3 });
 
 function total(sum) {
   if (!tokens(sum)) return "";
@@ -147,43 +147,3 @@ function less({ type, dropped, shortened, messages }) {
   if (type === "context.summarised") return `Its first ${number(messages)} messages are read as a summary.`;
   return `Of older messages ${number(dropped)} are left out and ${number(shortened)} shortened.`;
 }
-
-function usedOf(name, used, limit) {
-  const told = name === "cost_per_month" ? money : number;
-  return `${told(used)} of ${told(limit)}`;
-}
-
-const anew = (reset) => (reset ? `, anew ${new Date(reset * 1000).toLocaleDateString()}` : "");
-
-/** What somebody has used of their budgets, and this month's tokens. */
-export async function monthly() {
-  const { usage, months } = await get("/usage");
-  const now = months.at(-1);
-  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + anew(reset)];
-  const limited = Object.entries(usage).filter(
-    ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
-  );
-  return h(
-    "div",
-    { class: "stack" },
-    pairs([
-      ["Month", now?.month ?? "nothing yet"],
-      ["Read", now && `${number(now.prompt_tokens)} tokens`],
-      ["Written", now && `${number(now.completion_tokens)} tokens`],
-      ["Cost", now?.cost && money(now.cost)],
-      ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
-        model,
-        `${number(prompt_tokens + completion_tokens)} tokens`,
-      ]),
-    ]),
-    limited.length > 0 && h("h4", {}, "Budgets"),
-    limited.length > 0 && pairs(limited.map(budget)),
-  );
-}
-
-const BUDGETS = {
-  runs: "Turns at a time",
-  tokens_per_month: "Tokens a month",
-  cost_per_month: "Cost a month",
-  tool_seconds_per_day: "Seconds of tools a day",
-};

@@ -1,6 +1,8 @@
 /** What breaks on the page is said in a line that stays until somebody has seen it: nothing breaks in silence. */
 
 const PARTS = new Set(["script", "link"]);
+const MISSING = "A part of the page could not be loaded.";
+const FETCHED = /\bimport(ed|ing)\b/i; // by this browsers tell of a module that was needed later and did not come
 const told = new Set();
 let box = null;
 
@@ -53,11 +55,12 @@ function button(words, onclick) {
 function tell(error) {
   if (error?.name === "AbortError") return;
   if (typeof error?.status === "number") trouble(error.message, { refresh: false });
+  else if (error instanceof TypeError && FETCHED.test(error.message)) trouble(MISSING);
   else trouble(`Part of the page broke: ${error?.message ?? error}`);
 }
 
 function onError(event) {
-  if (PARTS.has(event.target.localName)) trouble("A part of the page could not be loaded.");
+  if (PARTS.has(event.target.localName)) trouble(MISSING);
   if (event.target !== window) return;
   // Browsers report by the same event that an observer's work goes on in the next frame, which is no error.
   if (event.message?.startsWith("ResizeObserver loop")) return;
