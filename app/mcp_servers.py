@@ -47,10 +47,6 @@ class NoSuchServer(Exception):
         super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
 
 
-class HeldChanged(Exception):
-    """The server offers something else by now than what was looked at."""
-
-
 class NothingHeld(Exception):
     """No such tool of a server waits for somebody's trust."""
 
@@ -222,16 +218,11 @@ class McpServers:
         await self._manager.reconnect(name)
 
     async def approve(self, name: str, tool: str | None, by: str, digest: str | None = None) -> list[str]:
-        """Trust what was held, of one tool or of all; their names. `digest`: of what was looked at, for one tool.
-
-        Raises NoSuchServer, NothingHeld, HeldChanged, StoreFailed.
-        """
-        held = {one.tool: one.digest for one in self.named(name).held}
-        if tool is not None and digest not in (None, held.get(tool, digest)):
-            raise HeldChanged(f"{tool[:80]!a} of {name} has changed again since you looked at it. Look again.")
+        """Trust what was held (one tool, as `digest` was seen), or all; names. Raises NothingHeld, HeldChanged, ..."""
+        held = [one.tool for one in self.named(name).held]
         if tool is not None and tool not in held:
             raise NothingHeld(f"{name} has no tool {tool[:80]!a} that is held. GET /mcp/servers/{name} lists those.")
-        approved = await self._manager.approve(name, tool)
+        approved = await self._manager.approve(name, tool, digest)
         await self._store.write([self._audit(name, "approved", by, ", ".join(approved))])
         return approved
 

@@ -129,10 +129,13 @@ class Manager:
             await server.stop()
             server.start()
 
-    async def approve(self, name: str, tool: str | None = None) -> list[str]:
-        """Trust held definitions as they are now, one or all of a server. The names of what was held."""
+    async def approve(self, name: str, tool: str | None = None, digest: str | None = None) -> list[str]:
+        """Trust held definitions as they are now, one or all of a server. The names of what was held.
+
+        `digest` is that of the tool as somebody has seen it. Raises HeldChanged.
+        """
         server = self._servers[name]
-        approved = server.catalogue.approve(tool)
+        approved = server.catalogue.approve(tool, digest)
         await server.save()
         if approved:
             self._heard(server, ToolsChanged(name, tuple(one for one in approved if one)))

@@ -77,6 +77,10 @@ class Held:
     digest: str = ""
 
 
+class HeldChanged(Exception):
+    """The server offers something else by now than what somebody has looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A server as it is now. `tools` are public names; times are seconds since the epoch."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tools.mcp.definitions import Definition, Unusable, canonical, definition, difference, sha256
-from tools.mcp.model import INSTRUCTIONS, Held, Pin, ServerConfig, ToolsChanged
+from tools.mcp.model import INSTRUCTIONS, Held, HeldChanged, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted
 
 
@@ -73,9 +73,11 @@ class Catalogue:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
 
-    def approve(self, tool: str | None) -> list[str]:
-        """Trust what is held as it is offered now. Raises KeyError."""
+    def approve(self, tool: str | None, digest: str | None = None) -> list[str]:
+        """Trust what is held as it is offered now. Raises KeyError, and HeldChanged if `digest` is not that tool's."""
         names = list(self.held) if tool is None else [tool]
+        if digest is not None and any(self.held[name].digest != digest for name in names):
+            raise HeldChanged(f"{names[0][:80]!a} has changed again since you looked at it. Look again.")
         for name in names:
             del self.held[name]
             self._trust(self._offered[name])
