@@ -1,9 +1,8 @@
-/** Connecting a model: a form that tries an endpoint before it is kept, and the words of a first visit. */
+/** Connecting a model: a form that tries an endpoint before it is kept. */
 
 import { post } from "./api.js";
-import { fill, h, icon } from "./dom.js";
+import { fill, h } from "./dom.js";
 import { Outcome, doing, field, showPanel } from "./forms.js";
-import { prefer, preferred } from "./kept.js";
 import { choose, refresh } from "./models.js";
 
 const CUSTOM = "Something else";
@@ -19,8 +18,6 @@ const PRESETS = {
   [CUSTOM]: { name: "", url: "" },
 };
 const SHOWN = 12; // names of models that a successful test lists
-const NEEDED = ["server", "me", "endpoints"]; // what must be known before anything is said
-const SEEN = "first-visit"; // who has read that the model is a demonstration
 
 /** Opens the form, or closes it. */
 export function openConnect(page, opener) {
@@ -158,61 +155,4 @@ class Connecting {
     );
     this.#page.panel.element.querySelector("button")?.focus();
   }
-}
-
-/** What somebody should know who comes for the first time and finds the embedded model; hidden where there is no need. */
-export function firstVisit(page) {
-  note ??= watching(page);
-  return note;
-}
-
-let note = null; // one for the page, however often a conversation begins
-
-function watching(page) {
-  const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });
-  const draw = () => {
-    const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));
-    const others = endpoints?.endpoints.some(({ name, models }) => name !== server?.endpoint && models.length);
-    box.hidden = !server?.embedded || !me || !endpoints || others || preferred(SEEN) === "read";
-    if (!box.hidden && !box.firstChild) box.append(...welcome(page, me, box));
-  };
-  for (const key of NEEDED) page.store.watch(key, draw);
-  return box;
-}
-
-function welcome(page, { role }, box) {
-  const connect = h(
-    "button",
-    { type: "button", class: "primary", "aria-expanded": "false", onclick: () => openConnect(page, connect) },
-    icon("plug"),
-    "Connect a model",
-  );
-  const away = () => {
-    prefer(SEEN, "read");
-    box.hidden = true;
-    page.at("composer-text")?.focus();
-  };
-  const admin = role === "admin";
-  return [
-    h("h2", {}, "This is a tiny demonstration model"),
-    h(
-      "p",
-      {},
-      `${page.store.get("server").model} is the one that comes with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
-    ),
-    admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with this setting:"),
-    admin &&
-      h(
-        "pre",
-        { class: "command", tabindex: 0, "aria-label": "Setting" },
-        "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
-      ),
-    !admin && h("p", {}, "An admin can connect a real one."),
-    h(
-      "div",
-      { class: "buttons" },
-      admin && connect,
-      h("button", { type: "button", onclick: away }, "Go on with this one"),
-    ),
-  ].filter(Boolean);
 }

@@ -1,10 +1,10 @@
 /** The bar at the bottom: model, context, tokens and cost, sandbox, MCP, jobs, connection, pause, settings. */
 
 import { fill, h, icon } from "./dom.js";
-import { showPanel } from "./forms.js";
+import { fetching, showPanel } from "./forms.js";
 import { jobsButton } from "./jobs.js";
 import { mcpButton } from "./mcp.js";
-import { answering, togglePicker } from "./models.js";
+import { answering } from "./models.js";
 import { pauseBanner, pauseButton } from "./pause.js";
 import { settingsButton } from "./settings.js";
 import { usageButton } from "./spending.js";
@@ -37,7 +37,10 @@ function modelButton(page) {
       type: "button",
       class: "status-item status-answers",
       "aria-expanded": "false",
-      onclick: () => togglePicker(page, button),
+      onclick: fetching(
+        () => import("./model_picker.js"),
+        (picker) => picker.togglePicker(page, button),
+      ),
     },
     words,
     icon("down"),

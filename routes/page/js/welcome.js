@@ -1,8 +1,8 @@
 /** The beginning of a conversation: who answers, and a few things to try that fit the tools there are. */
 
 import { get } from "./api.js";
-import { firstVisit } from "./connect.js";
 import { fill, h } from "./dom.js";
+import { firstVisit } from "./first_visit.js";
 import { answering } from "./models.js";
 
 /** What each needs, and what is asked for; the first three that fit are shown. */
