@@ -8,7 +8,7 @@ import { guarded } from "./trouble.js";
 const FIRST_MS = 500,
   MOST_MS = 15_000; // between two attempts
 const STEADY_MS = 5_000; // a connection that held so long was a good one
-const SILENT_MS = 40_000; // the server says something every 15 s: a connection that says nothing is dead
+const SILENT_MS = 33_000; // the server says something every 15 s: a connection that misses that twice is dead
 const QUIET_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
 const LOOK_MS = 5_000;
 const FINAL = [400, 401, 403, 404]; // what is refused so is refused again
