@@ -72,8 +72,7 @@ async def test_two_people_say_the_same_and_each_gets_their_answer(tmp_path: Path
 
 
 async def test_turns_stand_in_the_order_in_which_the_server_has_them(tmp_path: Path) -> None:
-    script = [pauses(1), "Never."]
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Before.", *script])) as served:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Before.", pauses(1), "Never."])) as served:
         async with browsing() as browser:
             session = (await served.chat("Begin."))[0]["session"]
             page = await browser.page()
