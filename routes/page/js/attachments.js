@@ -2,7 +2,6 @@
 
 import { request } from "./api.js";
 import { fill, h, icon, say } from "./dom.js";
-import { fenced } from "./export.js";
 import { smaller } from "./pictures.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
@@ -161,6 +160,13 @@ export function wordsOf(text, files) {
   return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
     .filter(Boolean)
     .join("\n\n");
+}
+
+/** A fence that nothing in the text can close. */
+export function fenced(text, language = "") {
+  const longest = (text.match(/`+/g) ?? []).reduce((most, ticks) => Math.max(most, ticks.length), 2);
+  const fence = "`".repeat(longest + 1);
+  return `${fence}${language}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
 }
 
 const languageOf = (name) => /\.(\w{1,8})$/.exec(name)?.[1] ?? "";

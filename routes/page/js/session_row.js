@@ -2,10 +2,14 @@
 
 import { patch, remove } from "./api.js";
 import { dialog, fill, h, icon, say } from "./dom.js";
-import { EXPORTS } from "./export.js";
 import { Menu } from "./menu.js";
 
 const UNNAMED = "Untitled";
+const EXPORTS = [
+  ["Export as Markdown", "md"],
+  ["Export as JSON", "json"],
+];
+const exported = async (id, form) => (await import("./export.js")).save(id, form);
 const LOST =
   "Its messages, results and the files that were sent go for good. What still runs in it is stopped, background jobs " +
   "included. Files in the workspace stay.";
@@ -48,7 +52,7 @@ export class SessionRow {
   }
 
   #actions() {
-    const exports = EXPORTS.map(([label, save]) => [label, "save", () => this.#guard(save(this.session.id))]);
+    const exports = EXPORTS.map(([label, form]) => [label, "save", () => this.#guard(exported(this.session.id, form))]);
     return [["Rename", "pencil", () => this.rename()], ...exports, ["Delete", "bin", () => this.#delete()]];
   }
 

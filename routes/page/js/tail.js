@@ -202,7 +202,7 @@ export class Tail {
   }
 
   async #save() {
-    await this.#hand((text) => saveText(`${text}\n`, `${this.#name}.txt`));
+    await this.#hand((text) => saveText(`${text}\n`, this.#name, "txt"));
   }
 
   async #hand(give) {
