@@ -86,6 +86,7 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
             assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
             sources = {source for given in policy.values() for source in given}
             assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:"}, path
+            assert answer.headers["x-dns-prefetch-control"] == "off", "the name of a host could tell what was read"
             own = {"Content-Security-Policy", "Cache-Control"}
             assert {name for name, value in SAFE_HEADERS.items() if answer.headers.get(name) != value} == own
 
