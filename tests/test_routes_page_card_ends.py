@@ -46,13 +46,21 @@ async () => {
   const command = long.element.querySelector(".command");
   const folded = command.textContent.length;
   long.element.querySelector("button").click();
-  const line = changed("", "y".repeat(1_000_000)).querySelector(".diff-text").textContent;
+  const diff = changed("a\\n", "y".repeat(1_000_000)), line = diff.querySelectorAll(".diff-text")[1];
+  const cut = line.textContent;
+  line.querySelector("button").click();
+  const lines = changed("", "z\\n".repeat(12_000)), rows = () => lines.querySelectorAll(".diff-row").length;
+  const grown = [rows()];
+  for (let more = 0; more < 3; more++) grown.push((lines.querySelector(".diff-more")?.click(), rows()));
   return [
     many.element.querySelectorAll("dt").length,
     many.element.querySelector(".card-note").textContent,
     folded,
     command.textContent.endsWith("[800,000 more characters are not shown here]"),
-    line.length < 5000 && line.endsWith("… [996,000 more characters]"),
+    cut.length < 5000 && cut.endsWith("Show 996,000 more characters"),
+    line.textContent.length,
+    diff.textContent.includes("loses its end"),
+    grown,
   ];
 }
 """
@@ -74,6 +82,8 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
         await expect(cards(page, 2).locator(".card-stranger")).to_have_text(f"Written by strangers: {name}")
         await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
-        assert await page.evaluate(LARGE) == [100, "900 more are not shown here.", 4_000, True, True]
+        found = await page.evaluate(LARGE)
+        assert found[:5] == [100, "900 more are not shown here.", 4_000, True, True]
+        assert found[5:] == [1_000_000, True, [24, 5_024, 10_024, 12_000]], "all of it can be looked at"
         found = await page.evaluate(STATES, cancelled)
         assert [found[0].endswith("stopped"), found[1:]] == [True, last]
