@@ -71,6 +71,26 @@ async def focused(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
+async def test_a_button_that_goes_takes_no_focus_with_it(tmp_path: Path) -> None:
+    replies: list[Reply] = [shell(held()), "It is over.", shell("echo done > done.txt"), "It is done."]
+    async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        box = page.get_by_role("textbox", name="Message")
+        await say(page, "Wait.")
+        await expect(box).to_be_focused()
+        await page.locator("#composer").get_by_role("button", name="Stop").focus()
+        let_go(tmp_path)
+        await expect(turns(page).get_by_text("It is over.")).to_be_visible()
+        await expect(box).to_be_focused()
+        await page.get_by_label("Approvals").select_option("ask")
+        await say(page, "Write.")
+        await settled(page)
+        await waiting(page).get_by_role("button", name="Approve once").click()
+        await expect(turns(page).get_by_text("It is done.")).to_be_visible()
+        await expect(box).to_be_focused()
+
+
 async def test_a_whole_turn_with_the_keyboard_alone(tmp_path: Path) -> None:
     replies: list[Reply] = [shell("echo by hand > hand.txt"), "Done by hand."]
     async with serving(tmp_path, Scripted(replies), approval_admin="ask") as served, browsing() as browser:

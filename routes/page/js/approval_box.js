@@ -199,7 +199,8 @@ export class ApprovalBox {
   #send(under_way) {
     this.#sending = under_way;
     this.element.setAttribute("aria-busy", String(under_way));
-    for (const one of this.foot.querySelectorAll("button")) one.disabled = under_way;
+    // Not disabled: the one that was pressed would lose the focus.
+    for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
   }
 
   #fail(words) {

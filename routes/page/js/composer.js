@@ -7,6 +7,7 @@ import { keep, kept } from "./kept.js";
 import { Sending } from "./sending.js";
 
 const SHARE = 0.4; // of the height of the page, for the text
+const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half the page
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
   ["", "Asks as usual", "As the server is set up"],
@@ -39,7 +40,7 @@ class Composer {
     this.#listen();
     this.#draft();
     this.#show();
-    if (matchMedia("(hover: hover)").matches) this.text.focus(); // elsewhere a keyboard would cover half the page
+    if (HOVERS.matches) this.text.focus();
   }
 
   /** Puts words into the box, for the person to send. */
@@ -181,7 +182,7 @@ class Composer {
     await this.#try(() => this.#sending.stop());
     this.#stopping = false;
     this.#show();
-    this.text.focus();
+    this.#back();
   }
 
   #key(event) {
@@ -247,13 +248,21 @@ class Composer {
   #show() {
     const working = Boolean(this.#page.store.get("working"));
     const words = Boolean(this.text.value.trim()) || !this.attachments.empty;
+    const at = document.activeElement;
     this.halt.hidden = !working;
     this.halt.disabled = this.#stopping;
     this.halt.classList.toggle("primary", !words);
     this.go.hidden = working && !words;
     this.go.disabled = this.attachments.busy;
     this.when.hidden = !working || !words;
+    // A button that goes takes no focus with it.
+    if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#back();
     this.text.placeholder = working ? "Add something while it works" : "Ask for something";
+  }
+
+  /** Focus to the box; to what is around it where that would bring up a keyboard. */
+  #back() {
+    (HOVERS.matches ? this.text : this.form).focus();
   }
 }
 
