@@ -57,7 +57,7 @@ function chip(file, session, name) {
   button.addEventListener("click", async () => {
     try {
       const source = URL.createObjectURL(await fetched(file, session));
-      h("a", { href: source, download: file.name || "document.pdf" }).click();
+      h("a", { href: source, download: file.name ? name : "document.pdf" }).click();
       setTimeout(() => URL.revokeObjectURL(source), 10_000);
     } catch (error) {
       button.title = error.message;
