@@ -19,8 +19,13 @@ READ = """async () => {
   const load = (name) => import(`/page/js/${name}.js`);
   const { PartialTags } = await load("partial_tags"), { CardArguments } = await load("card_arguments");
   const { tokens } = await load("highlight"), { languageOf } = await load("languages");
-  const { linesOf } = await load("ansi"), { inline } = await load("inline");
+  const { linesOf } = await load("ansi"), { inline } = await load("inline"), { Markdown } = await load("markdown");
   const sink = { open() {}, text() {}, restart() {}, failed() {} };
+  const written = (text) => {
+    const markdown = new Markdown();
+    for (let at = 0; at < text.length; at += 2_000) markdown.write(text.slice(at, at + 2_000));
+    markdown.end();
+  };
   const coloured = (language) => (text) => [...tokens(text, languageOf(language))];
   const rows = {
     tag: [(text) => new PartialTags(sink).feed(text), "<arg_key>" + " ".repeat(8_000)],
@@ -29,6 +34,7 @@ READ = """async () => {
     rust: [coloured("rust"), "#[".repeat(45_000)],
     make: [coloured("make"), "$(".repeat(45_000)],
     erased: [linesOf, "x".repeat(3_990) + "\\x1b[2KX\\b".repeat(33_000)],
+    items: [written, "-\\n".repeat(15_000)],
     link: [(text) => inline(text), "[a](" + " ".repeat(60_000) + "x"],
   };
   const times = {};

@@ -34,7 +34,7 @@ export class Markdown {
     if (text) this.#returned = text.endsWith("\r");
     const lines = given.replace(/\r\n?/g, "\n").split("\n");
     const last = lines.pop();
-    for (const line of lines) this.#end(line);
+    this.#still(() => lines.forEach((line) => this.#end(line)));
     this.#line += last;
     this.#shorten();
   }
@@ -51,6 +51,15 @@ export class Markdown {
     this.#blocks.undo();
     if (this.#line) this.#end("");
     this.#blocks.end();
+  }
+
+  /** Browsers look through all of a block for its direction whenever something is put in: here once for many lines. */
+  #still(take) {
+    const block = this.element.lastElementChild?.lastElementChild;
+    const dir = block?.getAttribute("dir");
+    if (dir) block.removeAttribute("dir");
+    take();
+    if (dir) block.setAttribute("dir", dir);
   }
 
   #end(rest) {
