@@ -73,6 +73,7 @@ async def focused(page: Page, name: str) -> None:
 
 async def test_a_button_that_goes_takes_no_focus_with_it(tmp_path: Path) -> None:
     replies: list[Reply] = [shell(held()), "It is over.", shell("echo done > done.txt"), "It is done."]
+    replies += [shell(held("never"))]
     async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
@@ -89,6 +90,10 @@ async def test_a_button_that_goes_takes_no_focus_with_it(tmp_path: Path) -> None
         await waiting(page).get_by_role("button", name="Approve once").click()
         await expect(turns(page).get_by_text("It is done.")).to_be_visible()
         await expect(box).to_be_focused()
+        await page.get_by_label("Approvals").select_option("sandboxed")
+        await say(page, "Wait for ever.")
+        await turns(page).last.get_by_role("button", name="Stop this run").press("Enter")
+        await expect(turns(page).last.get_by_role("button", name="bash")).to_be_focused()
 
 
 async def test_a_whole_turn_with_the_keyboard_alone(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ export class CardHead {
   show(state, words) {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
+    const focused = document.activeElement === this.stop;
     this.stop.hidden = state !== "running";
+    if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // what goes takes no focus with it
   }
 
   expand(open) {

@@ -240,12 +240,13 @@ export class ToolCard {
 
   async #stop() {
     const { stop } = this.head;
-    stop.disabled = true;
+    if (stop.ariaDisabled) return;
+    stop.ariaDisabled = "true"; // disabled it would lose the focus
     this.problem.hidden = true;
     try {
       await post(`/runs/${encodeURIComponent(this.view.asked.run)}/cancel`);
     } catch (error) {
-      stop.disabled = false;
+      stop.ariaDisabled = null;
       this.problem.textContent = error.message;
       this.problem.hidden = false;
     }
