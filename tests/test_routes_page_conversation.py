@@ -175,7 +175,7 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
 
 
 async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
-    async with serving(tmp_path, Scripted(["First.", "Second."])) as served, browsing() as browser:
+    async with serving(tmp_path, Scripted(["First.", "Second.", "Third."])) as served, browsing() as browser:
         one, other = await begun(served, 1), await begun(served, 1)
         page = await browser.page()
         await page.goto(f"{home(served)}/#{one}")
@@ -197,3 +197,9 @@ async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
         await expect(page.get_by_role("textbox", name="Message")).to_have_value(
             "Count from 1 to 10 in the shell, one number a second."
         )
+
+        await page.goto(f"{home(served)}/#ses_11111111111111111111")
+        await expect(page.get_by_role("alert").get_by_text("not there any more")).to_be_visible()
+        await say(page, "Then here.")  # in a new one
+        await expect(page.locator("#conversation").get_by_text("Third.")).to_be_visible()
+        assert await page.evaluate("location.hash.slice(1)") not in ("", "ses_11111111111111111111", one, other)

@@ -259,9 +259,10 @@ export class Conversation {
   #broken(session, error) {
     const { store } = this.#page;
     this.#clear();
-    this.#failed = true;
     store.set({ earlier: false, working: null });
     const missing = error.status === 404;
+    this.#failed = !missing;
+    if (missing) this.#leave(session);
     const words = missing ? "This conversation is not there any more. It may have been deleted." : error.message;
     const begin = () => this.open(null);
     const again = () => this.open(session, { moved: true });
@@ -269,6 +270,13 @@ export class Conversation {
     const offer = h("button", { type: "button", onclick: next }, label);
     fill(this.#head, h("div", { class: "lost-session", role: "alert" }, h("p", {}, words), offer));
     this.#listen(null, null);
+  }
+
+  /** What is written next begins a new conversation, with the words that were meant for the one that has gone. */
+  #leave(session) {
+    keep("draft.new", kept(`draft.${session}`) ?? kept("draft.new"));
+    keep(`draft.${session}`, null);
+    this.#page.store.set({ session: null, title: null });
   }
 
   /** Where the reader was is known again after a reload. */
