@@ -30,4 +30,6 @@ def denial_of(row: ApprovalRow, time_limit_s: float) -> str:
     if row.state == "expired":
         return f"This call was not run: it needs approval, and nobody decided within {time_limit_s:g} s. Go on without."
     said = f", saying: {row.note}" if row.note else ""
-    return f"This call was not run: {row.by} denied it{said}. Do not try it again; go on without, or ask what to do."
+    end = "" if said.endswith((".", "!", "?")) else "."
+    told = f"This call was not run: {row.by} denied it{said}{end}"
+    return f"{told} Do not try it again; go on without, or ask what to do."
