@@ -52,6 +52,7 @@ export function jobsButton(page) {
   page.store.watch("jobs", (jobs) => {
     const running = jobs.filter(underWay).length;
     words.textContent = running ? `${running} ${running === 1 ? "job runs" : "jobs run"}` : "Jobs";
+    button.dataset.count = running; // where there is no room for words
     button.classList.toggle("busy", running > 0);
   });
   return button;

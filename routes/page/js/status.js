@@ -51,7 +51,7 @@ function modelButton(page) {
       words,
       h("span", { class: "unseen" }, "Model: "),
       name ?? "…",
-      endpoint && h("span", { class: "faint status-where" }, ` ${endpoint}`),
+      endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
     );
     button.title = `Which model answers${endpoint ? `: of ${endpoint}` : ""}`;
   };
