@@ -85,6 +85,7 @@ async def told(browser: Browsing, folder: Path, running: str, asking: str = "", 
             await say(page, "Then publish the change.")
             await expect(page.locator("#approvals .approval")).to_be_visible()
             await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
+            await page.mouse.move(0, 0)
             await picture(page, asking)
         await page.close()
 
