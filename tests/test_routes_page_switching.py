@@ -186,12 +186,25 @@ async def test_nothing_ticks_for_a_conversation_that_is_not_shown_any_more(tmp_p
             await page.add_init_script(COUNTING)
             await page.goto(f"{home(served)}/#{elsewhere}")
             await expect(turns(page).get_by_text("Stays.")).to_be_visible()
-            before = await page.evaluate("going()")
+            await page.wait_for_function("going() === 1")  # which listens whether the connection is alive
             await page.get_by_role("button", name="New conversation").click()
             await say(page, "Run it.")
             await expect(page.locator(".card-time")).to_contain_text("s")
-            assert await page.evaluate("going()") == before + 1
+            await page.wait_for_function("going() === 2")
             await go_to(page, elsewhere)
             await expect(turns(page).get_by_text("Stays.")).to_be_visible()
-            assert await page.evaluate("going()") == before
+            await page.wait_for_function("going() === 1")
             let_go(tmp_path)
+
+
+async def test_who_comes_back_to_a_tab_sees_what_was_named_anew_elsewhere(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Here."])) as served, browsing() as browser:
+        session = (await served.chat("First words."))[0]["session"]
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        await expect(page.get_by_role("heading", name="First words.")).to_be_visible()
+        await expect(page.locator(".session-title")).to_have_text("First words.")
+        await served.client.patch(f"/sessions/{session}", json={"title": "Named elsewhere"})
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(page.get_by_role("heading", name="Named elsewhere")).to_be_visible()
+        await expect(page.locator(".session-title")).to_have_text("Named elsewhere")

@@ -83,6 +83,7 @@ class Sessions {
     store.watch("approvals", () => this.#mark());
     store.watch("session", () => this.#mark());
     store.watch("link", ({ state }) => state === "open" && this.refresh());
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh()); // named anew elsewhere
     this.search.addEventListener("input", () => this.refresh(TYPED_MS));
     this.search.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.search.value) return;
