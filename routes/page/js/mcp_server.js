@@ -136,7 +136,7 @@ export class Server {
         pairs([
           ["Reached by", transport],
           [transport === "stdio" ? "Command" : "Address", target],
-          ["Stands in", from_api ? "the database: added here" : "mcp.json"],
+          ["Set up in", from_api ? "the database: added here" : "mcp.json"],
           ["Process", pid],
           ["Exit code", exit_code],
           ["Protocol", protocol],

@@ -10,7 +10,7 @@ function usedOf(name, used, limit) {
   return `${told(used)} of ${told(limit)}`;
 }
 
-const anew = (reset) => (reset ? `, anew ${new Date(reset * 1000).toLocaleDateString()}` : "");
+const anew = (reset) => (reset ? `, starts again on ${new Date(reset * 1000).toLocaleDateString()}` : "");
 
 /** What somebody has used of their budgets, and this month's tokens. */
 export async function monthly() {

@@ -63,7 +63,7 @@ function making(draw) {
     { class: "form" },
     field("Name", name),
     field("Role", role),
-    field("Holds", span),
+    field("Valid for", span),
     h("div", { class: "buttons" }, make),
     outcome.element,
     once,
