@@ -87,3 +87,30 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         assert found[5:] == [1_000_000, True, [24, 5_024, 10_024, 12_000]], "all of it can be looked at"
         found = await page.evaluate(STATES, cancelled)
         assert [found[0].endswith("stopped"), found[1:]] == [True, last]
+
+
+async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        counters = await page.context.new_cdp_session(page)
+        await counters.send("Performance.enable")
+
+        async def layouts() -> float:
+            told = await counters.send("Performance.getMetrics")
+            return float(next(one["value"] for one in told["metrics"] if one["name"] == "LayoutCount"))
+
+        before = await layouts()
+        followed = await page.evaluate(
+            """async () => {
+              const address = document.querySelector('script[src*="main.js"]').src.replace("main.js", "growing.js");
+              const { Growing } = await import(address);
+              const all = Array.from({ length: 200 }, () => new Growing("Text"));
+              document.querySelector("main").append(...all.map((one) => one.element));
+              for (const one of all) one.append("a line\\n".repeat(100));
+              await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+              return all.every(({ element }) => element.scrollTop > 0);
+            }"""
+        )
+        assert followed
+        assert await layouts() - before < 50

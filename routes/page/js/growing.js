@@ -28,7 +28,8 @@ export class Growing {
     this.#held = text.slice(/[\r\ud800-\udbff]$/.test(text) ? -1 : text.length);
     const shown = spelled(text.slice(0, text.length - this.#held.length).replaceAll("\r\n", "\n"));
     for (let left = shown; left; ) left = this.#put(left);
-    if (this.#following) this.element.scrollTop = this.element.scrollHeight;
+    // Behind all that is drawn for this picture: many that grow at once are laid out once.
+    if (this.#following) queueMicrotask(() => (this.element.scrollTop = this.element.scrollHeight));
   };
 
   /** Into the last block, until it is full; returns the rest. */
