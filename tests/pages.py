@@ -57,12 +57,13 @@ async def too_wide(page: Page) -> list[str]:
 
 
 class Line:
-    """A TCP line to a server: whole or in small pieces, and it can be cut."""
+    """A TCP line to a server: whole or in small pieces, at once or late, and it can be cut."""
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = 0
         self.slow = False
+        self.late_s = 0.0  # what each block takes on its way
         self.down = False
         self._open: set[StreamWriter] = set()
 
@@ -91,6 +92,9 @@ class Line:
     async def _pump(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(ConnectionError):
             while block := await reader.read(65536):
+                there = asyncio.Event()
+                asyncio.get_running_loop().call_later(self.late_s, there.set)
+                await there.wait()
                 for at in range(0, len(block), PIECE if self.slow else len(block)):
                     writer.write(block[at : at + PIECE] if self.slow else block)
                     await writer.drain()
