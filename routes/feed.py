@@ -24,7 +24,7 @@ from routes.errors import Refused
 from routes.page_state import Row, Seen, Told, state_of
 from routes.runs import run_fields
 from routes.services import Services, asker, services_of
-from routes.sse import PIECE, RETRY, sse_response
+from routes.sse import RETRY, pieces, sse_response
 
 BUSY_S, IDLE_S = 0.5, 2.0  # what rings no bell is looked at this often: with jobs under way, without
 SOONEST_S = 0.1  # between two looks, however often the bell rings
@@ -90,15 +90,7 @@ def _pieces(followed: Followed) -> Iterator[bytes]:
     if isinstance(followed, Asked):
         yield f"id: {followed.row.id}:0\n{_asked(followed)}".encode()
         return
-    waiting, size = list[str](), 0
-    for row in followed:
-        waiting.append(_frame(row))
-        size += len(waiting[-1])
-        if size >= PIECE:
-            yield "".join(waiting).encode()
-            waiting, size = [], 0
-    if waiting:
-        yield "".join(waiting).encode()
+    yield from pieces(followed, _frame)
 
 
 def _frame(row: EventRow) -> str:

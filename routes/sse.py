@@ -26,7 +26,7 @@ def frame(row: EventRow) -> str:
     return f"id: {row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
-def pieces(rows: Sequence[EventRow]) -> Iterator[bytes]:
+def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -> Iterator[bytes]:
     """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece."""
     waiting, size = list[str](), 0
     for row in rows:

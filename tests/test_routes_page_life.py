@@ -124,6 +124,7 @@ async def test_a_slow_line_shows_the_page_and_then_the_answer(tmp_path: Path) ->
     async with serving(tmp_path, Scripted(["At last."])) as served, browsing() as browser:
         # Not the browser's own throttling, which now and then delivers nothing at all.
         async with line_to(int(port_of(home(served)))) as line:
+            browser.expected.append(GONE)  # the line is closed before the page is
             line.late_s = 0.15
             page = await browser.page()
             await page.goto(f"http://localhost:{line.port}/")
