@@ -13,6 +13,7 @@ from app.providers.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.pictures import CAT, LAW
 from tests.serving import serving
+from tests.test_routes_attachments import Blind
 
 pytestmark = pytest.mark.anyio
 
@@ -164,3 +165,17 @@ async def test_a_large_picture_is_made_smaller_before_it_is_sent(tmp_path: Path)
         big, small, width, height = sizes
         assert big > 4 * 1024 * 1024 >= small
         assert (width, height) == (2048, 1024)
+
+
+async def test_a_picture_for_a_model_that_sees_none_goes_as_words(tmp_path: Path) -> None:
+    model = Blind(["A cat, they say."])
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await hand_over(page, "paste", ("cat.png", "image/png", CAT))
+        await say(page, "What is it?")
+        await expect(page.locator(".end-line")).to_contain_text("cannot see")
+        await page.get_by_role("button", name="Send words in their place").click()
+        await expect(page.get_by_text("A cat, they say.")).to_be_visible()
+        told = model.requests[-1].messages[-1]
+        assert "[picture cat.png" in told.text and "What is it?" in told.text

@@ -59,9 +59,9 @@ class Composer {
     return this.#try(() => this.#sending.send(words, [], this.#options({ steer: false })));
   }
 
-  /** The same message as in an earlier turn (`asked` of its view), as a new turn. */
-  again(asked) {
-    return this.#try(() => this.#sending.again(asked, this.#options({ steer: false })));
+  /** The same message as in an earlier turn (`asked` of its view), as a new turn; `more`: fields of POST /chat. */
+  again(asked, more = {}) {
+    return this.#try(() => this.#sending.again(asked, { ...this.#options({ steer: false }), ...more }));
   }
 
   #build() {

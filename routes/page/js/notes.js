@@ -81,12 +81,16 @@ const ENDS = {
   revoked: ["The token was revoked."],
 };
 
-/** How a run ended, unless it just answered: with a button where something can be done. `again`, `goOn`: what it does. */
-export function ending({ type, reason, message, retryable }, { again, goOn }) {
-  if (type === "run.failed") return line("problem", message, retryable && ["Try again", again]);
+/**
+ * How a run ended, unless it just answered: with a button where something can be done. `again`, `described` (again, with
+ * words in the place of pictures), `goOn`: what it does.
+ */
+export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
+  const offer = code === "no_vision" ? ["Send words in their place", described] : retryable && ["Try again", again];
+  if (type === "run.failed") return line("problem", message, offer);
   if (reason === "answered") return null;
-  const [words, offer] = ENDS[reason] ?? [`It ended: ${reason}.`];
-  return line("note ended", words, offer && [offer, goOn]);
+  const [words, next] = ENDS[reason] ?? [`It ended: ${reason}.`];
+  return line("note ended", words, next && [next, goOn]);
 }
 
 function line(kind, words, offer) {

@@ -219,8 +219,11 @@ export class RunView {
     this.#takeBack?.remove();
     for (const card of this.#cards.values()) card.runEnded();
     const { composer } = this.page;
-    const does = { again: () => composer.again(this.asked), goOn: () => composer.send("Go on.") };
-    const line = ending(event, does);
+    const line = ending(event, {
+      again: () => composer.again(this.asked),
+      described: () => composer.again(this.asked, { without_vision: "describe" }),
+      goOn: () => composer.send("Go on."),
+    });
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";
     if (this.started) this.append(turnFoot(this.#facts(event)));

@@ -13,12 +13,13 @@ export class Sending {
   }
 
   /**
-   * Sends `text` and `files`. `options`: `{steer, approval}`. Raises Refused, and then nothing of it is shown any more.
+   * Sends `text` and `files`; `steer` into the run under way, and else with these fields of POST /chat, those that are
+   * not empty. Raises Refused, and then nothing of it is shown any more.
    */
-  async send(text, files, { steer = false, approval = "" } = {}) {
+  async send(text, files, { steer = false, ...fields } = {}) {
     const run = steer ? this.#page.store.get("working") : null;
     if (run && (await this.#steer(run, text, files))) return;
-    await this.#chat(text, files, approval);
+    await this.#chat(text, files, fields);
   }
 
   /** The same as an earlier turn. Raises Refused. */
@@ -48,12 +49,12 @@ export class Sending {
     }
   }
 
-  async #chat(text, files, approval) {
+  async #chat(text, files, fields) {
     const { store, conversation } = this.#page;
     const names = files.filter(({ part }) => part).map(({ name }) => name);
     const view = conversation.sending({ text: wordsOf(text, files), files: names });
     const session = store.get("session") ?? (await this.#beginning());
-    const sent = this.#post(view, session, text, files, approval);
+    const sent = this.#post(view, session, text, files, fields);
     if (!session) this.#first = { view, session: sent.catch(() => null) };
     await sent;
   }
@@ -63,10 +64,10 @@ export class Sending {
     return this.#first?.view.element.isConnected ? this.#first.session : null;
   }
 
-  async #post(view, session, text, files, approval) {
+  async #post(view, session, text, files, fields) {
     const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
-    const more = { session, model: store.get("model"), approval };
+    const more = { session, model: store.get("model"), ...fields };
     for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
     try {
       const headers = { prefer: "respond-async", "idempotency-key": this.#key(body) };
