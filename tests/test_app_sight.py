@@ -249,7 +249,7 @@ async def test_who_cannot_see_names_models_that_can(tmp_path: Path) -> None:
             async with aclosing(there.models.route("blind", "ann").stream(ASKED)) as pieces:
                 await anext(pieces)
     assert refused.value.code == "no_vision"
-    assert "ask guessed/gpt-4o or shown/plain or stated/m, or send" in refused.value.message
+    assert "ask guessed/gpt-4o or shown/plain or stated/m, or have words" in refused.value.message
 
 
 def test_a_message_in_words() -> None:

@@ -82,8 +82,8 @@ const ENDS = {
 };
 
 /**
- * How a run ended, unless it just answered: with a button where something can be done. `again`, `described` (again, with
- * words in the place of pictures), `goOn`: what it does.
+ * How a run ended, unless it just answered: with a button where something can be done. What it does is one of `again`,
+ * `described` (again, with words in the place of pictures) and `goOn`.
  */
 export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
   const offer = code === "no_vision" ? ["Send words in their place", described] : retryable && ["Try again", again];
