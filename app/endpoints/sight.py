@@ -145,7 +145,8 @@ class Looking:
         can = sorted(set.intersection(*(set(self.able(one)) for one in blind)))[:MOST_NAMED]
         ask = f"ask {' or '.join(can)}" if can else "ask a model that can"
         said = f" Its server said: {why}" if why else ""
-        message = f"{self.name} cannot see {shown} ({names}): {ask}, or have words in their place (without_vision: describe).{said}"
+        words = "or have words in their place (without_vision: describe)"
+        message = f"{self.name} cannot see {shown} ({names}): {ask}, {words}.{said}"
         return ProviderFailed(NO_VISION, message, retryable=False)
 
 
