@@ -158,7 +158,7 @@ async def test_a_screen_reader_hears_a_handful_of_words_of_a_long_answer(tmp_pat
         await expect(turns(page).get_by_text("Over.", exact=True)).to_be_visible()
         await expect(page.locator("#polite")).to_contain_text("complete")
         told = await page.evaluate("window.told")
-        assert 2 <= len(told) <= 8, told
+        assert 1 <= len(told) <= 8, told  # what is said at nearly the same time is said together
         assert not any("word5" in one for one in told)
 
 

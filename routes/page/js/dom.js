@@ -110,7 +110,7 @@ export function say(words, { urgent = false } = {}) {
   if (unsaid[name].push(words) > 1) return;
   const region = document.getElementById(name);
   region.textContent = "";
-  setTimeout(() => (region.textContent = unsaid[name].splice(0).join(" ")), SAY_MS);
+  setTimeout(() => (region.textContent = [...new Set(unsaid[name].splice(0))].join(" ")), SAY_MS);
 }
 
 /** Focus to `element`, or to where one writes if it has gone: never to nowhere. */
