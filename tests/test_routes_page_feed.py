@@ -157,6 +157,7 @@ async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_pa
             page = await context.new_page()
             await page.goto(f"{home(served)}/#{session}")
             await expect(page.get_by_text("One.")).to_be_visible()
+            await expect(page.get_by_text("Connected")).to_be_visible()
             return page
 
         places = served.services.presence._places
@@ -258,7 +259,7 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         page = await browser.page()
         await page.clock.install()
         await page.goto(home(served))
-        await expect(page.get_by_role("textbox", name="Message")).to_be_editable()
+        await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
         async with page.expect_response("**/events*"):
             await page.clock.run_for(46_000)
