@@ -24,6 +24,7 @@ from app.people import LOCAL_USER, Principal, in_use, principal_of
 from app.store import AuditRow, Store, StoreFailed, TokenRow
 from routes.errors import REFUSALS, Refused, TooSoon, refusal
 from routes.limits import Windows, neighbourhood
+from routes.page import wants_page
 
 TOKEN_PREFIX = "dgm_"
 OPEN_PATHS = frozenset({"/livez", "/readyz", CALLBACK})  # for probes and browsers that come back: without a token
@@ -148,7 +149,7 @@ class Access:
 
 def _open_to_all(path: str, headers: Headers) -> bool:
     """The page has no secrets: it asks for a token itself, once it is there."""
-    return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and "text/html" in headers.get("accept", ""))
+    return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
 
 
 def _name(host: str) -> str:

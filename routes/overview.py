@@ -30,7 +30,7 @@ def example(host: str, *, token: bool = False) -> str:
 
 async def home(request: Request) -> Response:
     """The page for a browser; a greeting for everybody else."""
-    if page.wants_page(request):
+    if page.wants_page(request.headers):
         return page.index(request)
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)

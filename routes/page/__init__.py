@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -105,9 +106,9 @@ async def asset(request: Request) -> Response:
     return _answer(request, path[version.end() :], FOR_EVER if current else ASK_AGAIN)
 
 
-def wants_page(request: Request) -> bool:
+def wants_page(headers: Headers) -> bool:
     """Whether a browser asks, rather than curl or a program."""
-    return "text/html" in request.headers.get("accept", "")
+    return "text/html" in headers.get("accept", "")
 
 
 def index(request: Request) -> Response:
