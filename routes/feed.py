@@ -22,6 +22,7 @@ from app.side_by_side import side_by_side
 from app.store import EventRow, StoreFailed
 from routes.errors import Refused
 from routes.page_state import Row, Seen, Told, state_of
+from routes.places import bad_cursor, number
 from routes.runs import run_fields
 from routes.services import Services, asker, services_of
 from routes.sse import RETRY, pieces, sse_response
@@ -54,11 +55,10 @@ def position(request: Request) -> Position | None:
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     if not given:
         return None
-    run, _, seq = given.partition(":")
-    if len(given) > MAX_PLACE or not (seq.isascii() and seq.isdigit()) or len(seq) > 15:
-        message = f"Last-Event-ID (or ?after=) is {given[:40]!a}; send the `id:` of the last event you saw"
-        raise Refused(400, "invalid_cursor", message)
-    return Position(run, int(seq))
+    run, _, digits = given.partition(":")
+    if len(given) > MAX_PLACE or (seq := number(digits)) is None:
+        raise bad_cursor(given)
+    return Position(run, seq)
 
 
 async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:

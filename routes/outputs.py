@@ -11,6 +11,7 @@ from app.call_output import CallOutput
 from app.job_output import JobOutput
 from app.output_parts import OutputPart
 from routes.errors import ASCIIResponse, Refused
+from routes.places import number
 from routes.services import asker, services_of
 
 
@@ -36,6 +37,6 @@ def _fields(part: OutputPart) -> dict[str, Any]:
 
 def _after(request: Request) -> int:
     given = request.query_params.get("after", "0")
-    if not given.isascii() or not given.isdigit() or len(given) > 15:
+    if (after := number(given)) is None:
         raise Refused(400, "invalid_query", f"after is {given[:40]!a}; send the `next` of the last answer, or 0")
-    return int(given)
+    return after

@@ -190,15 +190,6 @@ def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
     return Key(value, wish.fingerprint())
 
 
-def cursor(request: Request) -> int:
-    """Where to resume: `Last-Event-ID`, else `?after=`, else the beginning. Raises Refused."""
-    given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-    if not given.isascii() or not given.isdigit() or len(given) > 15:
-        message = f"Last-Event-ID (or ?after=) is {given[:40]!a}; send the `id:` of the last event you saw"
-        raise Refused(400, "invalid_cursor", message)
-    return int(given)
-
-
 def admins_only(principal: Principal) -> None:
     """Raises Refused."""
     if principal.role is not Role.ADMIN:

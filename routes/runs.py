@@ -12,7 +12,8 @@ from app.spent import sums
 from app.store import RunRow
 from routes.errors import ASCIIResponse
 from routes.parts import MessageRequest, file_limits
-from routes.requests import cursor, read_message
+from routes.places import cursor
+from routes.requests import read_message
 from routes.services import asker, services_of
 from routes.sse import event_stream
 
