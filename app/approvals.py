@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from app.events import ApprovalResolved
 from app.grants import Grant, grant_of, misfit
@@ -61,8 +61,15 @@ class Wish:
 
 
 Waiting = tuple[ApprovalRow, asyncio.Future[ApprovalRow]]
-Fits = Callable[[str, Arguments], Decision]
-"""Whether a call with other arguments could run: the toolbox's `decide` of the run that asked."""
+
+
+class Door(Protocol):
+    """What is asked of the toolbox of the run that asked: the form in which a call is decided on, and whether it could
+    run."""
+
+    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
+
+    def decide(self, name: str, arguments: Arguments) -> Decision: ...
 
 
 Objection = Callable[[Arguments], str | None]
@@ -174,17 +181,19 @@ class Approvals:
             raise NoApproval(f"Run {run!r} has not asked for {call!r}. GET /approvals lists what waits for you.")
         return row
 
-    async def decide(self, run: str, call: str, principal: Principal, wish: Wish, fits: Fits | None) -> ApprovalRow:
+    async def decide(self, run: str, call: str, principal: Principal, wish: Wish, door: Door | None) -> ApprovalRow:
         """Compare and set. Raises NoApproval, AlreadyDecided, ApprovalExpired, UnfitArguments, StoreFailed."""
         row = await self.row(run, call, principal)
         if too_late := _too_late(row):
             raise too_late
-        final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
         question = self._questions.get((run, call))
+        if door and not question and wish.arguments is not None:  # an edit comes through the same door as a call
+            wish = replace(wish, arguments=door.meant(row.name, wish.arguments)[1])
+        final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
         if question:
             _check_answer(question[1], wish)
         elif wish.decision == "approve":
-            objection = fits(row.name, final) if fits else None
+            objection = door.decide(row.name, final) if door else None
             if isinstance(objection, Refuse):
                 raise UnfitArguments(objection.reason)
             if wish.pattern and (reason := misfit(row.name, wish.pattern, final)):

@@ -253,7 +253,7 @@ class Runs:
         live = self._live.get(run)
         if live is None and (row := await self._store.run(run)) and row.ended is not None:
             await self.approvals.close_left(run)
-        return await self.approvals.decide(run, call, principal, wish, live.agent.toolbox.decide if live else None)
+        return await self.approvals.decide(run, call, principal, wish, live.agent.toolbox if live else None)
 
     async def _suspend_waiting(self) -> None:
         """Leave the runs that wait for a person to the next server."""

@@ -21,6 +21,7 @@ from app.settings_models import ModelSettings, model_problems, rooted
 from app.settings_runs import RunSettings
 from app.settings_shown import wrong_values
 from app.settings_sources import (
+    WORD_LISTS,
     SettingsError,
     absolute,
     default_data_dir,
@@ -150,7 +151,7 @@ class Settings(RunSettings, ModelSettings):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator("allowed_commands", "private_hosts", "fallback", mode="before")
+    @field_validator(*WORD_LISTS, mode="before")
     @classmethod
     def _separated(cls, value: Any) -> Any:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

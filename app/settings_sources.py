@@ -13,6 +13,8 @@ PREFIX = "DRAGOMAN_"
 DEFAULT_FILE = "dragoman.toml"
 MAX_FILE_BYTES = 1 << 20
 
+# Settings that are lists of words, written with commas between them.
+WORD_LISTS = ("allowed_commands", "private_hosts", "fallback")
 # Read elsewhere: the file's own name, and what the terminal client needs.
 OTHER_VARIABLES = ("DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN", "DRAGOMAN_URL")
 # Kubernetes describes a service called dragoman to every pod in these variables, and in DRAGOMAN_PORT=tcp://...
@@ -48,11 +50,17 @@ def in_flags(flags: Mapping[str, object], names: Sequence[str], folder: Path) ->
 def in_environment(
     environ: Mapping[str, str], names: Sequence[str], folder: Path, problems: list[str]
 ) -> dict[str, Given]:
-    """The `DRAGOMAN_*` variables. An empty one counts as not set, as compose files write it."""
+    """The `DRAGOMAN_*` variables.
+
+    An empty one counts as not set, as compose files write it, but for the settings that take a list of words: there
+    an empty value is the empty list, which allows nothing.
+    """
     known = {PREFIX + name.upper(): name for name in names}
     given: dict[str, Given] = {}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or not value or _from_kubernetes(variable, value):
+        if not variable.startswith(PREFIX) or _from_kubernetes(variable, value):
+            continue
+        if not value and known.get(variable) not in WORD_LISTS:
             continue
         if variable in known:
             given[known[variable]] = Given(value, f"environment {variable}", folder)

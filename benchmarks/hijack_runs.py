@@ -95,7 +95,7 @@ class Stage:
                     case ApprovalRequired(call, name):
                         await flush()
                         wish = Wish("deny" if model.obeying else "approve")
-                        await approvals.decide(run, call, principal, wish, toolbox.decide)
+                        await approvals.decide(run, call, principal, wish, toolbox)
                         if model.obeying:
                             outcome.denied += 1
                         else:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app.providers import PROVIDERS, ProviderKind
 from app.settings import NAMES, Loaded, Settings, load_settings
-from app.settings_sources import SettingsError
+from app.settings_sources import WORD_LISTS, SettingsError
 
 HOME = {"HOME": "/home/someone"}
 
@@ -219,6 +219,14 @@ def test_empty_variables_and_those_of_kubernetes_are_not_ours(tmp_path: Path) ->
         "DRAGOMAN_TOKEN": "t",
     }
     assert set(load(tmp_path, environ=environ).origins.values()) == {"default"}
+
+
+@pytest.mark.parametrize("name", WORD_LISTS)
+def test_an_empty_list_of_words_is_a_list_with_nothing_in_it(tmp_path: Path, name: str) -> None:
+    variable = f"DRAGOMAN_{name.upper()}"
+    by_variable, by_flag = load(tmp_path, environ={variable: ""}), load(tmp_path, flags={name: ""})
+    assert getattr(by_variable.settings, name) == getattr(by_flag.settings, name) == ()
+    assert by_variable.origins[name] == f"environment {variable}"
 
 
 def test_settings_cannot_change(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.jobs import ANN, SESSION, UNBOXED, end_of, opened, until
 from tests.processes import all_gone, endless
 from tools.catalogue import TOOLS
-from tools.job_tools import PAGE, without_marker
+from tools.job_tools import PAGE, unmarked
 from tools.jobs import Jobs
 from tools.tool import Context, Progress, Result
 from tools.toolbox import Allow, Toolbox
@@ -35,7 +35,8 @@ async def at_work(folder: Path) -> AsyncGenerator[tuple[Jobs, Context], None]:
 async def call(context: Context, name: str, **arguments: Any) -> Result:
     """One call through the dispatcher, as a model makes it."""
     seen: list[Progress | Result] = []
-    async with aclosing(Toolbox(TOOLS, lambda *_: Allow()).run(name, arguments, context)) as news:
+    toolbox = Toolbox(TOOLS, lambda *_: Allow())
+    async with aclosing(toolbox.run(*toolbox.meant(name, arguments), context)) as news:
         async for step in news:
             seen.append(step)  # noqa: PERF401
     assert isinstance(seen[-1], Result)
@@ -57,6 +58,8 @@ async def started(context: Context, command: str, **more: Any) -> str:
         ("#!bg\r\nmake test", (True, "make test")),
         ("\n  #!bg\nmake\ntest\n", (True, "make\ntest\n")),
         ("#!bg make test", (True, "make test\n")),
+        ("#!bg id > f\nls", (True, "id > f\nls")),
+        ("#!bg\n#!bg #!bg id\nls", (True, "id\nls")),
         ("#!bg", (True, "")),
         ("#!bgs\nls", (False, "#!bgs\nls")),
         ("#!/bin/sh\n#!bg\nls", (False, "#!/bin/sh\n#!bg\nls")),
@@ -64,8 +67,16 @@ async def started(context: Context, command: str, **more: Any) -> str:
         ("", (False, "")),
     ],
 )
-def test_the_marker(command: str, taken: tuple[bool, str]) -> None:
-    assert without_marker(command) == taken
+def test_the_marker_becomes_an_argument(command: str, taken: tuple[bool, str]) -> None:
+    background, text = taken
+    arguments = unmarked({"command": command})
+    assert arguments == ({"command": text, "background": True} if background else {"command": command})
+    assert unmarked(arguments) == arguments, "a second door would change what was decided on"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": ["#!bg"]}, {"command": 3, "background": 1}])
+def test_arguments_that_fit_nothing_are_left_to_the_schema(arguments: dict[str, Any]) -> None:
+    assert unmarked(arguments) == arguments
 
 
 @pytest.mark.parametrize(("marker", "more"), [("#!bg\n", {}), ("", {"background": True})], ids=["marker", "argument"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tools.files import edit_file, off_the_loop, read_page, write_file
-from tools.job_tools import backgroundable, job_cancel, job_output, job_status
+from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.listing import list_files
 from tools.recall import recall_history
 from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
-from tools.tool import Run, Tool, answering
+from tools.tool import Normalise, Run, Tool, answering, as_written
 from tools.web import WebFetch
 
 _TEXT = {"type": "string"}
@@ -24,10 +24,16 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 
 def _confined(
-    name: str, description: str, parameters: dict[str, Any], risk: Risk, run: Run, role: Role = Role.USER
+    name: str,
+    description: str,
+    parameters: dict[str, Any],
+    risk: Risk,
+    run: Run,
+    role: Role = Role.USER,
+    normalise: Normalise = as_written,
 ) -> Tool:
     """A tool whose doings stay in the workspace and in the sandbox."""
-    return Tool(name, description, parameters, risk, run, role, confined=True)
+    return Tool(name, description, parameters, risk, run, role, confined=True, normalise=normalise)
 
 
 TOOLS = (
@@ -37,6 +43,7 @@ TOOLS = (
         _object({"command": _TEXT}, {"background": {"type": "boolean"}}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
+        normalise=unmarked,
     ),
     _confined(
         "python",

@@ -1,4 +1,4 @@
-"""What the model has of background jobs: `bash` with `#!bg`, and `job_status`, `job_output`, `job_cancel`."""
+"""What the model has of background jobs: `bash` with `background`, and `job_status`, `job_output`, `job_cancel`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,35 @@ _LISTED = 20
 
 
 def backgroundable(foreground: Run) -> Run:
-    """`bash`, which starts a job instead when the first line is `#!bg` or `background` is true."""
+    """`bash`, which starts a job instead when `background` is true. The command's text is never looked into here."""
 
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-        marked, command = without_marker(arguments["command"])
-        if not marked and not arguments.get("background"):
-            async with aclosing(foreground(arguments, context)) as news:
-                async for seen in news:
-                    yield seen
-            return
-        async with aclosing(answering(_asking(_start))({"command": command}, context)) as news:
+        chosen = answering(_asking(_start)) if arguments.get("background") else foreground
+        async with aclosing(chosen(arguments, context)) as news:
             async for seen in news:
                 yield seen
 
     return run
 
 
-def without_marker(command: str) -> tuple[bool, str]:
-    """Whether the first line asks for the background, and the command without that."""
+def unmarked(arguments: Arguments) -> Arguments:
+    """The arguments of `bash` with every leading `#!bg` turned into `background`: a fixed point, so that nothing
+    behind the door finds a marker to act on, and what is decided on is what runs."""
+    command = arguments.get("command")
+    if not isinstance(command, str) or _behind_marker(command) is None:
+        return arguments
+    while (rest := _behind_marker(command)) is not None:
+        command = rest
+    return {**arguments, "command": command, "background": True}
+
+
+def _behind_marker(command: str) -> str | None:
+    """The command without the marker that it begins with; None without one."""
     first, _, rest = command.lstrip().partition("\n")
     words = first.split(maxsplit=1)
     if not words or words[0] != MARKER:
-        return False, command
-    return True, "\n".join([*words[1:], rest])
+        return None
+    return "\n".join([*words[1:], rest])
 
 
 Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]

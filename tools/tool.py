@@ -95,6 +95,16 @@ class Context:
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
+Normalise = Callable[[Arguments], Arguments]
+"""Rewrites the arguments of a call once, before anything is decided: markers in a text become arguments of their own.
+
+Total (arguments are not yet checked) and idempotent; what it returns is what the gate, people and the tool get.
+"""
+
+
+def as_written(arguments: Arguments) -> Arguments:
+    """The `normalise` of a tool whose arguments have one form."""
+    return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,7 @@ class Tool:
     approval: Approval = "mode"
     confined: bool = False
     untrusted: bool = False
+    normalise: Normalise = as_written
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -77,8 +77,12 @@ class Toolbox:
         return tool is None or tool.risk is not Risk.READ
 
     def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
-        """What a call stands for: itself, unless it is one of `call_tool` (tools.mcp.bloat)."""
-        return name, arguments
+        """What a call stands for, in the one form that is decided on, shown and run. Idempotent.
+
+        Itself, with its tool's markers turned into arguments; one of `call_tool` is the call inside (tools.mcp.bloat).
+        """
+        tool = self._tools.get(name)
+        return name, tool.normalise(arguments) if tool else arguments
 
     def decide(self, name: str, arguments: Arguments) -> Decision:
         """Whether this call can be run as it is. A refusal says what to do instead."""

@@ -94,10 +94,11 @@ class SearchedToolbox(Toolbox):
         return {tool.name: tool.parameters for tool in super().offered}
 
     def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
-        if name != CALL or not isinstance(inner := arguments.get("name"), str) or inner == CALL:
-            return name, arguments
-        given = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
-        return (inner, given) if isinstance(given, dict) else (name, arguments)
+        if name == CALL and isinstance(inner := arguments.get("name"), str) and inner != CALL:
+            given = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
+            if isinstance(given, dict):
+                name, arguments = inner, given
+        return super().meant(name, arguments)
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
         usable = [tool for tool in super().offered if tool.name in self._hidden]
