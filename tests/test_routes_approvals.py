@@ -137,6 +137,37 @@ async def test_arguments_that_a_person_changed_are_run_shown_and_told(tmp_path: 
     assert any("local changed the arguments to" in message.text for message in provider.requests[-1].messages)
 
 
+@pytest.mark.parametrize("mode", ["ask", "deny"])
+async def test_a_marker_hides_no_words_from_the_person(tmp_path: Path, mode: str) -> None:
+    hidden = "```bash\n#!bg id > f\nls\n```"
+    unboxed: dict[str, object] = {"unsafe_no_sandbox": "true", "allowed_commands": "ls *"}
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([hidden, "Done."]), **unboxed) as served:
+        async with aclosing(served.turn(message="List.", approval=mode)) as turn:
+            if mode == "ask":
+                question = await until(turn, "run.started") | await until(turn, "approval.required")
+                assert question["arguments"] == {"command": "id > f\nls", "background": True}
+                path = f"/runs/{question['run']}/approvals/{question['call']}"
+                await served.client.post(path, json={"decision": "deny"})
+            kinds = [event["type"] for event in await rest(turn)]
+        assert served.services.jobs.listed("local") == []
+    assert "tool.rejected" in kinds and "tool.started" not in kinds and not (tmp_path / "work" / "f").exists()
+
+
+async def test_an_edit_comes_through_the_same_door(tmp_path: Path) -> None:
+    written, marked = "```bash\ntouch one\n```", {"command": "#!bg\n#!bg\ntouch two"}
+    meant = {"command": "touch two", "background": True}
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([written, "Done."]), unsafe_no_sandbox="true") as served:
+        async with aclosing(served.turn(message="Go.", approval="ask")) as turn:
+            asked_for = await until(turn, "run.started") | await until(turn, "approval.required")
+            path = f"/runs/{asked_for['run']}/approvals/{asked_for['call']}"
+            answer = await served.client.post(path, json={"decision": "approve", "arguments": marked})
+            resolved, started = await until(turn, "approval.resolved"), await until(turn, "tool.started")
+            await rest(turn)
+        [job] = served.services.jobs.listed("local")
+    assert answer.json()["edited"] == resolved["arguments"] == started["arguments"] == meant
+    assert job.command == "touch two"
+
+
 async def test_nobody_decided_in_time(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider, approval_time_limit_s="1") as served:
