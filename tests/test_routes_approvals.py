@@ -140,8 +140,9 @@ async def test_arguments_that_a_person_changed_are_run_shown_and_told(tmp_path: 
 @pytest.mark.parametrize("mode", ["ask", "deny"])
 async def test_a_marker_hides_no_words_from_the_person(tmp_path: Path, mode: str) -> None:
     hidden = "```bash\n#!bg id > f\nls\n```"
-    unboxed: dict[str, object] = {"unsafe_no_sandbox": "true", "allowed_commands": "ls *"}
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([hidden, "Done."]), **unboxed) as served:
+    model = Scripted([hidden, "Done."])
+    allowed = serving(tmp_path, model, unsafe_no_sandbox="true", allowed_commands="ls *")
+    async with asyncio.timeout(30), allowed as served:
         async with aclosing(served.turn(message="List.", approval=mode)) as turn:
             if mode == "ask":
                 question = await until(turn, "run.started") | await until(turn, "approval.required")
