@@ -9,11 +9,11 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.framing import as_data
-from app.pause import Paused
 from app.turns import NotFound, SessionBusy
 from tools.family import surely
 from tools.job_records import FollowUp, Job, Part
 from tools.jobs import Jobs
+from tools.paused import Paused
 
 ROUNDS = 12  # of model and tools that a follow-up may take
 HEAD_BYTES, TAIL_BYTES = 1_000, 4_000  # of the output that the model is shown

@@ -24,7 +24,6 @@ from app.inbox import Inbox, added, message_of
 from app.journal import Journal, RunLog
 from app.line import Line
 from app.messages import Message, dump
-from app.pause import Paused
 from app.provider import ProviderFailed
 from app.store import (
     Change,
@@ -40,6 +39,7 @@ from app.store import (
     Store,
     StoreFailed,
 )
+from tools.paused import Paused
 
 logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back

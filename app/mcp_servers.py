@@ -25,6 +25,7 @@ from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, State, Status, ToolsChanged
 from tools.mcp.oauth import SignIns
 from tools.mcp.variables import Variables
+from tools.paused import CheckPaused, never_paused
 from tools.tool import Tool
 
 CALLBACK = "/mcp/callback"
@@ -64,10 +65,22 @@ class CommandsForbidden(UnfitServer):
 
 
 class McpServers:
-    """`problem` is what is wrong with the whole file, if anything is."""
+    """`problem` is what is wrong with the whole file, if anything is.
 
-    def __init__(self, settings: Settings, store: Store, redactor: Redactor, environ: Mapping[str, str]) -> None:
+    While the server is paused (`check_paused` raises) nothing is added, connected, enabled or approved; what becomes
+    of the file is taken in, and begins when it goes on.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        redactor: Redactor,
+        environ: Mapping[str, str],
+        check_paused: CheckPaused = never_paused,
+    ) -> None:
         self.problem = ""
+        self._check_paused = check_paused
         self._file = settings.mcp_file
         self._commands_allowed = settings.mcp_commands_from_api
         self._store = store
@@ -80,12 +93,20 @@ class McpServers:
         folder, hosts = settings.data_dir / "mcp", settings.private_hosts
         self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
         hooks = Hooks(elicit=elicit, on_event=_log, auth=self._sign_ins.auth)
-        self._manager = Manager((), StoredPins(store), hooks, hosts)
+        self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
 
     async def open(self) -> None:
         """Raises StoreFailed. Waits for no server."""
         await self._manager.open()
         await self.reload()
+
+    async def stop_all(self) -> None:
+        """End all servers with what they have started."""
+        await self._manager.stop_all()
+
+    def go_on(self) -> None:
+        """After a pause."""
+        self._manager.go_on()
 
     async def close(self) -> None:
         await self._manager.close()
@@ -168,7 +189,8 @@ class McpServers:
         return config_of(row.name, entry, Variables(None, Path()), from_api=True)
 
     async def add(self, name: str, entry: Mapping[str, Any], by: str) -> Status:
-        """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, StoreFailed."""
+        """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, Paused, ..."""
+        self._check_paused()
         config = config_of(name, dict(entry), Variables(None, Path()), from_api=True)
         if config.problem:
             raise UnfitServer(config.problem)
@@ -203,7 +225,9 @@ class McpServers:
             await self._reload()
 
     async def set_enabled(self, name: str, enabled: bool, by: str) -> None:
-        """For good, whatever the file says. Raises NoSuchServer, StoreFailed."""
+        """For good, whatever the file says. Raises NoSuchServer, Paused, StoreFailed."""
+        if enabled:
+            self._check_paused()
         async with self._changing:
             self.named(name)
             row = next((row for row in await self._store.mcp_servers() if row.name == name), None)
@@ -212,13 +236,15 @@ class McpServers:
             await self._reload()
 
     async def reconnect(self, name: str, by: str) -> None:
-        """Raises NoSuchServer, StoreFailed."""
+        """Raises NoSuchServer, Paused, StoreFailed."""
+        self._check_paused()
         self.named(name)
         await self._store.write([self._audit(name, "reconnected", by)])
         await self._manager.reconnect(name)
 
     async def approve(self, name: str, tool: str | None, by: str, digest: str | None = None) -> list[str]:
         """Trust what was held (one tool, as `digest` was seen), or all; names. Raises NothingHeld, HeldChanged, ..."""
+        self._check_paused()
         held = [one.tool for one in self.named(name).held]
         if tool is not None and tool not in held:
             raise NothingHeld(f"{name} has no tool {tool[:80]!a} that is held. GET /mcp/servers/{name} lists those.")
@@ -227,7 +253,8 @@ class McpServers:
         return approved
 
     async def signed_in(self, state: str, code: str, issuer: str | None) -> str:
-        """A person came back from a page with this. The server's name. Raises SignInFailed."""
+        """A person came back from a page with this. The server's name. Raises SignInFailed, Paused."""
+        self._check_paused()
         name = self._sign_ins.finish(state, code, issuer)
         await self._manager.reconnect(name)
         return name
@@ -242,10 +269,14 @@ class McpServers:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, store: Store, redactor: Redactor, environ: Mapping[str, str]
+    settings: Settings,
+    store: Store,
+    redactor: Redactor,
+    environ: Mapping[str, str],
+    check_paused: CheckPaused = never_paused,
 ) -> AsyncGenerator[McpServers, None]:
     """Raises StoreFailed."""
-    servers = McpServers(settings, store, redactor, environ)
+    servers = McpServers(settings, store, redactor, environ, check_paused)
     await servers.open()
     watching = asyncio.create_task(servers.watch_for_ever(), name="mcp.json")
     try:

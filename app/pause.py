@@ -1,29 +1,23 @@
-"""The kill switch: while it is off, no model is asked and no tool is started, whoever wants it."""
+"""The kill switch: while the server is paused nothing begins: no model request, tool, job, MCP server, follow-up."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.store import StateRow, Store, StoreFailed
+from tools.paused import Paused
 
 NAME = "paused"
 PAUSED, RUNNING = "yes", "no"
 logger = logging.getLogger(__name__)
 
 
-class Paused(Exception):
-    """The server is paused. The message says how to go on."""
-
-    def __init__(self) -> None:
-        super().__init__("The server is paused. An admin can go on with POST /resume.")
-
-
 class Switch:
     """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
 
-    `on_turn` is called whenever it is turned.
+    Each of `on_turn` is called whenever it is turned.
     """
 
     def __init__(self, store: Store) -> None:
@@ -31,7 +25,7 @@ class Switch:
         self.paused = True
         self._wanted = True  # what was asked for last: of a pause and a resume at once, the later one holds
         self._going_on = asyncio.Event()
-        self.on_turn: Callable[[], None] = _nobody_asks
+        self.on_turn: Sequence[Callable[[], None]] = ()
 
     async def load(self) -> None:
         try:
@@ -54,19 +48,23 @@ class Switch:
         """Wait while the server is paused."""
         await self._going_on.wait()
 
+    @classmethod
+    def always_on(cls, store: Store) -> Switch:
+        """One that nobody turns, for what runs without a server."""
+        switch = cls(store)
+        switch._turn(paused=False)
+        return switch
+
     def _turn(self, *, paused: bool) -> None:
         self.paused = paused
         if paused:
             self._going_on.clear()
         else:
             self._going_on.set()
-        self.on_turn()
+        for turned in self.on_turn:
+            turned()
 
     def check(self) -> None:
-        """Raises Paused. Asked before each model request and each tool."""
+        """Raises Paused. Whatever would begin something asks this first, on all floors."""
         if self.paused:
             raise Paused
-
-
-def _nobody_asks() -> None:
-    """Until somebody does."""

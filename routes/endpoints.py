@@ -68,6 +68,7 @@ async def add_endpoint(request: Request) -> Response:
     wish = await read_fields(request, EndpointRequest, plain=True)
     spec, keys = wish.spec(), [key.strip() for key in wish.keys]
     if wish.test:
+        services.switch.check()
         checked(wish.name, spec, keys)
         services.redactor.add(*keys)
         trial = await tried(services.endpoints.opener, wish.name, spec, Keys(tuple(keys)))

@@ -17,12 +17,12 @@ from app.budgets import SOON_S, BudgetSpent
 from app.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
 from app.inbox import InboxFull
 from app.mcp_servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
-from app.pause import Paused
 from app.presence import NotAllowedAnyMore, TooManyStreams
 from app.store import StoreFailed
 from app.turns import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from tools.job_records import JobsFailed, NoSuchJob
 from tools.mcp.model import HeldChanged
+from tools.paused import Paused
 
 
 class ASCIIResponse(JSONResponse):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.pause import Paused
 from app.store import StoreFailed
 from routes import page
 from routes.errors import ASCIIResponse
 from routes.services import asker, services_of
+from tools.paused import Paused
 
 GREETING = """dragoman: a streaming agent server. Model: {model}.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,14 +13,16 @@ from routes.services import asker, services_of
 
 
 async def pause(request: Request) -> Response:
-    """No model is asked and no tool started from now on; `{"cancel": true}` also stops what runs."""
+    """Nothing new begins from now on; `{"cancel": true}` also ends what runs: runs, jobs and MCP servers."""
     admins_only(asker(request))
     services, wish = services_of(request), await read_fields(request, PauseRequest, empty=True)
     try:
         await services.switch.set(paused=True)
     finally:  # what cannot be stored holds all the same
         if wish.cancel:
-            await services.runs.cancel_all("paused")
+            await asyncio.gather(
+                services.runs.cancel_all("paused"), services.jobs.cancel_all(), services.mcp.stop_all()
+            )
     return ASCIIResponse({"paused": True})
 
 

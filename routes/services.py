@@ -219,15 +219,16 @@ async def open_services(
         switch = Switch(store)
         await switch.load()
         journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
-        mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ))
+        mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
-        switch.on_turn = runs.bells.ring_all
+        switch.on_turn = [runs.bells.ring_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
-        opened = await stack.enter_async_context(opened_models(settings, store, redactor, os.environ, choose))
+        opened = await stack.enter_async_context(
+            opened_models(settings, store, redactor, os.environ, choose, switch=switch)
+        )
         models = opened.models
-        models.may_ask = switch.check
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = Jobs(
@@ -235,6 +236,7 @@ async def open_services(
             limit=settings.job_limit,
             time_limit_s=settings.job_time_limit_s,
             follow_up=settings.job_follow_up,
+            check_paused=switch.check,
         )
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)

@@ -158,13 +158,17 @@ async def test_nothing_is_looked_for_where_endpoints_are_configured(tmp_path: Pa
         assert not server.asked
 
 
+async def at_once() -> None:
+    """Nothing is paused."""
+
+
 async def test_a_list_is_learned_in_the_background_and_again_after_a_failure() -> None:
     paths = Paths({"/v1/models": answer("{}", 503)})
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
         spec = EndpointSpec(url=server.base_url)
         one = Endpoint("a", spec, "settings", connect(spec, None, Manner()), Host("a"))
-        task = asyncio.create_task(one.learn_for_ever(soon_s=0.01, often_s=0))
+        task = asyncio.create_task(one.learn_for_ever(at_once, soon_s=0.01, often_s=0))
         try:
             while "status 503" not in one.last_error:
                 await give_way()

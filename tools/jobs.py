@@ -38,6 +38,7 @@ from tools.job_records import (
     write_state,
 )
 from tools.job_watch import Known, off_the_loop
+from tools.paused import CheckPaused, Paused, never_paused
 from tools.sandbox import NoSandbox, Sandbox
 
 TIME_LIMIT_S = 3600.0
@@ -68,12 +69,14 @@ class Jobs:
         time_limit_s: float = TIME_LIMIT_S,
         cancel_s: float = CANCEL_S,
         follow_up: bool = True,
+        check_paused: CheckPaused = never_paused,
     ) -> None:
         self._folder = folder
         self._limit = limit
         self._time_limit_s = time_limit_s
         self._cancel_s = cancel_s
         self._follow_up = FollowUp.PENDING if follow_up else FollowUp.OFF
+        self._check_paused = check_paused
         self._known: dict[str, Known] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
@@ -103,6 +106,10 @@ class Jobs:
         self, command: str, *, session: str, principal: str, sandbox: Sandbox | NoSandbox, workspace: Path
     ) -> Job:
         """Start a shell command and return at once. Raises JobsFailed."""
+        try:
+            self._check_paused()
+        except Paused as paused:
+            raise JobsFailed(str(paused)) from paused
         if isinstance(sandbox, NoSandbox):
             raise JobsFailed(sandbox.reason)
         try:
@@ -177,14 +184,19 @@ class Jobs:
         known = self._find(job, principal)
         return await off_the_loop(lambda: read_part(known.folder, offset, size))
 
-    async def cancel(self, job: str, principal: str) -> Job:
+    async def cancel_all(self) -> None:
+        """End all jobs; their sessions are told of it with the next message that a person sends there."""
+        running = [known.job for known in self._known.values() if not known.ended.is_set()]
+        await asyncio.gather(*(self.cancel(job.id, job.principal, FollowUp.KEPT) for job in running))
+
+    async def cancel(self, job: str, principal: str, follow_up: FollowUp = FollowUp.OFF) -> Job:
         """End a job with everything it started, and return when it is gone; who cancels is not told of it again."""
         known = self._find(job, principal)
         await known.begun.wait()
         if not known.ended.is_set():
             known.cancelled = True
             with suppress(JobsFailed):  # a disk that is full must not keep the job running
-                await self.set_follow_up(job, FollowUp.OFF)
+                await self.set_follow_up(job, follow_up if self.untold(job) else FollowUp.OFF)
             for what in (signal.SIGTERM, signal.SIGKILL):
                 if known.handle is not None:
                     with suppress(ProcessLookupError):

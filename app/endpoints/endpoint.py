@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -134,13 +134,17 @@ class Endpoint:
         """Somebody wants to know which models there are now."""
         self._wanted.set()
 
-    async def learn_for_ever(self, soon_s: float = SOON_S, often_s: float = OFTEN_S) -> None:
+    async def learn_for_ever(
+        self, unpaused: Callable[[], Awaitable[None]], soon_s: float = SOON_S, often_s: float = OFTEN_S
+    ) -> None:
         """Ask the server for its models and its default one's abilities: now, when somebody wants to know, and again
         after it could not say."""
         learned = self._listed is not None or self.only is not None
         while True:
+            await unpaused()
             learned = learned or await self.learn()
             if learned and self.connection.awake:
+                await unpaused()
                 await self.default.counter.window()  # with which all is asked that its server says of a model
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if learned else soon_s):

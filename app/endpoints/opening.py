@@ -17,6 +17,7 @@ from app.endpoints.names import is_spelled_out
 from app.endpoints.opener import Common, Opener
 from app.endpoints.registry import Registry
 from app.endpoints.spec import EndpointSpec
+from app.pause import Switch
 from app.provider import Provider, ProviderFailed
 from app.providers.connections import Manner
 from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
@@ -27,6 +28,7 @@ from app.settings import Settings
 from app.settings_models import DEFAULT
 from app.settings_sources import SettingsError
 from app.store import Store
+from tools.paused import Paused
 
 KEYS = "keys"  # the folder of keys that were sent, in the data directory
 
@@ -50,14 +52,19 @@ async def opened_models(
     environ: Mapping[str, str],
     choose: Choose | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
+    switch: Switch | None = None,
 ) -> AsyncGenerator[Opened, None]:
     """`choose` gives a provider that takes the place of the one that the settings name.
 
+    While `switch` is paused no server is asked what it has or can, and no embedded model is loaded.
+
     Raises SettingsError where they name keys, models or a tokenizer that are not there, StoreFailed.
     """
-    registry = Registry(opener_of(settings, redactor, environ), store)
+    switch = switch or Switch.always_on(store)
+    registry = Registry(opener_of(settings, redactor, environ), store, switch.unpaused)
     try:
-        opened = await _opened(registry, settings, choose, known_servers)
+        opened = await _opened(registry, settings, choose, known_servers, switch)
+        opened.models.may_ask = switch.check
         watching = asyncio.create_task(registry.watch_for_ever(), name="endpoints")
         try:
             registry.learn()
@@ -76,7 +83,7 @@ def opener_of(settings: Settings, redactor: Redactor, environ: Mapping[str, str]
 
 
 async def _opened(
-    registry: Registry, settings: Settings, choose: Choose | None, known_servers: Sequence[KnownServer]
+    registry: Registry, settings: Settings, choose: Choose | None, known_servers: Sequence[KnownServer], switch: Switch
 ) -> Opened:
     about, why, opener = "", "as configured", registry.opener
     elsewhere = is_elsewhere(settings, [row.name for row in await registry.rows()])
@@ -99,7 +106,7 @@ async def _opened(
     elif own and DEFAULT not in registry and models.first.origin in ("settings", "added"):
         models.wanted = own if is_spelled_out(own, {}, registry) else f"{models.first.name}/{own}"
     check(models)
-    about = about or await readied(models, why)
+    about = about or await readied(models, why, switch)
     if settings.tokenizer:
         default = models.default
         default.count_with(await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer))
@@ -144,9 +151,13 @@ def check(models: Models) -> None:
         raise SettingsError(problems)
 
 
-async def readied(models: Models, why: str) -> str:
+async def readied(models: Models, why: str, switch: Switch) -> str:
     """Have the default model ready, as far as it can be; a sentence for people: which it is, and why that one."""
     endpoint, problem = models.endpoint, ""
+    try:
+        switch.check()
+    except Paused as paused:
+        return f"Model: {models.default.name}, which is not asked for anything yet. {paused}"
     where = endpoint.connection.where
     if endpoint.is_open:
         await endpoint.learn()

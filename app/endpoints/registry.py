@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -38,10 +38,14 @@ class UnfitEndpoint(Exception):
 
 
 class Registry(Mapping[str, Endpoint]):
-    """By name, in the order in which they are asked for a model that has no other. Use `close()` at the end."""
+    """By name, in the order in which they are asked for a model that has no other. Use `close()` at the end.
 
-    def __init__(self, opener: Opener, store: Store) -> None:
+    `unpaused` waits while the server is paused: nothing is learned of endpoints meanwhile.
+    """
+
+    def __init__(self, opener: Opener, store: Store, unpaused: Callable[[], Awaitable[None]]) -> None:
         self.opener = opener
+        self._unpaused = unpaused
         self._store = store
         self._set: dict[str, Endpoint] = {}  # by the settings
         self._added: dict[str, Endpoint] = {}
@@ -109,7 +113,7 @@ class Registry(Mapping[str, Endpoint]):
         self._learning = True
         for endpoint in self._all.values():
             if endpoint not in self._tasks:
-                learning = endpoint.learn_for_ever()
+                learning = endpoint.learn_for_ever(self._unpaused)
                 self._tasks[endpoint] = asyncio.create_task(learning, name=f"models of {endpoint.name}")
 
     def _leave(self, endpoint: Endpoint) -> None:

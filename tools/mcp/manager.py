@@ -26,6 +26,7 @@ from tools.mcp.model import (
 from tools.mcp.pinned import Catalogue
 from tools.mcp.server import House, Server
 from tools.mcp.told import status_of
+from tools.paused import CheckPaused, never_paused
 from tools.rights import Risk, Role
 from tools.tool import Context, Progress, Result, Run, Tool
 
@@ -39,9 +40,10 @@ class Manager:
         pins: PinStore | None = None,
         hooks: Hooks | None = None,
         private_hosts: Sequence[str] = (),
+        check_paused: CheckPaused = never_paused,
     ) -> None:
         self._hooks = hooks or Hooks()
-        self._house = House(self._hooks, pins or Forgetful(), private_hosts, self._heard)
+        self._house = House(self._hooks, pins or Forgetful(), private_hosts, self._heard, check_paused=check_paused)
         self._configs = list(configs)
         self._servers: dict[str, Server] = {}
         self._tools: list[Tool] | None = None
@@ -60,6 +62,17 @@ class Manager:
         for task in self._aside:
             task.cancel()
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
+
+    async def stop_all(self) -> None:
+        """End every connection and all that the servers have started. A call, or `go_on`, starts one again."""
+        running = [server for server in self._servers.values() if server.state is not State.DISABLED]
+        await asyncio.gather(*(server.stop() for server in running if not server.config.problem))
+
+    def go_on(self) -> None:
+        """After a pause: start what would run by itself, and get to know what is not known yet."""
+        for server in self._servers.values():
+            if not server.config.problem:
+                self._begin(server)
 
     def tools(self) -> Sequence[Tool]:
         """What may be listed and called now: pinned definitions, also of servers that are stopped. Sorted by name."""

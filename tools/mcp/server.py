@@ -18,6 +18,7 @@ from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, State, Too
 from tools.mcp.names import public_name
 from tools.mcp.pinned import Catalogue
 from tools.mcp.reasons import leaves, reason
+from tools.paused import CheckPaused, Paused, never_paused
 
 if TYPE_CHECKING:
     from tools.mcp.link import Link, Listing
@@ -43,6 +44,7 @@ class House:
     changed: Callable[[Server, ToolsChanged | None], None]
     eras: dict[str, Literal["auto", "legacy"]] = field(default_factory=dict)  # by identity
     closed: bool = False
+    check_paused: CheckPaused = never_paused  # asked before each connection
     getting_known: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
 
@@ -87,7 +89,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to connect, unless it is connected, connecting, or not to be."""
-        unwanted = self.state is State.DISABLED or self._house.closed
+        unwanted = self.state is State.DISABLED or self._house.closed or self._paused()
         if unwanted or self.config.problem or (self._keeper and not self._keeper.done()):
             return
         self._enter(State.CONNECTING)
@@ -122,8 +124,18 @@ class Server:
             raise Unavailable(f"The MCP server {name} is not ready after {seconds:g} s. {self._why()}") from error
         return self.link
 
+    def _paused(self) -> str:
+        """Why nothing may be started now; empty when it may."""
+        try:
+            self._house.check_paused()
+        except Paused as paused:
+            return str(paused)
+        return ""
+
     def _refuse_if_hopeless(self) -> None:
         name = self.config.name
+        if paused := self._paused():
+            raise Unavailable(f"The MCP server {name} is not started. {paused}")
         if self.state is State.DISABLED:
             raise Unavailable(f"The MCP server {name} is disabled. Use other tools.")
         if self._house.closed:
@@ -164,6 +176,9 @@ class Server:
     async def _keep(self) -> None:
         """Connect, stay, and connect again as far as that makes sense."""
         while True:
+            if paused := self._paused():  # `go_on` of the manager starts it again
+                self._enter(State.STOPPED, paused)
+                return
             link, is_final = await self._connect()
             if link:
                 began = time.monotonic()

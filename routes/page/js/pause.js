@@ -46,7 +46,7 @@ export function pauseBanner(page) {
     fill(
       words,
       h("strong", {}, "Paused. "),
-      `No model is asked and no tool started until ${admin ? "you go on" : "an admin goes on"}.`,
+      `No model is asked, and no tool, job or MCP server started, until ${admin ? "you go on" : "an admin goes on"}.`,
     );
     if (paused !== before) say(paused ? "The server is paused." : "The server goes on.");
     before = paused;
@@ -81,12 +81,12 @@ function pause(page) {
       h(
         "p",
         {},
-        "For everybody: no model is asked and no tool started, until an admin goes on. It stays so across a restart.",
+        "For everybody: no model is asked, and no tool, background job or MCP server is started, until an admin goes on. It stays so across a restart.",
       ),
       h(
         "p",
         { class: "faint" },
-        "A tool that runs already runs to its end, unless you stop it. Background jobs go on in both cases.",
+        "What runs already (tools, background jobs, MCP servers) goes on, unless you stop it: then runs, jobs and MCP servers end with all that they have started.",
       ),
       h(
         "div",
