@@ -64,7 +64,7 @@ class Bubblewrap:
             f"environment; {self.limits.told()}; /tmp and /dev/shm of {self.limits.scratch_bytes >> 20} MB each."
         )
 
-    def command(self, program: Program, script: int, workspace: Path) -> Command:
+    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` in the box."""
         inside = _SCRIPTS[program]
         argv = (

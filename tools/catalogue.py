@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.egress import NETWORK, with_hosts
 from tools.files import edit_file, off_the_loop, read_page, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.listing import list_files
@@ -17,6 +18,7 @@ from tools.web import WebFetch
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
+_HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -39,18 +41,19 @@ def _confined(
 TOOLS = (
     _confined(
         "bash",
-        "Run a shell command. First line #!bg: in the background.",
-        _object({"command": _TEXT}, {"background": {"type": "boolean"}}),
+        "Run a shell command. First line #!bg: in the background. The network needs network: true or hosts.",
+        _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
-        normalise=unmarked,
+        normalise=lambda arguments: with_hosts(unmarked(arguments)),
     ),
     _confined(
         "python",
-        "Run Python code; print what you need.",
-        _object({"code": _TEXT}),
+        "Run Python code; print what you need. network as in bash.",
+        _object({"code": _TEXT}, {NETWORK: _HOSTS}),
         Risk.EXECUTE,
         running("python3", "code"),
+        normalise=with_hosts,
     ),
     _confined(
         "read_file",

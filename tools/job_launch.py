@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,12 +29,14 @@ _ROOT = Path(__file__).parent.parent
 _log = logging.getLogger(__name__)
 
 
-def launch(folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path) -> int:
+def launch(
+    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, network: Sequence[str] = ()
+) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 
     Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
     """
-    command = sandbox.command("bash", SCRIPT_FD, workspace)
+    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
     try:
         folder.mkdir(mode=0o700, parents=True)
         with _locked(folder) as lock:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from parsing import Arguments
+from tools.egress import hosts_wanted
 from tools.job_records import Glance, Job, JobsFailed, Part
 from tools.jobs import Jobs
 from tools.tool import Context, Progress, Result, Run, ToolFailed, answering
@@ -74,6 +75,7 @@ async def _start(jobs: Jobs, arguments: Arguments, context: Context) -> str:
         principal=context.principal,
         sandbox=context.sandbox,
         workspace=context.workspace,
+        network=hosts_wanted(arguments),
     )
     return f"Started {job.id} in the background. job_status and job_output show it, job_cancel ends it."
 

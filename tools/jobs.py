@@ -12,9 +12,10 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -103,9 +104,16 @@ class Jobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def start(
-        self, command: str, *, session: str, principal: str, sandbox: Sandbox | NoSandbox, workspace: Path
+        self,
+        command: str,
+        *,
+        session: str,
+        principal: str,
+        sandbox: Sandbox | NoSandbox,
+        workspace: Path,
+        network: Sequence[str] = (),
     ) -> Job:
-        """Start a shell command and return at once. Raises JobsFailed."""
+        """Start a shell command and return at once; `network` has the hosts that it may reach. Raises JobsFailed."""
         try:
             self._check_paused()
         except Paused as paused:
@@ -128,7 +136,8 @@ class Jobs:
         )
         known = self._known[job.id] = Known(job, self._folder / job.id)
         # Shielded: a job that has been started must be known, also when nobody waits for the answer any more.
-        starting = self._keep(self._start(known, lambda: launch(known.folder, job, script, sandbox, workspace)))
+        begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
+        starting = self._keep(self._start(known, begin))
         await asyncio.shield(starting)
         return known.job
 

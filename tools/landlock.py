@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -56,7 +56,7 @@ class Landlock:
             f"namespaces, a cleared environment; {self.limits.told()}."
         )
 
-    def command(self, program: Program, script: int, workspace: Path) -> Command:
+    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` shut in."""
         real = workspace.resolve()
         if within := [str(path) for path in self.hidden if path.is_relative_to(real)]:

@@ -44,7 +44,7 @@ class Unboxed:
     blocks: ClassVar[str] = "Nothing but the server's environment: a command can do whatever the server's user can."
     python: Path
 
-    def command(self, program: Program, script: int, workspace: Path) -> Command:
+    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` as it is."""
         interpreter = str(self.python) if program == "python3" else program
         return Command((interpreter, f"/dev/fd/{script}"), environment(workspace, program), fds=(script,))

@@ -9,6 +9,7 @@ from contextlib import aclosing, contextmanager
 
 from parsing import Arguments
 from tools.command import Program
+from tools.egress import hosts_wanted
 from tools.process import Finished, stream
 from tools.sandbox import NoSandbox
 from tools.tool import Context, Progress, Result, Run, ToolFailed
@@ -21,7 +22,8 @@ def running(program: Program, argument: str) -> Run:
         if isinstance(context.sandbox, NoSandbox):
             raise ToolFailed(context.sandbox.reason)
         with _script(arguments[argument]) as script:
-            command = context.sandbox.command(program, script, context.workspace)
+            hosts = hosts_wanted(arguments)
+            command = context.sandbox.command(program, script, context.workspace, network=hosts)
             news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s)
             async with aclosing(news):
                 async for seen in news:
