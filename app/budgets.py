@@ -19,6 +19,7 @@ from app.endpoints.prices import DIGITS
 from app.people import Budget, Principal
 from app.settings import Settings
 from app.store import Change, Store, UsageAdded
+from app.turns import MAX_LINE
 
 GRAIN = 1024  # amounts are whole parts of one in so many: a sum of such has no rounding error
 SOON_S = 5.0  # when to try again what somebody's own runs stand in the way of
@@ -200,12 +201,18 @@ class Ledger:
     def enter(self, principal: Principal, session: str, *, asked: bool = True) -> None:
         """A run begins, or waits in the line of its session, where one at a time is under way. Raises BudgetSpent.
 
-        What nobody `asked` for, such as what goes on after a restart, is counted only.
+        As many sessions as the limit says may be busy, and all runs together, those that wait included, may be a line
+        more than that. What nobody `asked` for, such as what goes on after a restart, is counted only.
         """
         busy, limit = self._busy.get(principal.name, Counter[str]()), self.limits(principal).runs
-        if asked and limit is not None and session not in busy and len(busy) >= limit:
-            said = f"{principal.name} has {len(busy)} runs under way and may have {limit}. Wait for one, or cancel it."
-            raise BudgetSpent("runs", said, time.time() + SOON_S)
+        if asked and limit is not None:
+            said = ""
+            if session not in busy and len(busy) >= limit:
+                said = f"has {len(busy)} runs under way and may have {limit}"
+            elif busy.total() >= limit + MAX_LINE:
+                said = f"has {busy.total()} runs under way or waiting, which is the most"
+            if said:
+                raise BudgetSpent("runs", f"{principal.name} {said}. Wait for one, or cancel it.", time.time() + SOON_S)
         busy[session] += 1
         self._busy[principal.name] = busy
 

@@ -1,22 +1,36 @@
-"""When a background job has ended, its session is told by a run of its own, once no other run is under way there."""
+"""When a background job has ended, its session is told by a run of its own, once no other run is under way there.
+
+A run that is begun so may start jobs, whose ends begin runs: since a person last spoke in a session there are at most
+`max_follow_ups` of them and so many model requests, counted in the store. After that an end is kept for the session's
+next message: as a message for a run that has ended, which the next run finds.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.framing import as_data
-from app.turns import NotFound, SessionBusy
+from app.messages import Message
+from app.store import Change, InboxRow, RunRow, Spent
+from app.turns import UNASKED, NotFound, SessionBusy
 from tools.family import surely
-from tools.job_records import FollowUp, Job, Part
+from tools.job_records import FollowUp, Job, Part, State
 from tools.jobs import Jobs
 from tools.paused import Paused
 
 ROUNDS = 12  # of model and tools that a follow-up may take
 HEAD_BYTES, TAIL_BYTES = 1_000, 4_000  # of the output that the model is shown
+LAST = (
+    "Ends of background jobs have begun as many runs here as may be since you last wrote: further ones are kept for "
+    "your next message."
+)
+REQUESTS_EACH = 5  # model requests that all follow-ups together may make, for each that may begin
 PAUSE_S = 0.1  # between two looks at a session whose run is only just beginning
 
 _log = logging.getLogger(__name__)
@@ -30,19 +44,85 @@ class Turns(Protocol):
     async def ended(self, run: str) -> None: ...
 
 
+class Sessions(Protocol):
+    """What is asked of `Store`."""
+
+    async def runs(self, session: str) -> list[RunRow]: ...
+
+    async def messages(self, session: str) -> list[Message]: ...
+
+    async def spent_by_runs(self, session: str) -> list[Spent]: ...
+
+    async def inbox(self, run: str) -> list[InboxRow]: ...
+
+    async def write(self, changes: Sequence[Change]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many follow-ups a session may still have, and model requests in them, until a person speaks there again."""
+
+    runs: int
+    requests: int
+
+    def __bool__(self) -> bool:
+        return self.runs > 0 and self.requests > 0
+
+    @property
+    def last(self) -> bool:
+        """There is no other follow-up behind the next one, or perhaps none."""
+        return self.runs == 1 or self.requests <= ROUNDS
+
+
 Begin = Callable[[Job, str], Awaitable[None]]
 """Starts a run in the job's session with this message, or finds the one that was started for this job already: a
-server that was killed before it could keep that the follow-up was given asks again. Raises what `Runs.start` raises."""
+server that was killed before it could keep that the follow-up was given asks again. Raises what `Runs.start` raises,
+and NoRoom where it would be one too many."""
+
+
+Keep = Callable[[Job, str], Awaitable[None]]
+"""Puts the message by for the next run of the job's session. Raises StoreFailed."""
+
+
+class NoRoom(Exception):
+    """No run begins for this end: it waits for the next message of a person."""
+
+
+async def room_in(session: str, store: Sessions, limit: int) -> Room:
+    """Counted in the store, so that a restart changes nothing. Raises StoreFailed."""
+    runs = await store.runs(session)
+    unasked = {run.created: run.id for run in runs if UNASKED in json.loads(run.policy)}
+    spoken = max(
+        (one.at for one in await store.messages(session) if one.role == "user" and one.at and one.at not in unasked),
+        default=0.0,
+    )
+    since = {run for created, run in unasked.items() if created > spoken}
+    used = sum(spent.requests for spent in await store.spent_by_runs(session) if spent.run in since)
+    return Room(limit - len(since), limit * REQUESTS_EACH - used)
+
+
+async def kept_for_next_run(store: Sessions, job: Job, message: str) -> None:
+    """Leave the message behind with the session's last run, where the next one finds it. Raises StoreFailed."""
+    runs = await store.runs(job.session)
+    if not runs:  # the session has been deleted
+        return
+    waiting = await store.inbox(runs[-1].id)
+    if not any(job.id in row.text for row in waiting):  # else a server was killed before it could note that
+        position = max((row.position + 1 for row in waiting), default=0)
+        await store.write([InboxRow(runs[-1].id, position, message)])
 
 
 class FollowUps:
     """Tells each session of the ends of its jobs, one after the other, each at most once."""
 
-    def __init__(self, jobs: Jobs, turns: Turns, begin: Begin, unpaused: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, jobs: Jobs, turns: Turns, begin: Begin, keep: Keep, unpaused: Callable[[], Awaitable[None]]
+    ) -> None:
         self._jobs = jobs
         self._unpaused = unpaused
         self._turns = turns
         self._begin = begin
+        self._keep = keep
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_end(self, job: Job) -> None:
@@ -58,9 +138,14 @@ class FollowUps:
 
     async def _tell(self, job: Job, message: str) -> None:
         try:
+            if job.state is State.CANCELLED:  # with all others, by the kill switch
+                raise NoRoom
             await self._begin(job, message)
         except (SessionBusy, Paused):
             return
+        except NoRoom:
+            _log.warning("the end of %s waits for the next message in its session", job.id)
+            await self._keep(job, message)
         except NotFound as gone:
             _log.info("nobody is told that %s has ended: %s", job.id, gone)
         await self._jobs.set_follow_up(job.id, FollowUp.GIVEN)

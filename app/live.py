@@ -93,6 +93,7 @@ class LiveRun:
     stopping: str | None = None  # why
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
+    notice: Notice | None = None  # that its log begins with
     begins_session: bool = False  # with which there is nothing to be found yet
 
     def __post_init__(self) -> None:
@@ -180,6 +181,8 @@ class LiveRun:
             conversation.append(message := message_of(stranded))
             self.log.add(added(message))  # what it was meant for never told it
             self.log.put(InboxTaken(stranded.run))
+        if self.notice:
+            self.log.add(self.notice)
         first, *others = self.inbox.take()
         conversation.append(replace(first, at=self.row.created))  # its turn may have come much later
         for message in others:

@@ -91,7 +91,7 @@ class Runs:
                 raise SessionBusy(others[0], len(others) - 1)
             self.ledger.enter(principal, session, asked=turn.asked)
             now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
-            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.policy)
+            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.stored_policy)
             if turn.session is None:
                 self._journal.put(SessionRow(session, principal.name, now, turn.title))
             self._journal.put(row)
@@ -100,6 +100,7 @@ class Runs:
             live = self._made(row, agent, turn.time_limit_s)
             live.begins_session = turn.session is None
             live.post(turn.message, turn.files)
+            live.notice = turn.notice
             try:
                 await self._journal.flush()
             except BaseException:

@@ -94,6 +94,7 @@ class Settings(RunSettings, ModelSettings):
     job_time_limit_s: float = seconds(3600.0, "how long a background job may take")
     job_limit: int = whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
     job_follow_up: bool = setting(True, "whether a background job that has ended begins a turn", "true or false")
+    max_follow_ups: int = whole(8, 0, 1000, "turns that ends of jobs may begin in a conversation until a person writes")
     approval_guest: Mode = mode("guests", *SUPERVISED)
     approval_user: Mode = mode("users", *SUPERVISED)
     approval_admin: Mode = mode("admins", *Mode)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from app.attachments import File
+from app.events import Notice
 from app.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way
+UNASKED = "unasked"  # in the policy of a run that the server has begun by itself, not a person
 TIME_LIMIT_S = 7200.0
 
 
@@ -52,6 +55,7 @@ class Turn:
     """What a run is begun with. Without a session a new one begins; `policy` is JSON to make its agent from again.
 
     `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
+    `notice` is for those who read the run's log.
     """
 
     message: str
@@ -62,6 +66,12 @@ class Turn:
     policy: str = "{}"
     asked: bool = True
     files: Sequence[File] = ()
+    notice: Notice | None = None
+
+    @property
+    def stored_policy(self) -> str:
+        """Of the run's row: whether a person has asked for it is known after a restart, too."""
+        return self.policy if self.asked else json.dumps(json.loads(self.policy) | {UNASKED: True})
 
     @property
     def title(self) -> str:

@@ -79,7 +79,7 @@ class ChatRequest(MessageRequest):
     @classmethod
     def again(cls, message: str, policy: str) -> ChatRequest:
         """A request whose agent is like that of an earlier one."""
-        return cls(message=message, **json.loads(policy))
+        return cls(message=message, **{name: value for name, value in json.loads(policy).items() if name in POLICY})
 
 
 class ApprovalRequest(BaseModel):

@@ -26,8 +26,9 @@ from app.endpoints.models import Models, UnknownModel
 from app.endpoints.opening import Choose, opened_models
 from app.endpoints.registry import Registry
 from app.endpoints.route import Route
+from app.events import Notice
 from app.files.reading import Files
-from app.follow_up import ROUNDS, FollowUps
+from app.follow_up import LAST, ROUNDS, FollowUps, NoRoom, kept_for_next_run, room_in
 from app.gate import Circumstances, Gate
 from app.guards import guards_of
 from app.housekeeping import Housekeeping
@@ -190,15 +191,18 @@ class Services:
             raise NotFound(refused.message) from refused
 
     async def begin_follow_up(self, job: Job, message: str) -> None:
-        """Tell a session of its job's end, once. Raises NotFound, SessionBusy, Paused, Stopping, StoreFailed."""
+        """Tell a session of its job's end, once. Raises NoRoom and what `Runs.start` raises."""
         principal = await principal_named(self.store, job.principal)
-        rounds = min(ROUNDS, self.settings.max_rounds)
+        key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
+        room = await room_in(job.session, self.store, self.settings.max_follow_ups)
+        if not room and await self.store.key(principal.name, key.value) is None:
+            raise NoRoom
+        rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
         last = (await self.store.runs(job.session))[-1:]  # what a person asked for there holds on
         wish = ChatRequest.again(message, last[0].policy if last else "{}")
         agent = self._unasked(principal, wish.model_copy(update={"max_rounds": rounds}))
-        key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
-        limit_s = self.limits(wish).seconds
-        turn = Turn(message, job.session, key=key, time_limit_s=limit_s, policy=wish.policy(), asked=False)
+        limit_s, told = self.limits(wish).seconds, Notice("follow_ups", LAST) if room.last else None
+        turn = Turn(message, job.session, key=key, time_limit_s=limit_s, policy=wish.policy(), asked=False, notice=told)
         await self.runs.start(agent, principal, turn)
 
 
@@ -247,7 +251,7 @@ async def open_services(
             Files(store),
         )
         await recover(store, journal, runs, services.agent_again)
-        follow_ups = FollowUps(jobs, runs, services.begin_follow_up, switch.unpaused)
+        follow_ups = FollowUps(jobs, runs, services.begin_follow_up, partial(kept_for_next_run, store), switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
         await jobs.open(
             follow_ups.on_end if settings.job_follow_up else None,

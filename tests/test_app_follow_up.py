@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, follow_up_message
+from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
 from app.store import StoreFailed
 from app.turns import NotFound, SessionBusy
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started
@@ -33,6 +33,7 @@ class Sessions:
         self.free = asyncio.Event()
         self.asked = asyncio.Event()
         self.tried = asyncio.Event()
+        self.kept: list[str] = []
         self._answers = list(answers)
 
     def under_way(self, session: str) -> str | None:
@@ -48,6 +49,9 @@ class Sessions:
     async def unpaused(self) -> None:
         return
 
+    async def keep(self, job: Job, message: str) -> None:
+        self.kept.append(message)
+
     async def begin(self, job: Job, message: str) -> None:
         self.tried.set()
         if self._answers:
@@ -59,7 +63,7 @@ class Sessions:
 async def telling(folder: Path, sessions: Sessions) -> AsyncGenerator[Jobs, None]:
     jobs = Jobs(folder / "data" / "jobs")
     async with asyncio.timeout(LIMIT_S):
-        await jobs.open(FollowUps(jobs, sessions, sessions.begin, sessions.unpaused).on_end)
+        await jobs.open(FollowUps(jobs, sessions, sessions.begin, sessions.keep, sessions.unpaused).on_end)
         try:
             yield jobs
         finally:
@@ -173,6 +177,26 @@ async def test_a_full_disk_does_not_keep_an_end_from_being_told_once(
         assert f"{job.id} has ended" in await sessions.begun.get()
         assert not jobs.untold(job.id)
     assert sessions.begun.empty()
+
+
+async def test_an_end_that_no_run_begins_for_is_kept(tmp_path: Path) -> None:
+    sessions = Sessions(NoRoom())
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "true")
+        await end_of(jobs, job.id)
+        while jobs.untold(job.id):
+            await asyncio.to_thread(jobs.untold, job.id)
+    assert sessions.begun.empty() and f"{job.id} has ended" in sessions.kept[0]
+
+
+async def test_the_end_of_a_job_that_the_kill_switch_ended_is_kept(tmp_path: Path) -> None:
+    sessions = Sessions()
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "exec sleep 1000")
+        await jobs.cancel_all()
+        while jobs.untold(job.id):
+            await asyncio.to_thread(jobs.untold, job.id)
+    assert sessions.begun.empty() and "cancelled" in sessions.kept[0]
 
 
 async def test_a_cancelled_job_is_not_told_of(tmp_path: Path) -> None:

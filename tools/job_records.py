@@ -43,13 +43,9 @@ UNDER_WAY = frozenset({State.STARTING, State.RUNNING})
 
 
 class FollowUp(StrEnum):
-    """Whether the session has been told of the end; `given` is written once it has been.
-
-    `kept`: no run begins for it, and the session is told with the next message that a person sends there.
-    """
+    """Whether the session has been told of the end; `given` is written once it has been."""
 
     PENDING = "pending"
-    KEPT = "kept"
     GIVEN = "given"
     OFF = "off"
 

@@ -194,18 +194,22 @@ class Jobs:
         return await off_the_loop(lambda: read_part(known.folder, offset, size))
 
     async def cancel_all(self) -> None:
-        """End all jobs; their sessions are told of it with the next message that a person sends there."""
+        """End all jobs; their sessions are told of it with the next message that a person sends."""
         running = [known.job for known in self._known.values() if not known.ended.is_set()]
-        await asyncio.gather(*(self.cancel(job.id, job.principal, FollowUp.KEPT) for job in running))
+        await asyncio.gather(*(self.cancel(job.id, job.principal, silent=False) for job in running))
 
-    async def cancel(self, job: str, principal: str, follow_up: FollowUp = FollowUp.OFF) -> Job:
-        """End a job with everything it started, and return when it is gone; who cancels is not told of it again."""
+    async def cancel(self, job: str, principal: str, *, silent: bool = True) -> Job:
+        """End a job with everything it started, and return when it is gone.
+
+        `silent`: its session is not told of the end, because whoever cancels knows of it.
+        """
         known = self._find(job, principal)
         await known.begun.wait()
         if not known.ended.is_set():
             known.cancelled = True
-            with suppress(JobsFailed):  # a disk that is full must not keep the job running
-                await self.set_follow_up(job, follow_up if self.untold(job) else FollowUp.OFF)
+            if silent:
+                with suppress(JobsFailed):  # a disk that is full must not keep the job running
+                    await self.set_follow_up(job, FollowUp.OFF)
             for what in (signal.SIGTERM, signal.SIGKILL):
                 if known.handle is not None:
                     with suppress(ProcessLookupError):
