@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.shells import heard, marked, needs_box
 from tools.commands import DEFAULT_COMMANDS, MAX_LENGTH, Doubt, allowed, refusal, simple_commands
-from tools.programs import OPTIONS, RUNNERS
 
 SHELL = Path(__file__).parent.parent / "fixtures" / "shell"
 GENEROUS = ("ls *", "cat *", "git status *", "git log *", "grep *", "echo *", "find *", "make test")
@@ -113,7 +112,12 @@ def test_a_pattern_matches_whole_words(pattern: str, texts: list[str], not_these
         *(("", "not one command"), ("*", "not understood"), (" *", "not one command"), ("ls*", "not understood")),
         *(("ls; cat *", "not one command"), ("ls # *", "not one command"), ("ls\n*", "not understood")),
         *(("l's' *", "plain name"), ("X=1 ls *", "plain name"), ("echo $x *", "an expansion"), ("time *", "language")),
-        *(("git *", "too wide"), ("git -c a=b log *", "too wide"), ("git commit *", "too wide"), ("env *", "too wide")),
+        *(
+            ("git *", "too wide"),
+            ("git -c a=b log *", "too wide"),
+            ("git commit *", "too wide"),
+            ("nice *", "too wide"),
+        ),
         *(("find . -exec ls *", "too wide"), ("/usr/bin/python3.11 *", "too wide"), ("gsed *", "too wide")),
         *(("make test *", "too wide"), (". *", "too wide"), ("sh *", "too wide"), ("vim.basic *", "too wide")),
         *(("/lib64/ld-linux-x86-64.so.2 *", "too wide"), ("sort -o f *", "too wide"), ("perl5.36-x86 *", "too wide")),
@@ -124,25 +128,6 @@ def test_what_no_pattern_may_be(pattern: str, because: str) -> None:
     assert reason is not None and because in reason
     assert not allowed(pattern, [pattern])
     assert not allowed(pattern.removesuffix("*"), [pattern])
-
-
-@pytest.mark.parametrize("name", sorted(RUNNERS))
-def test_what_runs_others_is_never_open(name: str) -> None:
-    for called in (name, f"/usr/bin/{name}", name.upper()):
-        assert not allowed(f"{called} a", [f"{called} *"])
-
-
-@pytest.mark.parametrize("name", sorted(OPTIONS))
-def test_options_that_run_or_write_are_never_open(name: str) -> None:
-    first = f"{name} log" if name == "git" else name
-    assert allowed(f"{first} a -- b", [f"{first} *"])
-    long = [option[:end] for option in OPTIONS[name].names for end in range(3, len(option) + 1)]
-    short = [
-        f"-{before}{letter}{after}" for letter in OPTIONS[name].letters for before in ("", "a") for after in ("", "x")
-    ]
-    for option in (*long, *short):
-        for spelled in (option, f"{option}=x", f"'{option}'", f'a "{option[:2]}"{option[2:]}'):
-            assert not allowed(f"{first} {spelled}", [f"{first} *"]), spelled
 
 
 @pytest.mark.parametrize(
@@ -187,7 +172,29 @@ def test_nothing_is_too_strange_to_be_read(text: str, pattern: str) -> None:
 
 NAMES = ("ls", "echo", "x", "a.b", "2a", "eval", "test", "let", "if", "time", "in", "function", "coproc", "'ls'", "a=b")
 PIECES = (
-    *("a", "b", "12", "0", "2a", "-", "-n", "--x=y", ".", ",", ":", "%", "@", "^", "+", "=", "a=b", "#", "EOF", "then"),
+    *(
+        "a",
+        "b",
+        "HEAD~2",
+        "12",
+        "0",
+        "2a",
+        "-",
+        "-n",
+        "--x=y",
+        ".",
+        ",",
+        ":",
+        "%",
+        "@",
+        "^",
+        "+",
+        "=",
+        "a=b",
+        "#",
+        "EOF",
+        "then",
+    ),
     *(
         "'a b'",
         '"a b"',

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from tools.programs import reaches_out
+from tools.programs import only_reads
 
 if TYPE_CHECKING:
     from tree_sitter import Language
@@ -47,7 +47,7 @@ _TOKEN = re.compile(
     | (?P<comment>(?<![^ \t\n;|&])\#[^\n]*)
     | (?P<join>&&|\|\|?)
     | (?P<end>[;\n])
-    | (?P<word>(?:[\w./:=@%+,^-]|'[^']*'|"(?:[^"$`\\!]|\\[^$`!\n])*")+)""",
+    | (?P<word>(?:[\w./:=@%+,^-]|(?<=[A-Za-z0-9])~(?=[0-9])|'[^']*'|"(?:[^"$`\\!]|\\[^$`!\n])*")+)""",
     re.ASCII | re.VERBOSE,
 )
 _UNREADABLE = re.compile(r"[^\t\n -~]")
@@ -145,14 +145,22 @@ def simple_commands(text: str) -> tuple[Words, ...] | Doubt:
 def allowed(text: str, patterns: Iterable[str]) -> bool:
     """Whether every command in the text matches one of the patterns. Nothing to run is nothing to allow.
 
-    A pattern is a command of literal words; a last word `*` stands for any further words, or none. It never lets a
-    program run another or write where an option says: `refusal` tells which patterns cannot match, and why.
+    A pattern is a command of literal words; a last word `*` stands for any further words, or none, with which the
+    program only reads (tools.programs). `refusal` tells which patterns cannot match, and why.
     """
     commands = simple_commands(text)
     if isinstance(commands, Doubt):
         return False
     read = [pattern for pattern in map(_read, patterns) if isinstance(pattern, _Pattern)]
     return bool(commands) and all(any(pattern.matches(words) for pattern in read) for words in commands)
+
+
+def reads(text: str) -> bool:
+    """Whether all that the text does, by both readers, is to read and print. `cd` may come before it."""
+    commands = simple_commands(text)
+    if isinstance(commands, Doubt) or not commands:
+        return False
+    return all(only_reads(words) or (words[0] == "cd" and len(words) < 3) for words in commands)
 
 
 def refusal(pattern: str) -> str | None:
@@ -169,7 +177,7 @@ class _Pattern:
     def matches(self, words: Words) -> bool:
         if not self.open:
             return words == self.words
-        return words[: len(self.words)] == self.words and not reaches_out(words)
+        return words[: len(self.words)] == self.words and only_reads(words)
 
 
 @lru_cache(maxsize=1024)
@@ -181,10 +189,11 @@ def _read(pattern: str) -> _Pattern | Doubt:
     if not commands or {kind for kind, *_ in _tokens(literal)} - {"word", "blank"}:
         return Doubt(f"The pattern {pattern!r} is not one command: write each command as a pattern of its own.")
     read = _Pattern(commands[0], open=literal != pattern)
-    if read.open and reaches_out(read.words):
+    if read.open and not only_reads(read.words):
         return Doubt(
-            f"The pattern {pattern!r} is too wide: {read.words[0]} can run other programs or write files. "
-            "Spell the whole command, without '*'."
+            f"The pattern {pattern!r} is too wide: {literal!r} is not known only to read, and with other words behind "
+            "it might run or write anything. Spell out each whole command, without '*'. A '*' can follow programs that "
+            "only read: ls, cat, head, wc, find, grep, rg, git status, git diff, git log and the like."
         )
     return read
 

@@ -1,115 +1,263 @@
-"""Which programs run others, or write where their words say: what a pattern with a `*` never allows.
+"""Programs that are known only to read: all that a pattern with a `*` can allow.
 
-The lists cannot be complete, and need not be: nothing is allowed that no pattern names, and the sandbox is the
-boundary. They keep a person who allows `find *` from allowing `find -exec` unawares.
+A list of the programs that run others can never be complete (env, xargs, git, vim, a shell of another name ...), so
+this is a list of those that do not, each with the options that it may have. An option, a subcommand or a program that
+is not here is unknown, and unknown is not allowed: a command that needs it is approved as a whole. Read from the
+manuals and `--help` of Debian 12's versions. The sandbox is the boundary; git runs what a repository's own
+configuration names (a pager, a filter) whatever the options are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-_RUNNERS = """
-    . source eval exec command builtin trap alias unalias enable hash bind complete compgen compopt fc jobs wait
-    history set shopt export declare typeset local readonly unset let read readarray mapfile getopts printf test
-    bash rbash sh dash ash zsh ksh mksh fish csh tcsh elvish xonsh nu pwsh busybox toybox
-    env xargs parallel sudo doas su runuser pkexec nice ionice chrt taskset timeout nohup setsid stdbuf time gtime
-    chroot unshare nsenter setpriv setarch linux32 linux64 capsh prlimit bwrap firejail fakeroot proot choom numactl
-    run0 sg newgrp login runcon aa-exec pipesz uclampset coresched cgexec cpulimit logsave hyperfine eatmydata xvfb-run
-    dbus-run-session torsocks proxychains i386 x86_64 uname26 chpst direnv mise asdf pyenv rbenv pkttyagent
-    flock watch entr script expect unbuffer rlwrap socat nc ncat netcat telnet strace ltrace perf valgrind gdb lldb
-    loginctl machinectl at batch crontab systemd-run systemctl journalctl service start-stop-daemon run-parts
-    dbus-send dbus-launch
-    tmux screen xterm x-terminal-emulator xdg-open open run-mailcap see edit logrotate ld ldd ldconfig
-    awk gawk mawk nawk sed ed red ex vi vim vimdiff view rvim nvim emacs nano pico joe micro editor sensible-editor
-    less more most pager sensible-pager man info apropos whatis mail mailx mutt
-    python pypy ipython jupyter perl ruby irb node nodejs deno bun php lua luajit tclsh wish guile julia octave
-    r rscript java jshell groovy scala kotlin go cargo rustc swift ghc runghc dotnet erl elixir iex ocaml sbcl clisp
-    make gmake cmake ctest ninja meson scons bazel just task rake ant mvn gradle sbt tox nox pre-commit
-    npm npx yarn pnpm bunx corepack pip pipx uv uvx poetry pdm conda mamba gem bundle composer luarocks cpan
-    apt apt-get aptitude dpkg rpm yum dnf apk pacman brew snap flatpak nix nix-shell nix-build guix
-    docker podman nerdctl buildah kubectl helm ssh scp sftp rsync mosh telnet ftp lftp curl wget aria
-    ip tc iptables mount umount modprobe insmod tcpdump tshark nmap bpftrace ctags cscope ugrep ug mc nnn latexmk
-    hg svn cvs bzr jj gh glab ansible terraform vagrant
-    tar bsdtar cpio pax zip unzip 7z 7za rar ar split csplit install patch tee dd truncate
-    gcc g++ cc c++ cpp clang clang++ tcc as objdump m4 bc dc gnuplot tex latex pdflatex xelatex lualatex bibtex
-    sqlite sqlite3 psql mysql mariadb redis-cli mongosh duckdb xmllint openssl gpg ssh-keygen ssh-agent ssh-add
-    zgrep zegrep zfgrep bzgrep xzgrep zless zmore zcat zdiff zcmp lesspipe lessfile ack ag fzf tig lazygit ranger
-    nm gcc-nm ranlib gcc-ranlib bat batcat delta yq rename prename file-rename mmv sysctl ss ifconfig route chronic ifne
-    pee sponge vidir vipe zrun gzexe pv dmesg setfacl chattr rdfind fdupes
-    convert magick mogrify ffmpeg gs iconv date hostname hostnamectl timedatectl uniq xxd shuf
-"""
-RUNNERS = frozenset(_RUNNERS.split())
-"""Programs that run, read or write what their words say in more ways than a list of options can tell."""
 
-_GIT_READS = frozenset(
-    (
-        *("status", "log", "diff", "show", "blame", "shortlog", "describe", "rev-parse", "rev-list", "ls-files"),
-        *("ls-tree", "merge-base", "grep"),
-    )
-)
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Options with which a program that else only reads would run or write something.
+class Reader:
+    """The options with which a program only reads. Long ones are whole: a shortened one may stand for another.
 
-    `letters` are short ones, alone or among others in one word. `names` are long ones, which may be cut short.
-    `words` are matched whole.
+    `letters` are short options alone or together in one word, `valued` those whose value is the rest of the word or
+    the word behind it. `words` matches further words that begin with `-`. `first` matches the first operand, `never`
+    what no word may hold. Where an option stands does not matter, nor does a `--` before it: both are too easy to
+    read in another way than the program does.
     """
 
     letters: str = ""
-    names: tuple[str, ...] = ()
+    valued: str = ""
+    names: frozenset[str] = frozenset()
     words: str = r"(?!)"
+    first: str = r".*"
+    never: str = r"(?!)"
+    _short: re.Pattern[str] = field(init=False)
 
-    def in_word(self, word: str) -> bool:
+    def __post_init__(self) -> None:
+        letters, valued = (f"[{re.escape(some)}]" if some else "(?!)" for some in (self.letters, self.valued))
+        object.__setattr__(self, "_short", re.compile(rf"-(?:{letters})*(?:{letters}|{valued}.*)", re.DOTALL))
+
+    def reads(self, words: Iterable[str]) -> bool:
+        """Whether the program only reads with these words behind its name."""
+        operands = []
+        for word in words:
+            if re.search(self.never, word):
+                return False
+            if not word.startswith("-") or word == "-":
+                operands.append(word)
+            elif not self._knows(word):
+                return False
+        return not operands or bool(re.fullmatch(self.first, operands[0], re.DOTALL))
+
+    def _knows(self, word: str) -> bool:
         if re.fullmatch(self.words, word, re.DOTALL):
             return True
         if word.startswith("--"):
-            given = word.partition("=")[0]
-            return word != "--" and any(name.startswith(given) for name in self.names)
-        return word.startswith("-") and not set(self.letters).isdisjoint(word)
+            return word == "--" or word[2:].partition("=")[0] in self.names
+        return bool(self._short.fullmatch(word))
 
 
-OPTIONS = {
-    "find": Options(words=r"-(exec|ok|delete|fprint|fls).*"),
-    "fd": Options("xXl", ("--exec", "--exec-batch", "--list-details")),
-    "rg": Options("z", ("--pre", "--hostname-bin", "--search-zip")),
-    "sort": Options("oT", ("--output", "--compress-program", "--temporary-directory")),
-    "tree": Options("oR", ("--output",)),  # -R writes a page in each directory
-    "file": Options("CmpzZS", ("--compile", "--preserve-date", "--uncompress", "--magic-file", "--no-sandbox")),
-    "diff": Options("l", ("--paginate",)),
-    # Each runs a program, or writes, of whatever the repository's configuration names. That configuration is trusted
-    # by whoever allows git at all: `git status` and `git diff` follow it without any option.
-    "git": Options(
-        "O",
-        (
-            *("--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--ext-grep", "--show-signature"),
-            *("--remerge-diff", "--exec", "--exec-path", "--upload-pack", "--receive-pack", "--config-env", "--help"),
-        ),
-        r".*%G.*",
+NONE = r"(?!)"  # as `first`: no operand at all
+_NUMBER = r"-\d+"
+_WITH_ANY_OPTION = Reader(words=r"-.*")
+
+_HISTORY = Reader(
+    "abcDEFghiPpqRrstuvwWz",
+    "BCGILlMnSUX",
+    _set("""
+        abbrev abbrev-commit after all all-match ancestry-path author author-date-order base before binary boundary
+        branches cached cc check cherry cherry-mark cherry-pick children color color-moved color-moved-ws color-words
+        committer compact-summary count cumulative date date-order decorate decorate-refs decorate-refs-exclude dense
+        diff-algorithm diff-filter dirstat dst-prefix encoding exclude exit-code expand-tabs extended-regexp
+        find-copies find-copies-harder find-object find-renames first-parent fixed-strings follow format full-diff
+        full-history full-index function-context glob graph grep grep-reflog histogram ignore-all-space
+        ignore-blank-lines ignore-cr-at-eol ignore-matching-lines ignore-space-at-eol ignore-space-change
+        ignore-submodules indent-heuristic inter-hunk-context invert-grep left-only left-right line-prefix log-size
+        max-count max-parents merge merge-base merges min-parents minimal name-only name-status no-abbrev
+        no-abbrev-commit no-color no-decorate no-expand-tabs no-ext-diff no-index no-max-parents no-merges
+        no-min-parents no-notes no-patch no-prefix no-relative no-renames no-textconv no-walk not notes numstat objects
+        oneline ours parents patch patch-with-stat patience perl-regexp pickaxe-all pickaxe-regex pretty quiet raw
+        reflog regexp-ignore-case relative relative-date remotes reverse right-only root shortstat show-pulls
+        simplify-by-decoration simplify-merges since skip source sparse src-prefix staged stat stat-count
+        stat-graph-width stat-name-width stat-width summary tags text theirs topo-order unified until use-mailmap
+        walk-reflogs word-diff word-diff-regex ws-error-highlight
+    """),
+    words=_NUMBER,
+    never=r"%[-+ ]?G",  # a format that shows signatures runs gpg
+)
+_LISTED = _set("all contains column ignore-case list merged no-color no-column no-contains no-merged points-at remotes "
+               "show-current sort verbose color abbrev no-abbrev")  # fmt: skip
+_READ_CONFIG = Reader("z", "", _set("global local name-only null show-origin show-scope system worktree"))
+
+GIT: dict[str, Reader] = {
+    **dict.fromkeys(("log", "show", "diff", "rev-list", "diff-tree", "stash show", "stash list"), _HISTORY),
+    "reflog": Reader("", "n", _HISTORY.names, _NUMBER, first=r"show", never=_HISTORY.never),
+    "status": Reader(
+        "bsvz",
+        "Mu",
+        _set("""ahead-behind branch column find-renames ignore-submodules ignored long no-ahead-behind no-column
+            no-renames null porcelain renames short show-stash untracked-files verbose"""),
     ),
+    "blame": Reader(
+        "bcefklnpstw",
+        "CLMS",
+        _set("""abbrev color-by-age color-lines contents date first-parent ignore-rev ignore-revs-file incremental
+            line-porcelain minimal no-progress porcelain reverse root show-email show-name show-number show-stats
+            since"""),
+    ),
+    "shortlog": Reader(
+        "cens", "w", _set("after all author before committer email group merges no-merges numbered since summary until")
+    ),
+    "describe": Reader(
+        names=_set("abbrev all always candidates contains dirty exact-match exclude first-parent long match tags")
+    ),
+    "rev-parse": Reader(
+        "q",
+        names=_set("""abbrev-ref absolute-git-dir all branches default git-common-dir git-dir git-path
+            is-bare-repository is-inside-git-dir is-inside-work-tree is-shallow-repository quiet remotes
+            short show-cdup show-object-format show-prefix show-superproject-working-tree show-toplevel symbolic
+            symbolic-full-name tags verify"""),
+    ),
+    "ls-files": Reader(
+        "cdfikmostuvz",
+        "xX",
+        _set("""abbrev cached debug deduplicate deleted directory empty-directory eol error-unmatch exclude
+            exclude-from exclude-per-directory exclude-standard full-name ignored killed modified no-empty-directory
+            others stage unmerged"""),
+    ),
+    "ls-tree": Reader("dlrtz", "", _set("abbrev full-name full-tree long name-only name-status object-only")),
+    "merge-base": Reader("a", "", _set("all fork-point independent is-ancestor octopus")),
+    "show-ref": Reader("dqs", "", _set("abbrev dereference hash head heads quiet tags verify")),
+    "cat-file": Reader("epst"),
+    "check-ignore": Reader("nqvz", "", _set("no-index non-matching quiet verbose")),
+    "count-objects": Reader("vH", "", _set("human-readable verbose")),
+    "grep": Reader(
+        "EFGHILPWacdhilnopqrvwz",
+        "ABCefm",
+        _set("""after-context all-match and basic-regexp before-context break cached color column context count
+            exclude-standard extended-regexp files-with-matches files-without-match fixed-strings full-name
+            function-context heading ignore-case invert-match line-number max-count max-depth name-only no-color
+            no-exclude-standard no-index no-recursive no-textconv not null only-matching or perl-regexp quiet recursive
+            show-function text threads untracked word-regexp"""),
+        _NUMBER,
+    ),
+    # With an operand, each of these makes or changes something.
+    "branch": Reader("ailrv", "", _LISTED, first=NONE),
+    "tag": Reader("il", "n", _LISTED, first=NONE),
+    "remote": Reader("v", "", _set("verbose"), first=NONE),
+    "branch --list": Reader("aiv", "", _LISTED),
+    "tag -l": Reader("i", "n", _LISTED),
+    "tag --list": Reader("i", "n", _LISTED),
+    "remote get-url": Reader(names=_set("all push")),
+    "worktree list": Reader("vz", "", _set("porcelain verbose")),
+    **dict.fromkeys(("config --get", "config --get-all", "config --list", "config -l"), _READ_CONFIG),
+    "--version": Reader(first=NONE),
 }
-OPTIONS["fdfind"] = OPTIONS["fd"]
+
+READERS: dict[str, Reader] = {
+    # No option of these writes or runs anything, in GNU's, procps' and util-linux' versions or in bash.
+    **dict.fromkeys(
+        _set("""
+        arch b2sum base32 base64 basename cat cksum cmp column comm cut df dirname du echo egrep expand expr factor
+        false fgrep fmt fold free grep groups head hexdump id join logname ls md5sum nl nproc numfmt od paste pr
+        printenv ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum stat sum tac tail tr
+        true tsort tty type uname unexpand uptime users wc which who whoami
+        """),
+        _WITH_ANY_OPTION,
+    ),
+    "command -v": Reader(first=r"[\w.+-]+"),
+    "command -V": Reader(first=r"[\w.+-]+"),
+    "env": Reader(first=NONE),  # an operand is a program
+    "date": Reader(
+        "uR",
+        "I",
+        _set("date iso-8601 reference rfc-3339 rfc-email universal utc"),
+        first=r"\+.*",  # another operand sets the clock
+    ),
+    "hostname": Reader("AIadfis", first=NONE),  # an operand sets the name
+    "uniq": Reader(
+        "Dcdiuz",
+        "fsw",
+        _set("all-repeated check-chars count group ignore-case repeated skip-chars skip-fields unique zero-terminated"),
+        first=NONE,  # a second operand is written to
+    ),
+    "sed": Reader("nEr", first=r"(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p)*"),
+    "sort": Reader(
+        "CMRVbcdfghimnrsuz",
+        "Skt",
+        _set("""batch-size buffer-size check debug dictionary-order field-separator files0-from general-numeric-sort
+            human-numeric-sort ignore-case ignore-leading-blanks ignore-nonprinting key merge month-sort numeric-sort
+            parallel random-sort random-source reverse sort stable unique version-sort zero-terminated"""),
+    ),
+    "diff": Reader(
+        "BENTZabcdeinpqrstuwy",
+        "CDFISUWXx",
+        _set("""brief color context exclude exclude-from expand-tabs from-file horizon-lines ifdef ignore-all-space
+            ignore-blank-lines ignore-case ignore-file-name-case ignore-matching-lines ignore-space-change
+            ignore-tab-expansion ignore-trailing-space initial-tab label left-column line-format minimal new-file
+            no-dereference normal rcs recursive report-identical-files show-c-function show-function-line side-by-side
+            speed-large-files starting-file strip-trailing-cr suppress-blank-empty suppress-common-lines tabsize text
+            to-file unidirectional-new-file unified width"""),
+        _NUMBER,
+    ),
+    "file": Reader(
+        "0ELNbhiklnrs",
+        "FPef",
+        _set("""apple brief dereference exclude exclude-quiet extension files-from keep-going list mime mime-encoding
+            mime-type no-buffer no-dereference no-pad parameter print0 raw separator special-files"""),
+    ),
+    "strings": Reader("adfow", "Uenst", _set("all bytes data encoding include-all-whitespace print-file-name radix")),
+    "find": Reader(
+        words=r"""-(?:a|amin|and|anewer|atime|cmin|cnewer|ctime|daystart|depth|empty|executable|false|follow|fstype|gid
+            |group|[HLP]|O[0-3]|i?lname|i?name|i?path|i?regex|regextype|i?wholename|ignore_readdir_race|inum|links|ls
+            |maxdepth|mindepth|mmin|mount|mtime|newer(?:[aBcm][aBcmt])?|nogroup|noleaf|not|nouser|nowarn|o|or|perm
+            |print|print0|printf|prune|quit|readable|samefile|size|true|type|uid|used|user|warn|writable|xdev|xtype
+            |\d[\w./]*)""".replace("\n", "").replace(" ", ""),
+    ),
+    "tree": Reader(
+        "ACDFJNQSUXacdfghilnpqrstuvx",
+        "HILPT",
+        _set("""charset device dirsfirst du filelimit filesfirst fromfile gitignore ignore-case inodes matchdirs
+            metafirst nolinks noreport prune si sort timefmt"""),
+    ),
+    "rg": Reader(
+        ".0FHILNPSUabchilnopqsuvwx",
+        "ABCEMTdefgjmrt",
+        _set("""after-context before-context binary byte-offset case-sensitive color colors column context
+            context-separator count count-matches crlf debug encoding engine field-context-separator
+            field-match-separator file files files-with-matches files-without-match fixed-strings follow glob
+            glob-case-insensitive heading hidden iglob ignore-case ignore-file include-zero invert-match json
+            line-buffered line-number line-regexp max-columns max-columns-preview max-count max-depth max-filesize
+            multiline multiline-dotall no-config no-filename no-heading no-ignore no-ignore-dot no-ignore-exclude
+            no-ignore-files no-ignore-global no-ignore-messages no-ignore-parent no-ignore-vcs no-line-number
+            no-messages no-mmap no-require-git no-unicode null null-data one-file-system only-matching passthru
+            path-separator pcre2 pcre2-version pretty quiet regexp replace smart-case sort sortr stats text threads
+            trim type type-add type-list type-not unrestricted vimgrep with-filename word-regexp"""),
+    ),
+    "jq": Reader(
+        "CMRSacejnrs",
+        "",
+        _set("""arg argjson args ascii-output color-output compact-output exit-status indent join-output jsonargs
+            monochrome-output null-input rawfile raw-input raw-output slurp slurpfile sort-keys tab"""),
+    ),
+    **{f"git {name}": reader for name, reader in GIT.items()},
+}
 
 
-def reaches_out(words: tuple[str, ...]) -> bool:
-    """Whether a command may run another program, or write where its words say, as far as it is known."""
-    for name in _names(words[0]):
-        if name in RUNNERS or name.startswith("ld-"):
-            return True
-        if name == "git" and (len(words) < 2 or words[1] not in _GIT_READS):
-            return True
-        if name in OPTIONS and any(map(OPTIONS[name].in_word, words[1:])):
-            return True
+def only_reads(words: tuple[str, ...]) -> bool:
+    """Whether a command (its words, unquoted) is known to do nothing but read and print."""
+    words = _without_place(words)
+    for length in (3, 2, 1):
+        if reader := READERS.get(" ".join(words[:length])) if len(words) >= length else None:
+            return reader.reads(words[length:])
     return False
 
 
-def _names(name: str) -> Iterator[str]:
-    """What a program may be called in the lists: without folder, version (`python3.11`) or GNU's `g` (`gfind`)."""
-    base = name.rpartition("/")[2].lower()
-    stem = base.partition(".")[0]
-    for one in {base, stem, stem.rstrip("-0123456789")}:
-        yield one
-        yield one.removeprefix("g")
+def _without_place(words: tuple[str, ...]) -> tuple[str, ...]:
+    """`git -C folder log` is `git log`: of the options before git's subcommand only these change nothing else."""
+    while words[:2] == ("git", "--no-pager") or (words[:2] == ("git", "-C") and len(words) > 2):
+        words = ("git", *words[2 if words[1] == "--no-pager" else 3 :])
+    return words
