@@ -12,7 +12,7 @@ import regex
 from parsing.dialects import Dialect
 from parsing.events import Call, ParseEvent, Text, Thought
 from parsing.lexis import CLOSER, WAIT, compiled, group_in, look
-from parsing.sink import TOO_LONG, Reader, Sink
+from parsing.sink import RAW_LIMIT, TOO_LONG, Reader, Sink
 
 OPENING = ("name", "offered", "void", "bracket", "attributes")  # the groups of an opener that its body may ask for
 CALL_LIMIT = 16  # a call may be so many times as long as what is undecided
@@ -54,6 +54,10 @@ class Blocks:
         self._shown = False
         self._bol = True
         self._fence = ""
+        self.raw: dict[int, str] = {}  # index -> the block that the call stands in, as it was written: its beginning
+        self._block: list[str] = []  # the same of the block that is read
+        self._block_room = 0
+        self._block_first = 0  # index of its first call
 
     # --- a call ---
 
@@ -74,6 +78,7 @@ class Blocks:
             self._hold(buf[pos : match.end()])
         self._sink.dialect = row.name
         self._sink.closer = _closer(row.shuts)
+        self._open_block(buf[pos : match.end()])
         self._start(row, row.body(self._sink, {group: group_in(match, group) for group in OPENING}))
         return True
 
@@ -82,6 +87,23 @@ class Blocks:
         self._size = 0
         self._reader = None if reader.done else reader
         self._after = _after(row.shuts) if reader.done else None
+        if reader.done:
+            self._close_block()
+
+    def _open_block(self, opening: str) -> None:
+        """From here on its text is kept, whatever it turns out to be."""
+        self._block_first = self._sink.index
+        self._block.clear()
+        self._block_room = RAW_LIMIT
+        self._keep_block(opening)
+
+    def _keep_block(self, text: str) -> None:
+        self._block.append(text[: self._block_room])
+        self._block_room -= min(len(text), self._block_room)
+
+    def _close_block(self) -> None:
+        raw = "".join(self._block)
+        self.raw |= dict.fromkeys(range(self._block_first, self._sink.index), raw)
 
     def _read(self, reader: Reader, buf: str, pos: int, last: bool) -> int:
         """Let the reader take what it can, and no more than it may."""
@@ -89,6 +111,8 @@ class Blocks:
         full = len(buf) - pos > room
         step = reader.read(buf[: pos + room], pos, last=False) if full else reader.read(buf, pos, last)
         self._size += step - pos
+        if self._block_room:
+            self._keep_block(buf[pos:step])
         if self._draft is not None and self._draft.row and (reader.refused or self._sink.spoilt):
             self._draft.raw.append(buf[pos:step])
             self._release(self._draft)
@@ -102,6 +126,7 @@ class Blocks:
 
     def _ended(self) -> None:
         """The call has ended: what follows may still belong to it."""
+        self._close_block()
         self._reader = None
         self._after = _after(self._row.shuts if self._row else "")
         self._bol = True
@@ -114,6 +139,7 @@ class Blocks:
             return
         self._reader = None
         self._sink.bad("", TOO_LONG)
+        self._close_block()
         self._over = True
 
     def _follow(self, after: regex.Pattern[str], buf: str, pos: int, last: bool) -> int:
@@ -173,6 +199,7 @@ class Blocks:
         self._draft = self._reader = self._after = None
         self._sink.events.clear()
         self._sink.index = draft.index
+        self.raw = {index: raw for index, raw in self.raw.items() if index < draft.index}
         self._sink.is_open = self._sink.whole = self._sink.spoilt = False
 
     def _commit(self) -> None:

@@ -28,7 +28,8 @@ class Parser(Prose):
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
     (what the prompt ended with) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
-    sixteen times as long.
+    sixteen times as long. `raw` has of each call, by its index, the block that it stands in as it was written, up to
+    4,096 characters of it; it is whole when the parser is closed.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class Parser(Prose):
         if size > self._limit:
             return self._scan(text, last=False)
         self._size = size
+        if self._block_room:
+            self._keep_block(text)
         self._take(text)
         return [CallDelta(self._index, text)]
 
@@ -104,6 +107,8 @@ class Parser(Prose):
         if size > self._limit // 2:
             return self._scan(text, last=False)
         self._size = size
+        if self._block_room:
+            self._keep_block(text)
         self._take(text)
         self._hold(text)
         return []
@@ -158,6 +163,8 @@ class Parser(Prose):
         size = self._size + len(text)
         if size < self._limit:
             step = reader.read(text, 0, last=False)
+            if self._block_room:
+                self._keep_block(text[:step])
             if step == len(text) and not reader.done:
                 self._size = size
                 self._stop, self._index, self._take = reader.stop, self._sink.index, reader.take
@@ -199,6 +206,7 @@ class Parser(Prose):
         held, self._held = self._held, ""
         if reader is not None:
             reader.cut()
+            self._close_block()
             self._reader = None
         ended = reader is None or reader.done
         if draft is not None and draft.row is not None and not self._is_whole(draft, ended):

@@ -153,6 +153,7 @@ class Prose(Blocks):
             if given is not None:
                 self._sink.dialect = FENCED.name
                 opening = buf[pos:end]
+                self._open_block(opening)
                 reader = FenceCall(self._sink, name, opening, match["run"], given, alone=not self._shown)
                 self._start(FENCED, reader)
                 return end

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from parsing import CallDelta, ParseEvent, Parser, Text, Thought
+from parsing import Call, CallDelta, ParseEvent, Parser, Text, Thought
 from parsing.parser import gather
+from parsing.sink import RAW_LIMIT
 
 CASES = [
     json.loads(line)
@@ -35,6 +36,14 @@ def events_of(case: dict[str, Any], pieces: Iterable[str]) -> list[ParseEvent]:
     parser = parser_for(case)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return joined([*events, *parser.close()])
+
+
+def raws_of(case: dict[str, Any], pieces: Iterable[str]) -> dict[int, str]:
+    """Of each call the block that it stands in, as it was written."""
+    parser = parser_for(case)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    calls = [event.index for event in [*events, *parser.close()] if isinstance(event, Call)]
+    return {index: parser.raw[index] for index in calls}
 
 
 def joined(events: Iterable[ParseEvent]) -> list[ParseEvent]:
@@ -121,6 +130,30 @@ def test_a_cut_message_never_makes_another_call() -> None:
         for end in range(0, len(text), 3):
             calls = seen(events_of(case, [text[:end]]))["calls"]
             assert all(call in wanted for call in calls), (case["id"], end, calls)
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_the_raw_text_of_a_call_is_what_was_written_in_any_slicing(dialect: str) -> None:
+    for case in CASES:
+        if case["dialect"] != dialect:
+            continue
+        text = case["text"]
+        whole = raws_of(case, [text])
+        assert len(whole) == len(case["expected"]["calls"]), case["id"]
+        for raw in whole.values():
+            assert raw.strip() and raw in text and len(raw) <= RAW_LIMIT, (case["id"], raw)
+        assert raws_of(case, text) == whole, case["id"]
+        for cut in range(1, len(text), CHUNK):
+            assert raws_of(case, [text[:cut], text[cut:]]) == whole, (case["id"], cut)
+
+
+def test_of_a_long_call_the_beginning_is_kept() -> None:
+    body = json.dumps({"name": "note", "arguments": {"text": "word " * RAW_LIMIT}})
+    parser = Parser({"note": {}})
+    for piece in ("Here: ", "<tool_call>", *body.split(), "</tool_call>"):
+        parser.feed(piece)
+    parser.close()
+    assert len(parser.raw[0]) == RAW_LIMIT and parser.raw[0].startswith('<tool_call>{"name":"note"')
 
 
 @pytest.mark.parametrize("case", VARIANTS["cases"], ids=lambda case: case["id"])
