@@ -19,6 +19,7 @@ from app.discipline.keeper import Discipline
 from app.discipline.plan import Plan
 from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
+from app.native_text import name_of, text_may_call
 from app.provider import Provider, ProviderFailed
 from app.reply import Reply
 from tools.toolbox import Toolbox
@@ -99,6 +100,7 @@ class Agent:
             fences=lambda: self.provider.teach_fences,
             new_id=self.new_id,
             prompt_suffix=self.provider.prompt_suffix,
+            text_calls=partial(text_may_call, self.provider, conversation.messages),
         )
 
     def _unanswered(self, reply: Reply, plan: Plan) -> Unanswered:
@@ -183,7 +185,9 @@ class Agent:
                 said = self.discipline.so_far + reply.shown
                 self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
                 if reply.characters or reply.calls:
-                    conversation.append(reply.message(cut=reply.stopped is None))
+                    message = reply.message(cut=reply.stopped is None)
+                    by = name_of(self.provider) if reply.called_natively else ""
+                    conversation.append(replace(message, by=by))
                 # Else another model has answered, or what was counted is a guess.
                 if reply.used and self.view.was_for(fitted) and not fitted.pictured:
                     fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

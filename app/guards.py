@@ -79,10 +79,11 @@ class Guards:
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
+        text_calls: Callable[[bool], bool],
     ) -> Reply:
         """For the model's next reply: without the code of the prompt."""
         new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
-        return new(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix)
+        return new(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix, text_calls=text_calls)
 
     @property
     def redactors(self) -> Sequence[Redactor]:
@@ -175,8 +176,9 @@ class WatchedReply(Reply):
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
+        text_calls: Callable[[bool], bool],
     ) -> None:
-        super().__init__(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix)
+        super().__init__(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix, text_calls=text_calls)
         self._canary = canary
         self._news = news
         self._told = RedactedEvents(canary)

@@ -11,7 +11,8 @@ from app.attachments import Attachment, described
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
-FOR_MODELS = frozenset({"code", "sealed"})  # fields of a message, and of its calls
+FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that people are not shown
+FOR_US = frozenset({"raw", "sealed"})  # the same of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,17 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:
-    """A call that the model made. `id` is ours and unique in the session."""
+    """A call that the model made. `id` is ours and unique in the session.
+
+    `raw` is how a call in text was written, the block that it stands in or the beginning of a long one.
+    """
 
     id: str
     name: str
     arguments: Arguments
     dialect: str
     sealed: Sealed | None = None
+    raw: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Message:
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
     `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written. `at` is when the
     person sent it (Unix time), `code` what a result's frame is made with, see `app.framing`. `switched` says that
-    another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`.
+    another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
+    made native calls in it, as `endpoint/model`.
     """
 
     role: Role
@@ -61,6 +67,7 @@ class Message:
     sealed: Sealed | None = None
     attachments: tuple[Attachment, ...] = ()
     switched: dict[str, str] | None = None
+    by: str = ""
 
 
 FIELDS = tuple(field.name for field in fields(Message))
@@ -81,17 +88,18 @@ def as_json(message: Message) -> dict[str, Any]:
 
 def _call_as_json(call: AskedCall) -> dict[str, Any]:
     told = asdict(call)
-    if told["sealed"] is None:
-        del told["sealed"]
-    return told
+    return {name: value for name, value in told.items() if value or name not in FOR_US}
 
 
 def shown(message: Message) -> dict[str, Any]:
     """The same for people: without what is only for models and their servers."""
     told = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
-    for call in told.get("calls", ()):
-        call.pop("sealed", None)
-    return told
+    calls = told.get("calls")
+    return told | {"calls": [_for_people(call) for call in calls]} if calls else told
+
+
+def _for_people(call: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name not in FOR_US}
 
 
 def dump(message: Message) -> str:

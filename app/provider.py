@@ -153,6 +153,16 @@ class Provider(Protocol):
     @property
     def teach_fences(self) -> bool: ...
 
+    @property
+    def calls_natively(self) -> bool:
+        """Whether the operator says that it calls its tools natively: then its text holds no calls."""
+        ...
+
+    @property
+    def leaves_calls(self) -> bool:
+        """Whether its server is known to leave in the text what it could not read as native calls."""
+        ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
         ...
@@ -210,6 +220,14 @@ class Plain:
 
     @property
     def native_tools(self) -> bool:
+        return False
+
+    @property
+    def calls_natively(self) -> bool:
+        return False
+
+    @property
+    def leaves_calls(self) -> bool:
         return False
 
     async def window(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import StringIO
 from math import isfinite
 from typing import Any
@@ -12,8 +12,9 @@ from app.events import AgentEvent, Notice, ReasoningDelta, TextDelta, ToolDelta,
 from app.messages import AskedCall, Message, Sealed
 from app.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
 from app.providers.native import NATIVE
-from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought
+from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
 
+ONLY_TEXT = "text_call"  # the code of a notice
 TWICE = "The same call came twice, natively and in the text: it is made once."
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 
@@ -45,7 +46,8 @@ class Reply:
     Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. A call that
     is made in both ways (a server has left it in the text, or the model says it twice) is one, the native one. `fences`
     and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
-    took the tools or they had to be taught.
+    took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
+    given that it has (or has not) called natively in this reply.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Reply:
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str] = str,
+        text_calls: Callable[[bool], bool] = lambda _: True,
     ) -> None:
         self.calls: list[AskedCall] = []
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
@@ -64,6 +67,8 @@ class Reply:
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
+        self._text_calls = text_calls
+        self._only_text = False  # what looks like a call in the text is none
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
@@ -111,8 +116,25 @@ class Reply:
 
     def end(self) -> Iterator[AgentEvent]:
         """The stream is over: what the parser still held."""
-        for seen in self._parser.close() if self._parser else ():
+        if self._parser is None:
+            return
+        for seen in self._parser.close():
             yield from self._see(seen, "text")
+        raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
+        self.calls = [replace(call, raw=raw[call.id]) if call.id in raw else call for call in self.calls]
+        if self._only_text:
+            yield from self._tell_of_text()
+
+    def _tell_of_text(self) -> Iterator[Notice]:
+        """Of what would be a call if this model did not call natively."""
+        found = parse(self._wrote.getvalue(), self._tools, fences=False).calls
+        if names := ", ".join(dict.fromkeys(call.name for call in found)):
+            why = "This model calls its tools natively, so its text is only shown."
+            yield Notice(ONLY_TEXT, f"What looks like a call of {names} in the text was not run. {why}")
+
+    @property
+    def called_natively(self) -> bool:
+        return any(source == NATIVE for source, _ in self._ids)
 
     @property
     def begun(self) -> bool:
@@ -136,7 +158,9 @@ class Reply:
         )
 
     def _new_parser(self) -> Parser:
-        return Parser(self._tools, fences=self._fences(), prompt_suffix=self._prompt_suffix())
+        self._only_text = not self._text_calls(self.called_natively)
+        suffix = self._prompt_suffix()
+        return Parser(self._tools, fences=self._fences(), prompt_suffix=suffix, calls=not self._only_text)
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
         match seen:

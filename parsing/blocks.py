@@ -42,6 +42,7 @@ class Blocks:
     def __init__(self, tools: Mapping[str, Mapping[str, Any]], limit: int) -> None:
         self._sink = Sink(tools)
         self._limit = limit
+        self._calls = True  # else nothing that is written can be one
         self._out: list[ParseEvent] = []
         self._voice: Voice = Text
         self._closer: regex.Pattern[str] | None = None  # what ends the reasoning that is open
@@ -68,7 +69,7 @@ class Blocks:
 
     def _begins(self, row: Dialect, match: regex.Match[str], buf: str, pos: int) -> bool:
         """Begin a call of this row, if it may be one here."""
-        if not self._offers(match):
+        if not self._calls or not self._offers(match):
             return False
         if self._draft is not None and self._draft.row not in (None, row):
             self._release(self._draft)

@@ -28,8 +28,9 @@ class Parser(Prose):
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
     (what the prompt ended with) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
-    sixteen times as long. `raw` has of each call, by its index, the block that it stands in as it was written, up to
-    4,096 characters of it; it is whole when the parser is closed.
+    sixteen times as long. Without `calls` markup is text that is shown; thoughts are still thoughts.
+    `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
+    it is whole when the parser is closed.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Parser(Prose):
         starts_in_thought: bool = False,
         prompt_suffix: str = "",
         limit: int = LIMIT,
+        calls: bool = True,
     ) -> None:
-        super().__init__(tools, limit, fences=fences)
+        super().__init__(tools, limit, fences=fences and calls)
+        self._calls = calls
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
         # How the next piece is looked at: as prose that may be known, or for the one

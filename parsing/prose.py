@@ -119,7 +119,7 @@ class Prose(Blocks):
         kind = first().kind(match)
         if isinstance(kind, Reasoning):
             return self._begin_kind(first(), match, buf, pos)
-        if isinstance(kind, Dialect) and self._offers(match):
+        if isinstance(kind, Dialect) and self._calls and self._offers(match):
             self._sketch(Draft(Text, self._sink.index, self._shown, kind))
             self._begins(kind, match, buf, pos)
             self._hold(buf[pos:end])
@@ -211,7 +211,7 @@ class Prose(Blocks):
         if match:
             self._over = tokens().kind(match) == ECHO and self._sink.index > 0
             return end
-        if not last or not is_cut(buf[pos:], self._sink.tools):
+        if not last or not self._calls or not is_cut(buf[pos:], self._sink.tools):
             return end
         if self._voice is Text and self._draft is None and is_cut_call(buf[pos:]):
             self._sink.bad(buf[pos:], CUT)

@@ -131,6 +131,14 @@ class Route:
         return self.current.provider.teach_fences
 
     @property
+    def calls_natively(self) -> bool:
+        return self.current.provider.calls_natively
+
+    @property
+    def leaves_calls(self) -> bool:
+        return self.current.provider.leaves_calls
+
+    @property
     def counter(self) -> Counter:
         """Of the model that the next request is for."""
         return self.current.counter

@@ -80,6 +80,15 @@ class Hosted(Plain, ABC):
     def teach_fences(self) -> bool:
         return self.ability("tools").value is not True
 
+    @property
+    def calls_natively(self) -> bool:
+        return self._stated.tool_calls == "native"
+
+    @property
+    def leaves_calls(self) -> bool:
+        """By its address, or because it counts tokens as only these servers do, wherever they are."""
+        return profile_of(self.base_url).leaves_calls or self.ability("counting").value is not None
+
     @staticmethod
     def headers(key: str | None) -> Mapping[str, str]:
         """What the server knows its users by."""

@@ -24,7 +24,9 @@ class Profile:
     """A server is known by its host, or by the port where it listens on one's own machines unless told otherwise.
 
     `limit` is its name for the most tokens of an answer; `usage_option` says whether it must be asked for usage, or
-    takes the question for an error.
+    takes the question for an error. `leaves_calls`: what its reader of the model's own dialect does not understand, or
+    misses in a stream, stays in the text as the model wrote it (https://github.com/ggml-org/llama.cpp/issues/12256,
+    https://github.com/vllm-project/vllm/issues/47907).
     """
 
     name: str
@@ -32,6 +34,7 @@ class Profile:
     port: int | None = None
     limit: Limit = "max_tokens"
     usage_option: bool = True
+    leaves_calls: bool = False
     quirks: tuple[Quirk, ...] = ()
 
     @property
@@ -44,6 +47,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "llama.cpp",
         port=8080,
+        leaves_calls=True,
         quirks=(
             Quirk("Usage comes last, on a chunk without choices, and timings beside it.", "text.sse"),
             Quirk("Arguments come token by token, one call after the other.", "parallel_calls.sse"),
@@ -55,6 +59,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "vLLM",
         port=8000,
+        leaves_calls=True,
         quirks=(
             Quirk("Thoughts come as `reasoning`, in older versions as `reasoning_content`.", "reasoning.sse"),
             Quirk("[DONE] follows an error, too.", "error_in_stream.sse"),
@@ -63,6 +68,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "SGLang",
         port=30000,
+        leaves_calls=True,
         quirks=(
             Quirk("Every field that a delta could have is there, most of them null.", "reasoning.sse"),
             Quirk("Status 200, and the refusal of a prompt that is too long in the stream.", "context_too_long.sse"),
@@ -72,6 +78,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "LM Studio",
         port=1234,
+        leaves_calls=True,
         quirks=(
             Quirk("Every further fragment of a call has an empty name.", "parallel_calls.sse"),
             Quirk("An error says everything twice, and nothing follows it.", "error_in_stream.sse"),
@@ -80,6 +87,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "Ollama",
         port=11434,
+        leaves_calls=True,
         quirks=(
             Quirk("Each call comes whole, and in older versions all have index 0.", "parallel_calls.sse"),
             Quirk(
