@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from app.grants import Grant
 from app.people import Principal
 from app.rules import Mode
 from parsing import Arguments
 from tools.commands import allowed
-from tools.rights import Risk, Role
-from tools.tool import Tool
+from tools.egress import hosts_wanted
+from tools.leaving import shown
+from tools.rights import Leaving, Risk, Role
+from tools.tool import Tool, reads_nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 
@@ -23,12 +26,15 @@ from tools.toolbox import Allow, Ask, Decision, Refuse
 class Circumstances:
     """What a decision depends on beside the principal and the tool.
 
-    `boxed`: commands run in a sandbox without network. `tainted`: the conversation holds strangers' words. `commands`
-    are patterns of shell commands that never ask. `disabled` are patterns of tools that the session goes without.
+    `boxed`: commands run in a sandbox without network; where they do not, `way_out` says what is open to them.
+    `tainted`: the conversation holds untrusted text. `commands` are patterns of shell commands that never ask.
+    `disabled` are patterns of tools that the session goes without.
     """
 
     mode: Mode = Mode.SANDBOXED
     boxed: bool = False
+    way_out: str = "No sandbox keeps it in."
+    workspace: Path = Path("/")
     tainted: bool = False
     commands: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -49,7 +55,7 @@ def decide(
 
 @dataclass(slots=True)
 class Gate:
-    """`decide` for one run, in its circumstances of the moment. `watches_taint`: strangers' words make it stricter."""
+    """`decide` for one run, in its circumstances of the moment. `watches_taint`: untrusted text makes it stricter."""
 
     principal: Principal
     under: Circumstances = Circumstances()
@@ -97,46 +103,85 @@ def _forbidden(principal: Principal, tool: Tool, under: Circumstances) -> str | 
 
 
 def _question(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> str | None:
-    """Why a person is to be asked; None when nobody has to be."""
+    """Why a person is to be asked, and what would leave or be left; None when nobody has to be asked.
+
+    From top to bottom: what asks in every mode, what asks once untrusted text was read, what never asks, and what the
+    mode asks for.
+    """
+    leaving = _leaving(tool, arguments, under)
     if tool.approval == "always":
-        return f"{tool.name} asks each time."
+        return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
     if tool.risk is Risk.READ:
         return None
-    if under.tainted:
-        return f"This conversation holds text from strangers, and {tool.name} could be their doing."
+    if leaving and leaving.always:
+        return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
+    if leaving and under.tainted:
+        return f"{leaving.what}{_taint(under)}"
     if tool.approval == "never" or _covered(principal, tool, arguments, under):
         return None
     if under.mode is Mode.AUTO and principal.role is Role.ADMIN:
         return None
-    if under.mode is Mode.ASK:
-        return f"{tool.name} is a tool that can {_VERBS[tool.risk]}, and this run asks first."
-    if tool.confined and (under.boxed or tool.risk is not Risk.EXECUTE):
-        return None
-    where = "no sandbox keeps it in" if tool.confined else "it reaches beyond the sandbox and the workspace"
-    return f"{tool.name} can {_VERBS[tool.risk]}, and {where}."
+    if leaving:
+        return leaving.what
+    return f"{_inside(tool, arguments)} This run asks first (approval: ask)." if under.mode is Mode.ASK else None
 
 
-_VERBS = {
-    Risk.READ: "read",
-    Risk.WRITE: "write",
-    Risk.EXECUTE: "execute commands",
-    Risk.NETWORK: "reach the network",
-    Risk.ADMIN: "change the server",
+def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> Leaving | None:
+    """What the call would send out or leave behind; of no call yet (None) only what all of them would."""
+    if tool.confined and tool.risk is Risk.EXECUTE and not under.boxed:
+        return Leaving(under.way_out)
+    if arguments is not None and (named := tool.leaves(arguments, under.workspace)):
+        return named
+    return None if tool.confined else Leaving(f"{tool.name} {_OUTSIDE[tool.risk]}.")
+
+
+_OUTSIDE = {
+    Risk.READ: "reads",
+    Risk.WRITE: "can write outside of the workspace",
+    Risk.EXECUTE: "can execute commands outside of the sandbox",
+    Risk.NETWORK: "reaches the network",
+    Risk.ADMIN: "is not classified: it can do all that its server can",
 }
 
 
+def _inside(tool: Tool, arguments: Arguments | None) -> str:
+    """What a call does that stays in."""
+    if tool.risk is Risk.EXECUTE:
+        return f"{tool.name} runs in the sandbox, without network, and can change the workspace."
+    path = (arguments or {}).get("path")
+    return f"{tool.name} changes {shown(path) if isinstance(path, str) else 'something'} in the workspace."
+
+
+def _taint(under: Circumstances) -> str:
+    """What is added to a question when what it asks for may not have been the person's idea."""
+    return " This conversation holds untrusted text, which may have asked for it." if under.tainted else ""
+
+
 def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
-    """Whether the operator's list of commands or a grant of the session allows the call; perhaps, without arguments."""
+    """Whether the operator's list of commands or a grant of the session allows the call, or it is known only to read.
+
+    Perhaps, without arguments.
+    """
     if tool.name == "bash" and under.commands:
         if arguments is None:
             return True
         command = arguments.get("command")
-        if isinstance(command, str) and allowed(command, under.commands):
+        if isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, under.commands):
             return True
+    if under.boxed and (
+        tool.only_reads is not reads_nothing_known if arguments is None else tool.only_reads(arguments)
+    ):
+        return True
     grants = [grant for grant in under.grants if grant.tool == tool.name]
     if arguments is None:
         return bool(grants)
     return any(grant.covers(principal.name, arguments) for grant in grants)
+
+
+def _granted_exactly(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
+    """Whether the person has granted this very call, knowing as much of the conversation as there is to know now."""
+    exact = [grant for grant in under.grants if grant.tool == tool.name and grant.fingerprint is not None]
+    return arguments is not None and not under.tainted and any(one.covers(principal.name, arguments) for one in exact)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

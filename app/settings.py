@@ -110,7 +110,9 @@ class Settings(RunSettings, ModelSettings):
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
         "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
     )
-    taint: bool = setting(True, "whether calls ask again once a conversation holds strangers' words", "true or false")
+    taint: bool = setting(
+        True, "whether calls that leave the sandbox ask again once a conversation holds untrusted text", "true or false"
+    )
     canary: bool = setting(
         False, "put a code into each run's prompt, and block what gives it away: calls, text", "true or false"
     )

@@ -63,7 +63,7 @@ from tools.job_records import Job
 from tools.jobs import Jobs
 from tools.mcp.bloat import toolbox_within
 from tools.rights import Role
-from tools.sandbox import NoSandbox, Sandbox, find_sandbox
+from tools.sandbox import WAYS_OUT, NoSandbox, Sandbox, find_sandbox
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 
@@ -97,13 +97,19 @@ class Services:
         """What there is now; MCP servers come and go."""
         return [*self.built_in, *self.mcp.tools()]
 
-    def gate(self, principal: Principal, mode: Mode | None = None) -> Gate:
-        """What decides for a run. Raises Refused for a mode that is not theirs."""
+    def gate(self, principal: Principal, mode: Mode | None = None, workspace: Path | None = None) -> Gate:
+        """What decides for a run, in this workspace. Raises Refused for a mode that is not theirs."""
         mode = mode or self.settings.mode_of(principal.role)
         if mode is Mode.AUTO and principal.role is not Role.ADMIN:
             message = f"approval: auto is for admins; {principal.name} is a {principal.role}"
             raise Refused(403, "forbidden", message)
-        under = Circumstances(mode, self.sandbox.boxed, commands=self.settings.allowed_commands)
+        under = Circumstances(
+            mode,
+            self.sandbox.boxed,
+            WAYS_OUT.get(self.sandbox.level, self.sandbox.blocks),
+            workspace or self.settings.workspace,
+            commands=self.settings.allowed_commands,
+        )
         return Gate(principal, under, self.settings.taint)
 
     def toolbox(self, gate: Gate, names: Sequence[str] | None = None, window: int | None = None) -> Toolbox:
@@ -128,10 +134,11 @@ class Services:
         except UnknownModel as unknown:
             raise Refused(422, "unknown_model", f"model: {unknown}") from unknown
         utility = self.models.utility(route)
-        gate = self.gate(principal, wish.approval)
+        workspace = workspace_of(self.settings.workspace, principal)
+        gate = self.gate(principal, wish.approval, workspace)
         toolbox = self.toolbox(gate, wish.tools, route.counter.known_window)
         context = Context(
-            workspace_of(self.settings.workspace, principal),
+            workspace,
             self.settings.tool_time_limit_s,
             self.sandbox,
             jobs=self.jobs,

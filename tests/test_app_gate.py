@@ -72,14 +72,78 @@ def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str)
     assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in under) == said
 
 
+TAINTED = [
+    # risk, confined, boxed: whether it asks once untrusted text was read, in every mode and whatever was granted before
+    (Risk.READ, False, False, False),
+    (Risk.WRITE, True, False, False),
+    (Risk.WRITE, False, True, True),
+    (Risk.EXECUTE, True, True, False),
+    (Risk.EXECUTE, True, False, True),
+    (Risk.EXECUTE, False, True, True),
+    (Risk.NETWORK, False, True, True),
+    (Risk.ADMIN, False, True, True),
+]
+
+
 @pytest.mark.parametrize("mode", Mode)
-def test_strangers_words_make_every_effect_ask_even_under_a_grant(mode: Mode) -> None:
+@pytest.mark.parametrize(("risk", "confined", "boxed", "asks"), TAINTED)
+def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
+    risk: Risk, confined: bool, boxed: bool, asks: bool, mode: Mode
+) -> None:
     grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
-    for risk in Risk:
-        one = tool(risk, confined=True, approval="never")
-        under = Circumstances(mode, True, tainted=True, grants=(grant,))
-        wanted = "allow" if risk is Risk.READ else "refuse" if mode is Mode.DENY else "ask"
-        assert word(decide(LOCAL_USER, one, {}, under)) == wanted
+    one = tool(risk, confined=confined, approval="never")
+    under = Circumstances(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
+    wanted = "allow" if not asks else "refuse" if mode is Mode.DENY else "ask"
+    assert word(decide(LOCAL_USER, one, {}, under)) == wanted
+
+
+def named(name: str) -> Tool:
+    return next(one for one in TOOLS if one.name == name)
+
+
+LEFT = [
+    # tool, arguments, what the question names
+    ("write_file", {"path": ".git/hooks/pre-commit", "content": ""}, ".git/hooks/pre-commit: git runs its hooks"),
+    ("write_file", {"path": "/w/sub/../.envrc", "content": ""}, ".envrc: direnv runs it"),
+    ("edit_file", {"path": "a/.VSCode/tasks.json", "old": "a", "new": "b"}, "a/.VSCode/tasks.json: editors run"),
+    ("edit_file", {"path": ".idea/workspace.xml", "old": "a", "new": "b"}, ".idea/workspace.xml: editors run"),
+    ("bash", {"command": "pip install x", "network": ["pypi.org"]}, "with network (pypi.org)"),
+    ("python", {"code": "1", "network": True}, "with network (any public host)"),
+    ("web_fetch", {"url": "https://example.org/a?b"}, "example.org would get"),
+]
+
+
+@pytest.mark.parametrize("tainted", [False, True])
+@pytest.mark.parametrize(("name", "arguments", "named_so"), LEFT)
+def test_a_question_names_what_would_leave_or_be_left(
+    name: str, arguments: dict[str, Any], named_so: str, tainted: bool
+) -> None:
+    decision = decide(
+        LOCAL_USER, named(name), arguments, Circumstances(boxed=True, workspace=Path("/w"), tainted=tainted)
+    )
+    assert isinstance(decision, Ask) and named_so in decision.reason
+    assert ("untrusted text" in decision.reason) is tainted
+
+
+@pytest.mark.parametrize(("name", "arguments"), [row[:2] for row in LEFT if row[0].endswith("_file")])
+def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this_very_call(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    one = replace(named(name), approval="never")
+    exact = Grant(name, fingerprint("local", name, arguments))
+    wide = Grant(name, pattern=dict.fromkeys(arguments, "*"))
+    for mode in Mode:
+        under = Circumstances(mode, boxed=True, workspace=Path("/w"))
+        asks = Refuse if mode is Mode.DENY else Ask
+        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(wide,))), asks)
+        assert decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,))) == Allow()
+        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,), tainted=True)), asks)
+
+
+def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
+    under = Circumstances(boxed=True, commands=("echo *",))
+    assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()
+    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["a.org"]}, under), Ask)
 
 
 @pytest.mark.parametrize("principal", [GUEST, ANN])
@@ -144,7 +208,7 @@ def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, cove
 
 
 def test_the_operators_commands_never_ask() -> None:
-    [bash] = [one for one in TOOLS if one.name == "bash"]
+    bash = named("bash")
     under = Circumstances(Mode.ASK, commands=("git status *",))
     assert decide(ANN, bash, {"command": "git status -s"}, under) == Allow()
     assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, under), Ask)

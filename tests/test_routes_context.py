@@ -168,10 +168,10 @@ async def test_strangers_words_taint_and_are_found_as_theirs_after_they_were_sum
         told = await turns(served, 6, session)
         assert any(of_kind(events, "context.summarised") for events in told)
         assert not any("heron" in message.text for message in model.sent[-1])
-        write = "```write_file\nnote.txt\nplanted\n```\n"
+        write = "```write_file\n.envrc\nplanted\n```\n"
         async with aclosing(served.turn(message=write, session=session)) as turn:
             run = (await until(turn, "run.started"))["run"]
-            assert (await until(turn, "approval.required"))["name"] == "write_file"
+            assert "untrusted text" in (await until(turn, "approval.required"))["reason"]
             await served.client.post(f"/runs/{run}/cancel")
             await until(turn, "run.finished")
         found = await served.chat('```recall_history\n{"query": "heron"}\n```\n', session=session)

@@ -24,7 +24,6 @@ LIMIT_S = 60
 LONG = "```bash\nseq 20000\n```\n"  # 108,894 characters
 NUMBERS = "".join(f"{number}\n" for number in range(1, 20_001)).rstrip("\n")
 READ = '```read_result\n{"call": "CALL", "offset": OFFSET}\n```\n'
-WRITE = "```write_file\nnote.txt\nplanted\n```\n"
 
 
 class Reader(Scripted):
@@ -89,11 +88,11 @@ async def test_without_the_tool_nobody_is_sent_there(tmp_path: Path) -> None:
 
 async def test_strangers_words_taint_whoever_reads_them_again(tmp_path: Path) -> None:
     flags = {"tools": '[{"match": "bash", "untrusted": true}]'}
-    model = Reader([LONG, READ, WRITE, "Done."])
+    model = Reader([LONG, READ, "```write_file\n.envrc\nplanted\n```\n", "Done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, None, **flags) as served:
         async with aclosing(served.turn(message="Count.")) as turn:
             question = await until(turn, "approval.required")
-        assert question["name"] == "write_file" and "strangers" in question["reason"]
+        assert question["name"] == "write_file" and "untrusted text" in question["reason"]
         told = results(model.requests[-1])
         assert [message.untrusted for message in told] == [True, True] and "[Characters" in told[-1].text
         await served.client.delete(f"/sessions/{(await served.client.get('/sessions')).json()['sessions'][0]['id']}")

@@ -18,7 +18,7 @@ def test_the_tools_that_ship() -> None:
         "list_files": Risk.READ,
         "job_status": Risk.READ,
         "job_output": Risk.READ,
-        "job_cancel": Risk.EXECUTE,
+        "job_cancel": Risk.WRITE,
         "read_result": Risk.READ,
         "recall_history": Risk.READ,
         "web_fetch": Risk.NETWORK,

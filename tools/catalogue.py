@@ -7,12 +7,13 @@ from typing import Any
 from tools.egress import NETWORK, with_hosts
 from tools.files import edit_file, off_the_loop, read_page, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
+from tools.leaving import file_left, hosts_reached, request_sent
 from tools.listing import list_files
 from tools.recall import recall_history
 from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
-from tools.tool import Normalise, Run, Tool, answering, as_written
+from tools.tool import Leaves, Normalise, Run, Tool, answering, as_written, leaves_nothing
 from tools.web import WebFetch
 
 _TEXT = {"type": "string"}
@@ -33,9 +34,10 @@ def _confined(
     run: Run,
     role: Role = Role.USER,
     normalise: Normalise = as_written,
+    leaves: Leaves = leaves_nothing,
 ) -> Tool:
-    """A tool whose doings stay in the workspace and in the sandbox."""
-    return Tool(name, description, parameters, risk, run, role, confined=True, normalise=normalise)
+    """A tool whose doings stay in the workspace and in the sandbox, but for what `leaves` names."""
+    return Tool(name, description, parameters, risk, run, role, confined=True, normalise=normalise, leaves=leaves)
 
 
 TOOLS = (
@@ -46,6 +48,7 @@ TOOLS = (
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
         normalise=lambda arguments: with_hosts(unmarked(arguments)),
+        leaves=hosts_reached,
     ),
     _confined(
         "python",
@@ -54,6 +57,7 @@ TOOLS = (
         Risk.EXECUTE,
         running("python3", "code"),
         normalise=with_hosts,
+        leaves=hosts_reached,
     ),
     _confined(
         "read_file",
@@ -69,6 +73,7 @@ TOOLS = (
         _object({"path": _TEXT, "content": _TEXT}),
         Risk.WRITE,
         off_the_loop(write_file),
+        leaves=file_left,
     ),
     _confined(
         "edit_file",
@@ -76,6 +81,7 @@ TOOLS = (
         _object({"path": _TEXT, "old": _TEXT, "new": _TEXT}),
         Risk.WRITE,
         off_the_loop(edit_file),
+        leaves=file_left,
     ),
     _confined(
         "list_files",
@@ -94,7 +100,7 @@ TOOLS = (
         job_output,
         Role.GUEST,
     ),
-    _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.EXECUTE, job_cancel),
+    _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.WRITE, job_cancel),
     _confined(
         "recall_history",
         "Find earlier words of this conversation.",
@@ -119,5 +125,6 @@ TOOLS = (
         WebFetch(),
         Role.USER,
         untrusted=True,
+        leaves=request_sent,
     ),
 )

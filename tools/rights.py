@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -33,3 +34,15 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}  # asked for dozens of t
 
 Approval = Literal["mode", "never", "always"]
 """Whether a call asks a person first: as the run's mode says, not even where the mode would, or each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What a call would send out of the workspace and the sandbox, or leave for programs outside of them.
+
+    `what` is a sentence for people. `always`: it asks in every mode, and of all grants only one for exactly this call
+    counts.
+    """
+
+    what: str
+    always: bool = False

@@ -51,6 +51,11 @@ class Unboxed:
 
 
 Sandbox = Bubblewrap | Landlock | Unboxed
+WAYS_OUT = {  # what is open to a command that is not `boxed`, for people
+    Unboxed.level: "No sandbox holds it: it can do all that the server's account can, here and in the network.",
+    Landlock.level: "Landlock holds it in part: it can see, and may change, modes and times of the account's files.",
+    Bubblewrap.level: "The sandbox has the network: it can send what it reads there to others.",
+}
 NO_SANDBOX = NoSandbox("bash and python are off: nothing was set up to run them in.")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from parsing import Arguments
 from tools.jobs import Jobs
 from tools.output import Output
-from tools.rights import Approval, Risk, Role
+from tools.rights import Approval, Leaving, Risk, Role
 from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 
@@ -107,12 +107,28 @@ def as_written(arguments: Arguments) -> Arguments:
     return arguments
 
 
+Leaves = Callable[[Arguments, Path], Leaving | None]
+"""What a call with these arguments would send out or leave behind, in this workspace. Total: the arguments are not yet
+checked. None where all of it stays in the workspace and, where it runs something, in the sandbox."""
+
+
+def leaves_nothing(_: Arguments, __: Path) -> Leaving | None:
+    """The `leaves` of a tool that has nothing more to say of itself than `confined` does."""
+    return None
+
+
+def reads_nothing_known(_: Arguments) -> bool:
+    """The `only_reads` of a tool of whose calls nothing can be said."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
 
     A tool that says nothing of itself belongs to admins. `confined`: what it does stays in the workspace and, where
-    it runs something, in the sandbox. `untrusted`: its results are written by strangers.
+    it runs something, in the sandbox, but for what `leaves` names. `only_reads` knows calls that change nothing
+    although the tool could. `untrusted`: its results are written by strangers.
     """
 
     name: str
@@ -125,6 +141,8 @@ class Tool:
     confined: bool = False
     untrusted: bool = False
     normalise: Normalise = as_written
+    leaves: Leaves = leaves_nothing
+    only_reads: Callable[[Arguments], bool] = reads_nothing_known
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -6,9 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 from parsing import Arguments
 from tools.family import surely
+from tools.leaving import call_sent
 from tools.mcp.calls import Call
 from tools.mcp.definitions import Definition
 from tools.mcp.model import (
@@ -87,7 +89,8 @@ class Manager:
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
         run = self._running(server.config.name, one.name)
-        return Tool(name, one.description, one.parameters, Risk.ADMIN, run, Role.ADMIN, untrusted=True)
+        leaves = partial(call_sent, server.config.name, one.name)
+        return Tool(name, one.description, one.parameters, Risk.ADMIN, run, Role.ADMIN, untrusted=True, leaves=leaves)
 
     def _running(self, server_name: str, tool: str) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:

@@ -10,7 +10,7 @@ import { oneLine, spelled } from "./exact.js";
 
 const URGENT_S = 60;
 const LET_GO = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
-const STRANGERS = /holds text from strangers/; // as the server words why it asks
+const UNTRUSTED = /conversation holds untrusted text/; // as the server words why it asks
 
 let made = 0;
 
@@ -125,7 +125,7 @@ export class ApprovalBox {
 
   /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
   get #lasting() {
-    return this.tool?.approval !== "always" && !STRANGERS.test(this.row.reason);
+    return this.tool?.approval !== "always" && !UNTRUSTED.test(this.row.reason);
   }
 
   #buttons(mode) {
