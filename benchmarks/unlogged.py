@@ -17,6 +17,7 @@ import uvicorn
 from app.settings import load_settings
 from app.store import Change, EventRow, RunRow, TokenRow
 from app.store.sqlite import SQLiteStore
+from routes.limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import open_services
 
@@ -53,7 +54,8 @@ async def main(model_url: str, folder: str) -> None:
     async with open_services(settings, open_store=ForgetfulStore.open) as services:
         listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
         print(listener.getsockname()[1], flush=True)
-        config = uvicorn.Config(create_server(services), lifespan="off", access_log=False, log_level="warning")
+        app = create_server(services)
+        config = uvicorn.Config(app, lifespan="off", http=BoundedProtocol, access_log=False, log_level="warning")
         await uvicorn.Server(config).serve([listener])
 
 

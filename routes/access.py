@@ -1,12 +1,12 @@
-"""Who may come in: Host and Origin are checked first, then the token becomes a principal.
+"""Who may come in: Host, Origin and Sec-Fetch-Site are checked first, then the token becomes a principal.
 
-As long as there was never a token there is only the local user, on loopback; the Host check keeps DNS rebinding out,
-the Origin check keeps other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles what a streamed token costs.
+As long as there was never a token there is only the local admin, on loopback: the account that runs the server. The
+Host check keeps DNS rebinding out, the other two keep other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles
+what a streamed token costs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import ipaddress
 import logging
@@ -24,11 +24,14 @@ from app.people import LOCAL_USER, Principal, in_use, principal_of
 from app.store import AuditRow, Store, StoreFailed, TokenRow
 from routes.errors import REFUSALS, Refused, TooSoon, refusal
 from routes.limits import Windows, neighbourhood
+from routes.local_admin import LocalAdmin, sha256_of, uid_of
 from routes.page import wants_page
 
 TOKEN_PREFIX = "dgm_"
 OPEN_PATHS = frozenset({"/livez", "/readyz", CALLBACK})  # for probes and browsers that come back: without a token
 PAGE = "/page/"
+OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
+LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
 WRONG_PER_MINUTE = 10  # tokens, from one client
 NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
@@ -44,7 +47,7 @@ def new_token() -> str:
 
 
 def fingerprint(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256_of(token)
 
 
 @lru_cache(16)
@@ -63,6 +66,7 @@ class Access:
     app: ASGIApp
     store: Store
     host: str  # the address that the server is bound to
+    local: LocalAdmin = field(default_factory=LocalAdmin)
     per_minute: int | None = None  # requests of a principal whose token does not say
     requests: Windows = field(default_factory=Windows)  # by principal
     wrong: Windows = field(default_factory=Windows)  # tokens, by client
@@ -80,43 +84,46 @@ class Access:
 
     async def _admit(self, scope: Scope) -> Principal | None:
         headers, now = Headers(scope=scope), time.time()
-        given = headers.get("authorization", "")
+        account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
+        given = bearer_of(headers.get("authorization", ""))
         row = await self._found(given)
         ever = row is not None or (await self.store.token_counts(now)).all > 0
         if not ever:
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"), headers.get("host", ""))
+        check_fetch_site(scope, headers)
         if _open_to_all(scope["path"], headers):
             return None
-        if not ever and is_loopback(self.host):
+        if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
+            if objection := self.local.objection(account, headers, given):
+                raise await self._refused(scope, "", objection, now, given=given is not None)
             self._check_rate(LOCAL_USER, now)
-            return LOCAL_USER  # never again once there was a token, whatever became of it
+            return LOCAL_USER
         if row is None or not in_use(row, now):
-            raise await self._refused(scope, row, now, given=bool(given))
+            counts = await self.store.token_counts(now)
+            why = f"{_objection(row, given='authorization' in headers)} {ADVICE if counts.in_use else NONE_LEFT}"
+            raise await self._refused(scope, row.name if row else "", why, now, given="authorization" in headers)
         principal = principal_of(row)
         self._check_rate(principal, now)
         return principal
 
-    async def _found(self, authorization: str) -> TokenRow | None:
+    async def _found(self, given: str | None) -> TokenRow | None:
         """By its hash: how long that takes tells nothing about a token."""
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() != "bearer":
+        if given is None:
             return None
-        print_of_given = fingerprint(given.strip())
+        print_of_given = fingerprint(given)
         row = await self.store.token(print_of_given)
         return row if row is not None and hmac.compare_digest(row.sha256, print_of_given) else None
 
-    async def _refused(self, scope: Scope, row: TokenRow | None, now: float, *, given: bool) -> Refused:
+    async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
         client = neighbourhood(scope["client"][0] if scope.get("client") else None)
-        why = _objection(row, given=given)
-        await self._note(row.name if row else "", f"{why} From {client}.", client, now)
+        await self._note(name, f"{why.partition('. ')[0].rstrip('.')}. From {client}.", client, now)
         if given:
             tries, reset = self.wrong.count(client, now)
             if tries > WRONG_PER_MINUTE:
                 message = f"{tries - 1} wrong tokens came from {client} within a minute. Wait, then send the right one."
                 return TooSoon("too_many_wrong_tokens", message, reset)
-        counts = await self.store.token_counts(now)
-        return Refused(401, "unauthorized", f"{why} {ADVICE if counts.in_use else NONE_LEFT}")
+        return Refused(401, "unauthorized", why)
 
     async def _note(self, name: str, why: str, client: str, now: float) -> None:
         """Into the audit, which nobody who has no token may fill."""
@@ -145,6 +152,26 @@ class Access:
         """Only a page that this server has served may call it from a browser."""
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
+
+
+def bearer_of(authorization: str) -> str | None:
+    """The token of an Authorization header; None where there is none."""
+    scheme, _, given = authorization.partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
+
+
+def check_fetch_site(scope: Scope, headers: Headers) -> None:
+    """Keep out what a browser asks for another site's page, unless a person follows a link to a page of ours.
+
+    `same-site` is another site, too: another port of localhost is another program. Where browsers do not say
+    (Sec-Fetch-* is for HTTPS and loopback only), Origin does. https://www.w3.org/TR/fetch-metadata/
+    """
+    sites = headers.getlist("sec-fetch-site")
+    if all(site.lower() in OWN_SITES for site in sites):
+        return
+    followed = scope["method"] == "GET" and headers.get("sec-fetch-mode", "").lower() == "navigate"
+    if not (followed and scope["path"] in LINKABLE):
+        raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in a tab of its own.")
 
 
 def _open_to_all(path: str, headers: Headers) -> bool:

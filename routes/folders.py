@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.data_folder import make_private, make_private_file
 from app.people import Principal, folder_name
 from app.store import StoreFailed
 from routes.errors import Refused
@@ -37,8 +38,9 @@ def workspace_of(root: Path, principal: Principal) -> Path:
 @contextmanager
 def only_server(data_dir: Path) -> Iterator[None]:
     """Two servers on one data directory would each take the other's runs for lost ones. Raises StoreFailed."""
-    made(data_dir, "data_dir")
     try:
+        make_private(data_dir)
+        make_private_file(data_dir / "lock")
         lock = (data_dir / "lock").open("w")
     except OSError as error:
         raise Unusable(data_dir, "data_dir", error) from error
@@ -55,7 +57,7 @@ class Unusable(StoreFailed):
     """A folder that a setting names cannot be used."""
 
     def __init__(self, folder: Path, setting: str, error: OSError) -> None:
-        advice = f"Set DRAGOMAN_{setting.upper()} to a folder that can be written."
+        advice = f"Set DRAGOMAN_{setting.upper()} to a folder of your own that can be written."
         super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from routes.errors import SAFE_HEADERS
+from routes.peers import PEER, Peer
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -91,6 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._peer = Peer(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -115,6 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["state"][PEER] = self._peer
         self._arrived, self._parsed, self._in_head = 0, 0, True
         if self._too_slow is None:
             self._expect_head()

@@ -44,7 +44,9 @@ from routes import (
 from routes.access import Access, is_loopback
 from routes.errors import HANDLERS
 from routes.limits import BoundedProtocol, SafeHeaders
+from routes.local_admin import read_local_token
 from routes.page_state import Seen
+from routes.peers import kernel_says
 from routes.redacted_answers import RedactedAnswers
 from routes.services import Services, open_services
 from tools.sandbox import NoSandbox, Unboxed
@@ -110,7 +112,7 @@ def create_server(services: Services) -> Starlette:
     """The ASGI application over services that are open."""
     settings = services.settings
     most = settings.requests_per_minute or None
-    access = Middleware(Access, store=services.store, host=settings.host, per_minute=most)
+    access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
     redacted = Middleware(RedactedAnswers, redactor=services.redactor)
     layers = [Middleware(SafeHeaders), redacted, access]
     server = Starlette(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
@@ -205,8 +207,11 @@ class _Server(uvicorn.Server):
             case Unboxed():
                 print(UNBOXED, file=sys.stderr, flush=True)
         counts = await self._services.store.token_counts(time.time())
-        print(f"Try:  {overview.example(shown, token=counts.all > 0)}", flush=True)
-        print(f"Or open http://{shown} in a browser.", flush=True)
+        local = None if counts.all or kernel_says() else read_local_token(self._services.settings.data_dir)
+        print(f"Try:  {overview.example(shown, token=counts.all > 0 or local is not None)}", flush=True)
+        if local:
+            print(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
+        print(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

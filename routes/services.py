@@ -57,6 +57,7 @@ from app.store.sqlite import SQLiteStore
 from app.turns import Key, NotFound, Turn
 from routes.errors import Refused
 from routes.folders import PEOPLE, made, only_server, workspace_of
+from routes.local_admin import LocalAdmin, opened_local_admin
 from routes.requests import ChatRequest
 from tools.catalogue import TOOLS
 from tools.job_records import Job
@@ -88,6 +89,7 @@ class Services:
     mcp: McpServers
     endpoints: Registry
     files: Files
+    local: LocalAdmin = field(default_factory=LocalAdmin)
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
     outputs: Outputs = field(default_factory=Outputs)
@@ -242,6 +244,7 @@ async def open_services(
         models = opened.models
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
+        made(settings.data_dir / JOBS, "data_dir")
         jobs = Jobs(
             settings.data_dir / JOBS,
             limit=settings.job_limit,
@@ -256,6 +259,7 @@ async def open_services(
             *(settings, store, runs, switch, models, opened.about, sandbox, jobs, presence, redactor, mcp),
             opened.registry,
             Files(store),
+            opened_local_admin(settings.data_dir),
         )
         await recover(store, journal, runs, services.agent_again)
         follow_ups = FollowUps(jobs, runs, services.begin_follow_up, partial(kept_for_next_run, store), switch.unpaused)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.mcp_servers import CALLBACK
 from app.providers.scripted import Scripted
 from app.store import TokenRow
 from routes.access import fingerprint, is_loopback, new_token
@@ -49,6 +50,40 @@ async def test_a_page_of_another_origin_is_refused(tmp_path: Path, origin: str |
         headers = {} if origin is None else {"origin": own if origin == "OWN" else origin}
         response = await served.client.get("/tools", headers=headers)
     assert response.status_code == status
+
+
+FETCHES = [
+    # method, path, site, mode, status
+    ("GET", "/tools", "same-origin", "cors", 200),
+    ("GET", "/tools", "none", "navigate", 200),
+    ("GET", "/tools", "cross-site", "navigate", 403),
+    ("GET", "/tools", "same-site", "no-cors", 403),  # another port of localhost is another program
+    ("GET", "/tools", "Cross-Site", "no-cors", 403),
+    ("POST", "/pause", "cross-site", "no-cors", 403),
+    ("POST", "/pause", "same-site", "navigate", 403),
+    ("GET", "/livez", "cross-site", "no-cors", 403),
+    ("GET", "/page/icon.svg", "cross-site", "no-cors", 403),
+    ("GET", "/", "cross-site", "navigate", 200),
+    ("GET", "/", "same-site", "navigate", 200),
+    ("GET", "/", "cross-site", "no-cors", 403),
+    ("GET", CALLBACK, "cross-site", "navigate", 400),  # comes through, and has no state
+    ("GET", CALLBACK, "cross-site", "cors", 403),
+    ("POST", "/", "cross-site", "navigate", 403),
+]
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_what_browsers_ask_for_other_sites_is_refused(tmp_path: Path, *, tokens: bool) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        known = {"authorization": f"Bearer {await with_token(served)}"} if tokens else {}
+        for method, path, site, mode, status in FETCHES:
+            headers = known | {"sec-fetch-site": site, "sec-fetch-mode": mode}
+            answer = await served.client.request(method, path, headers=headers)
+            assert answer.status_code == status, (method, path, site, mode)
+            if status == 403:
+                assert answer.json()["error"]["code"] == "wrong_site"
+        twice = [*known.items(), ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]
+        assert (await served.client.get("/tools", headers=twice)).status_code == 403
 
 
 async def with_token(served: Served) -> str:

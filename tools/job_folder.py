@@ -33,7 +33,8 @@ COUNTS = struct.Struct("<QQ")  # bytes and lines so far, in front of everything
 def write_json(path: str, fields: dict[str, object]) -> None:
     """Whole or not at all: a reader sees the old file or the new one."""
     fresh = f"{path}.new"
-    with open(fresh, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib would cost a supervisor its start)
+    made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(made, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib would cost a supervisor its start)
         json.dump(fields, file)
     os.replace(fresh, path)  # noqa: PTH105
 

@@ -41,7 +41,8 @@ def launch(
         folder.mkdir(mode=0o700, parents=True)
         with _locked(folder) as lock:
             write_job(folder, job)
-            (folder / SCRIPT).write_bytes(script)
+            with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(script)
             asked: dict[str, object] = {
                 "argv": (*command.limits.begin(job.id, opens=False), *command.argv),
                 "places": command.limits.places,

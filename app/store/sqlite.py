@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Self
 
+from app.data_folder import make_private, make_private_file
 from app.store import (
     ApprovalDecided,
     Change,
@@ -54,10 +55,11 @@ class SQLiteStore(Reads):
     async def open(cls, path: Path) -> Self:
         """Open or make the database. Raises StoreFailed when the file is not a database or cannot be written."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
+            make_private_file(path)
         except OSError as error:
-            advice = "Set DRAGOMAN_DATA_DIR to a folder that can be written."
-            raise StoreFailed(f"The data directory {path.parent} cannot be made: {error}. {advice}") from error
+            advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
+            raise StoreFailed(f"The data_dir {path.parent} cannot be used: {error.strerror}. {advice}") from error
         store = cls(path)
         try:
             async with store._named_failures():

@@ -8,17 +8,30 @@ import { forgetAll, keep, kept } from "./kept.js";
 const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
 export const SIGNED_OUT = "You have signed out.";
 const IN_ADDRESS = /[?&#](access_)?token=/i;
+const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
 const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
 
 export function start(page) {
   const hint = cleaned();
   onSignedOut((message) => closed(page, message, hint));
+  addEventListener("hashchange", () => {
+    // The printed address, opened in a tab that shows the page already.
+    if (LOCAL.test(location.hash) && !cleaned()) location.reload();
+  });
 }
 
-/** Takes a token out of the address, where it would be kept by the history; nothing reads it there. */
+/**
+ * Takes a token out of the address, where it would be kept by the history. None is read there but the one that the
+ * server prints where the system does not tell accounts apart: in the fragment, which browsers send to nobody.
+ */
 function cleaned() {
   if (!IN_ADDRESS.test(location.search + location.hash)) return "";
+  const [, local] = (!location.search && LOCAL.exec(location.hash)) || [];
   history.replaceState(null, "", location.pathname);
+  if (local) {
+    if (!token.get()) token.set(local);
+    return "";
+  }
   return "A token in the address is not read, and may have been seen by others. Paste it here, and think about a new one.";
 }
 
