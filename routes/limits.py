@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -73,6 +74,19 @@ class SafeHeaders:
         await self.app(scope, receive, send_safely)
 
 
+def two_servers_meant(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Why it is not clear which server a request is for: a proxy, or a check, could read the other name."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "The request has two Host headers. Send one."
+    scheme, found, rest = target.partition(b"://")
+    if not found or b"/" in scheme or b"?" in scheme:
+        return None
+    if hosts and re.split(rb"[/?#]", rest, maxsplit=1)[0].lower() == hosts[0].strip().lower():
+        return None
+    return "The request's target names another host than its Host header. Send the path alone."
+
+
 class _Head(Exception):
     """The head of a request is not to be read any further."""
 
@@ -131,9 +145,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value) + len(": \r\n"))
-        super().on_header(name, value)
+        if self._in_head:  # what follows a body in chunks was seen by no proxy and no check as a header: it is none
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if objection := two_servers_meant(self.url, self.headers):
+            self._refusal = 400, "bad_request", objection
+            raise _Head
         self._in_head = False
         self._stop_timer()
         super().on_headers_complete()

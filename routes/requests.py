@@ -26,6 +26,7 @@ from app.settings_fields import DAY_S
 from app.titles import LONGEST_TITLE, one_line
 from app.turns import Key
 from routes.errors import Refused
+from routes.json_body import read_object
 from routes.parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
 from routes.system_text import SystemText, as_fields
 from tools.rights import Role
@@ -47,7 +48,6 @@ ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system`
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
 MOST_WRITTEN = 2_000  # characters of a title, with those that nobody sees
-MAX_DEPTH = 64  # of lists and objects within each other
 
 
 class ChatRequest(MessageRequest):
@@ -168,7 +168,7 @@ async def read_fields(
     body = await _body(request, max_bytes)
     if empty and not body.strip():
         return checked(kind, {})
-    return checked(kind, _object(kind, body) if plain else _said(request, kind, body))
+    return checked(kind, read_object(kind, body) if plain else _said(request, kind, body))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
@@ -198,7 +198,7 @@ def admins_only(principal: Principal) -> None:
 
 def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. What a person gives away without need goes no further, either."""
-    fields = _object(kind, body)
+    fields = read_object(kind, body)
     set_bytes_apart(fields)
     redacted: dict[str, Any] = request.app.state.services.redactor.redact_value(fields)
     return redacted
@@ -241,30 +241,6 @@ def _too_long(limit: int, *, with_files: bool = False) -> Refused:
     files = " (for pictures and PDFs: fewer or smaller ones, or DRAGOMAN_MAX_ATTACHMENT_BYTES)" if with_files else ""
     message = f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES{files}"
     return Refused(413, "too_long", message)
-
-
-def _object(kind: type[BaseModel], body: bytes) -> dict[str, Any]:
-    example = f'send an object such as {{"{next(iter(kind.model_fields))}": ...}}'
-    try:
-        fields = json.loads(body)
-    except RecursionError:
-        raise Refused(400, "invalid_json", f"The body is nested too deeply; {example}") from None
-    except ValueError as error:
-        raise Refused(400, "invalid_json", f"The body is not JSON ({error}); {example}") from None
-    if not isinstance(fields, dict):
-        raise Refused(400, "invalid_json", f"The body is JSON but not an object; {example}")
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deep(fields):
-        raise Refused(400, "invalid_json", f"The body is nested more than {MAX_DEPTH} levels deep; {example}")
-    return fields
-
-
-def _deep(fields: dict[str, Any]) -> bool:
-    """Whether lists and objects lie within each other more than MAX_DEPTH levels deep; level by level."""
-    level: list[Any] = [fields]
-    for _ in range(MAX_DEPTH):
-        inner = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [child for children in inner for child in children if isinstance(child, dict | list)]
-    return bool(level)
 
 
 def _told(error: Any, kind: type[BaseModel]) -> str:

@@ -244,7 +244,6 @@ async def open_services(
         models = opened.models
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
-        made(settings.data_dir / JOBS, "data_dir")
         jobs = Jobs(
             settings.data_dir / JOBS,
             limit=settings.job_limit,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import aclosing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,13 @@ from starlette.routing import Route
 
 from app.providers.scripted import Scripted
 from routes.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
+from routes.json_body import MAX_DEPTH
 from routes.limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
 from routes.parts import MessageRequest
-from routes.requests import MAX_DEPTH, read_message
+from routes.requests import read_message
 from routes.server import create_server
 from tests.people import answer, connected, error_of, parsed, port_of
-from tests.serving import listening, serving
+from tests.serving import listening, serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +47,15 @@ HEADS = {
         400,
     ),
 }
+HEADS |= {
+    "two hosts": (GET + b"Host: evil.example\r\n\r\n", 400),
+    "two hosts alike": (GET + b"host: localhost\r\n\r\n", 400),
+    "a target of another host": (b"GET http://evil.example/livez HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+    "a target of another port": (b"GET http://localhost:1/livez HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+    "a target with a user": (b"GET http://localhost@evil.example/ HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+    "a target without a path": (b"GET http://localhost HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+    "a target that is a host": (b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+}
 CODES = {431: "headers_too_long", 414: "url_too_long", 400: "bad_request"}
 
 
@@ -54,6 +67,48 @@ async def test_a_head_that_is_too_much_is_refused(tmp_path: Path, case: str) -> 
         assert (answered, error_of(body)) == (status, CODES[status])
         assert {name.lower(): value for name, value in SAFE_HEADERS.items()}.items() <= headers.items()
         assert (await served.client.get("/livez")).status_code == 200
+
+
+async def test_a_target_that_names_its_own_host_is_read(tmp_path: Path) -> None:
+    request = b"GET http://LocalHost/livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    async with serving(tmp_path, Scripted([])) as served:
+        assert parsed(await answer(port_of(served), request))[0] == 200
+        asked = b"GET /livez?to=http://evil.example HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        assert parsed(await answer(port_of(served), asked))[0] == 200
+
+
+async def test_what_follows_a_body_is_no_header() -> None:
+    """A proxy, and what checks headers, has not seen it as one."""
+    head = b"POST /seen HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with listening(APP) as port:
+        _, _, body = parsed(await answer(port, head + b"0\r\nauthorization: Bearer x\r\nhost: evil.example\r\n\r\n"))
+    assert json.loads(body) == {"hosts": ["localhost"], "authorization": None}
+
+
+REPEATED = [
+    (b'{"decision": "deny", "decision": "approve"}', "decision"),
+    (b'{"decision": "approve", "arguments": {"command": "ls", "command": "id"}}', "command"),
+    (b'{"decision": "approve", "arguments": {"a": [{"b": {"c": 1, "c": 1}}]}}', "c"),
+    (b'{"decision": "deny", "d\\u0065cision": "approve"}', "decision"),
+]
+
+
+async def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """One reader shows a person `deny`, the other would act on `approve`."""
+    async with serving(tmp_path, Scripted(["```write_file\nnote.txt\nx\n```", "Done."])) as served:
+        async with aclosing(served.turn(message="x", approval="ask")) as turn:
+            question = await until(turn, "approval.required")
+            run = (await served.client.get("/approvals")).json()["approvals"][0]["run"]
+            decision = f"/runs/{run}/approvals/{question['call']}"
+            for path, (body, key) in product(
+                (decision, f"/runs/{run}/messages", "/chat", "/pause", "/tokens"), REPEATED
+            ):
+                answered = await served.client.post(path, content=body)
+                error = answered.json()["error"]
+                assert (answered.status_code, error["code"]) == (400, "invalid_json"), path
+                assert f"'{key}' twice" in error["message"]
+            assert len((await served.client.get("/approvals")).json()["approvals"]) == 1, "nothing was decided"
+    assert not (tmp_path / "work" / "note.txt").exists()
 
 
 @pytest.mark.parametrize("size", [1, MAX_HEAD - 100])
@@ -86,7 +141,15 @@ async def broken(request: Request) -> Response:
     raise RuntimeError(f"a secret of {secret}")
 
 
-APP = Starlette(routes=[Route("/read", read, methods=["POST"]), Route("/broken", broken)], exception_handlers=HANDLERS)
+async def seen(request: Request) -> Response:
+    await request.body()
+    return ASCIIResponse(
+        {"hosts": request.headers.getlist("host"), "authorization": request.headers.get("authorization")}
+    )
+
+
+ROUTES = [Route("/seen", seen, methods=["POST"]), Route("/read", read, methods=["POST"]), Route("/broken", broken)]
+APP = Starlette(routes=ROUTES, exception_handlers=HANDLERS)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /", GET, GET + b"h: v"])

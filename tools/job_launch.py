@@ -38,7 +38,8 @@ def launch(
     """
     command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
         with _locked(folder) as lock:
             write_job(folder, job)
             with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
