@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 ALWAYS = "always"
 LANDLOCK = "landlock"
 OLD_LANDLOCK = "landlock-old"
-LANDLOCK_AS_USER = "landlock, as a user"
 ROOT = "root"
 NO_PIDS_GROUP_AS_ROOT = "no pids group, as root"
 NO_PIDS_GROUP_IN_LANDLOCK = "no pids group, in landlock"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from tests.escape_forms import (
     ALWAYS,
     LANDLOCK,
-    LANDLOCK_AS_USER,
     NO_MEMORY_GROUP,
     NO_PIDS_GROUP_AS_ROOT,
     NO_PIDS_GROUP_IN_LANDLOCK,
@@ -92,7 +91,20 @@ WRITING = (
     Attack("the own score when memory runs out", says("echo -1000 > /proc/self/oom_score_adj")),
     Attack("control groups", says("find /sys/fs/cgroup -name cgroup.procs -writable | xargs -rn1 tee <<< 0 | grep 0")),
     Attack("a hook of git", says("mkdir -p .git/hooks && echo true > .git/hooks/pre-commit"), _THEIRS),
-    Attack("a set-uid file", says("cp /bin/true mine && chmod 4755 mine && test -u mine"), _THEIRS),
+    Attack("a set-uid file", says("cp /bin/true mine && chmod 4755 mine && test -u mine")),
+    Attack("a set-gid file", says("cp /bin/true mine && chmod g+xs mine && test -g mine")),
+    *(
+        Attack(f"a set-uid file by {name}", python(code + "\ndone(os.stat('mine').st_mode & 0o6000)"))
+        for name, code in {
+            "handle": "f = os.open('mine', os.O_CREAT | os.O_RDWR, 0o755); os.fchmod(f, 0o4755)",
+            "creation": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o4755)",
+            "folder": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o2755, dir_fd=os.open('.', os.O_RDONLY))",
+            "node": "os.mknod('mine', 0o104755)",
+            "link": "f = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755); os.link(f'/proc/self/fd/{{f}}', 'mine')",
+            "openat2": "libc.syscall(437, -100, b'mine', (ctypes.c_uint64 * 3)(0o102, 0o4755, 0), 24)",
+            "fchmodat2": "os.open('mine', os.O_CREAT, 0o755); libc.syscall(452, -100, b'mine', 0o4755, 0)",
+        }.items()
+    ),
 )
 
 NAMESPACES = (
@@ -151,8 +163,22 @@ os.write(w, b'x')"""),
     Attack(
         "processors of the server",
         python("os.sched_setaffinity({server}, os.sched_getaffinity(0)); done()"),
-        {LANDLOCK_AS_USER: "neither Landlock nor the filter knows whose processes they are"},
     ),
+    Attack("the priority of the server", says("renice -n 19 -p {server}")),
+    Attack(
+        "the priority of all of the user's", python("os.setpriority(2, 0, 19); done(os.getpriority(0, {server}) == 19)")
+    ),
+    Attack("how the server is scheduled", says("chrt --batch -p 0 {server} || ionice -c 3 -p {server}")),
+    Attack(
+        "trace the box's first process",
+        python("done(libc.ptrace(0x4206, 1, 0, 0) == 0 or libc.ptrace(16, 1, 0, 0) == 0)"),
+    ),
+    Attack("trace an own process", python("done(libc.ptrace(0, 0, 0, 0) == 0)")),
+    Attack(
+        "write into another process",
+        python("libc.process_vm_writev(os.getppid(), None, 0, None, 0, 0) >= 0 and done()"),
+    ),
+    Attack("an own file by handle", call("438, 438", "os.pidfd_open(os.getpid())", "0", "0")),
     Attack(
         "a process left behind",
         "setsid sleep {marker} & setsid env -i sleep {marker} & sleep 0.1",

@@ -7,12 +7,11 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from tools.call_filter import filter_for_namespaces
 from tools.command import PATH, Command, Program, environment
-from tools.confine import filter_for_namespaces
 from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
 from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
 
@@ -109,7 +108,7 @@ class Bubblewrap:
 def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubblewrap | str:
     """The first of the `candidates` that works, tried by really starting something in it; else why none does."""
     complaints = []
-    filtering = replace(box.limits, opened=_filter_file())
+    filtering = replace(box.limits, opened=filter_for_namespaces())
     for bwrap in _installed() if candidates is None else candidates:
         open_box = replace(box, bwrap=bwrap, limits=filtering)
         locked = replace(open_box, locks=_NO_NESTING)
@@ -119,16 +118,6 @@ def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubbl
             return open_box
         complaints.append(f"{bwrap}: {complaint}")
     return " ".join(complaints) or "bubblewrap is not installed."
-
-
-@cache
-def _filter_file() -> str:
-    """The system call filter as a file in memory, which lives as long as this process; empty where there is none."""
-    if not (program := filter_for_namespaces()):
-        return ""
-    file = os.memfd_create("filter")
-    os.write(file, program)
-    return f"/proc/{os.getpid()}/fd/{file}"
 
 
 def _installed() -> list[Path]:

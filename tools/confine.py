@@ -22,52 +22,8 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/osrelease", "sys/vm")
 _NO_NEW_PRIVS, _SET_SECCOMP, _CAPBSET_DROP, _SET_SECUREBITS = 38, 22, 24, 28
 _NO_ROOT_MAGIC = 0b1110_1111  # neither uid 0 nor a change of uid brings capabilities, and that is locked
-_EPERM, _EACCES, _ENOSYS = 1, 13, 38
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_NEW_NAMESPACES = 0x7E020000
-
-# Refused calls: what Landlock does not see and a command has no need of. name: number on x86-64, on ARM64, the answer.
-_REFUSED = {
-    "add_key": (248, 217, _EPERM),
-    "request_key": (249, 218, _EPERM),
-    "keyctl": (250, 219, _EPERM),
-    "bpf": (321, 280, _EPERM),
-    "perf_event_open": (298, 241, _EPERM),
-    "userfaultfd": (323, 282, _EPERM),
-    "unshare": (272, 97, _EPERM),
-    "setns": (308, 268, _EPERM),
-    # Their arguments lie where no filter sees them. Programs fall back to what it does see.
-    "clone3": (435, 435, _ENOSYS),
-    "io_uring_setup": (425, 425, _ENOSYS),
-    # Memory, semaphores and queues that all processes of the user share.
-    "shmget": (29, 194, _EPERM),
-    "shmat": (30, 196, _EPERM),
-    "shmctl": (31, 195, _EPERM),
-    "semget": (64, 190, _EPERM),
-    "semop": (65, 193, _EPERM),
-    "semctl": (66, 191, _EPERM),
-    "semtimedop": (220, 192, _EPERM),
-    "msgget": (68, 186, _EPERM),
-    "msgsnd": (69, 189, _EPERM),
-    "msgrcv": (70, 188, _EPERM),
-    "msgctl": (71, 187, _EPERM),
-    "mq_open": (240, 180, _EPERM),
-}
-# What a box with namespaces of its own lacks: keys are inherited across all of them; the others only widen the way in.
-REFUSED_IN_NAMESPACES = ("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup")
-# Calls of which only some are allowed: numbers, the argument, a mask for it, its allowed values, the answer otherwise.
-_NARROWED = {
-    "clone": ((56, 220), 0, _NEW_NAMESPACES, (0,), _EPERM),
-    "prlimit64": ((302, 261), 0, 0xFFFFFFFF, (0,), _EPERM),  # the server's own limits are of the same user
-    # Streams and packets in order. A datagram could be sent to any socket of the machine.
-    "socketpair": ((53, 199), 1, 0xF, (1, 5), _EACCES),
-}
-# Without network no socket at all: Landlock sees neither UDP nor other protocols, nor the sockets of other programs.
-_SOCKET = (41, 198)
-# The sockets of programs. Others lead past namespaces (AF_VSOCK, to the hypervisor) or deep into the kernel (AF_ALG).
-_FAMILIES = (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
-_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_OPENED_FD = 9  # as in tools.limits
+_MACHINES = ("x86_64", "aarch64")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -124,42 +80,6 @@ def drop_capabilities() -> None:
         raise OSError(ctypes.get_errno(), "the capabilities could not be dropped")
 
 
-def filter_for_namespaces() -> bytes:
-    """The filter of a box that has namespaces of its own; empty where none is known for the processor."""
-    if os.uname().machine not in _MACHINES:
-        return b""
-    column = _MACHINES[os.uname().machine][0]
-    refused = [(_REFUSED[name][column], _REFUSED[name][2]) for name in REFUSED_IN_NAMESPACES]
-    return _program(refused, [(_SOCKET[column], 0, 0xFFFFFFFF, _FAMILIES, _EACCES)])
-
-
-def filter_for_landlock(*, network: bool) -> bytes:
-    """The filter of what has none."""
-    column = _MACHINES[os.uname().machine][0]
-    refused = [(row[column], row[2]) for row in _REFUSED.values()]
-    narrowed = [(row[0][column], *row[1:]) for row in _NARROWED.values()]
-    if network:
-        narrowed.append((_SOCKET[column], 0, 0xFFFFFFFF, _FAMILIES, _EACCES))
-    else:
-        refused.append((_SOCKET[column], _EACCES))
-    return _program(refused, narrowed)
-
-
-def _program(refused: list[tuple[int, int]], narrowed: list[tuple[int, int, int, tuple[int, ...], int]]) -> bytes:
-    """The system call filter, as the kernel reads it. Calls of another processor's numbering do not exist."""
-    machine = _MACHINES[os.uname().machine][1]
-    instructions = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, _ERRNO | _ENOSYS)]
-    instructions += [(0x20, 0, 0, 0), (0x35, 0, 1, 0x40000000), (0x06, 0, 0, _ERRNO | _ENOSYS)]
-    for number, answer in refused:
-        instructions += [(0x15, 0, 1, number), (0x06, 0, 0, _ERRNO | answer)]
-    for number, argument, mask, values, answer in narrowed:
-        instructions += [(0x15, 0, len(values) + 4, number), (0x20, 0, 0, 16 + 8 * argument), (0x54, 0, 0, mask)]
-        instructions += [(0x15, len(values) - at, 0, value) for at, value in enumerate(values)]
-        instructions += [(0x06, 0, 0, _ERRNO | answer), (0x06, 0, 0, _ALLOW)]
-    instructions.append((0x06, 0, 0, _ALLOW))
-    return b"".join(struct.pack("=HBBI", *one) for one in instructions)
-
-
 def filter_calls(program: bytes) -> None:
     """Raises OSError."""
     held = ctypes.create_string_buffer(program, len(program))
@@ -202,6 +122,7 @@ def main(arguments: list[str]) -> None:
     abi, network, pids, python, script, *readable = arguments[:end]
     workspace, *program = arguments[end + 1 :]
     scratch = os.environ["TMPDIR"]
+    calls = os.read(_OPENED_FD, 1 << 16)
     keep_script(int(script))
     os.mkdir(f"{scratch}/.bin")  # noqa: PTH102
     for name in ("python", "python3"):
@@ -213,7 +134,7 @@ def main(arguments: list[str]) -> None:
     if not _prctl(_NO_NEW_PRIVS, ctypes.c_ulong(1)):
         raise OSError(ctypes.get_errno(), "new privileges could not be ruled out")
     restrict_files(int(abi), network=network == "1", readable=readable, writable=[workspace, scratch])
-    filter_calls(filter_for_landlock(network=network == "1"))
+    filter_calls(calls)
     os.execv(_found(program[0]), program)
 
 

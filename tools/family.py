@@ -7,6 +7,7 @@ have left their parent, session and process group.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -49,6 +50,16 @@ def tell(family: list[psutil.Process], what: signal.Signals) -> None:
     for process in family:
         with suppress(psutil.Error):
             process.send_signal(what)
+
+
+def handle_of(process: psutil.Process) -> int | None:
+    """A pidfd of a process that still lives; the caller closes it."""
+    with suppress(OSError):
+        handle = os.pidfd_open(process.pid)
+        if process.is_running():
+            return handle
+        os.close(handle)
+    return None
 
 
 def sweep_now(mark: str) -> None:

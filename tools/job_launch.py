@@ -45,7 +45,8 @@ def launch(
             with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(script)
             asked: dict[str, object] = {
-                "argv": (*command.limits.begin(job.id, opens=False), *command.argv),
+                "prefix": command.limits.begin(job.id, opens=False),
+                "argv": command.argv,
                 "places": command.limits.places,
                 "opened": command.limits.opened,
                 "opened_fd": OPENED_FD,

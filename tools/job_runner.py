@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from tools.box_init import TERM_S, BoxInit
 from tools.job_folder import (
     BLOCK,
     COMMAND,
@@ -32,24 +33,28 @@ from tools.job_folder import (
     write_over,
 )
 
-GRACE_S = 1.0  # between TERM and KILL, and how long remains of the output may take to arrive
+DRAIN_S = 1.0  # how long remains of the output may take to arrive
 KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
 _BURST, _REST_S = 16, 0.005  # a command that writes without end may not take a processor for itself
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT)
 
 
 class Supervisor:
-    """One child, the pipe that it writes to, and what asks to end it; all waits go through one poll."""
+    """One child, the pipe that it writes to, and what asks to end it; all waits go through one poll.
 
-    def __init__(self, child: int, read_end: int, asked: int, output: OutputFile) -> None:
+    `init`: of the box that the child has put around the command.
+    """
+
+    def __init__(self, child: int, read_end: int, asked: int, output: OutputFile, init: BoxInit | None) -> None:
         self.child = child
         self.output = output
         self._read_end = read_end
         self._exited = os.pidfd_open(child)
         self._asked = asked
+        self._init = init
         self._blocks = 0
         self._poll = select.poll()
-        for handle in (read_end, self._exited, asked):
+        for handle in (read_end, self._exited, asked, *([init.news] if init else ())):
             self._poll.register(handle, select.POLLIN)
 
     def wait(self, seconds: float) -> str:
@@ -59,21 +64,29 @@ class Supervisor:
             ready = {handle for handle, _ in self._poll.poll(left * 1000)}
             if self._read_end in ready:
                 self._take()
+            if self._init and self._init.news in ready and self._init.listen():
+                self._poll.unregister(self._init.news)
             if self._exited in ready:
                 return "exited"
             if self._asked in ready:
                 return "cancelled"
         return "timed_out"
 
-    def end(self, why: str, mark: str, places: list[str], *, wrapped: bool) -> int:
+    def end(self, why: str, mark: str, places: list[str]) -> int:
         """Leave nothing of the command running; its exit code, 128 + n for a signal n."""
-        natural = why == "exited"
         self._poll.unregister(self._asked)  # asked already, or too late to ask
-        if not natural:
-            self._ask_to_end(wrapped=wrapped)
+        self._poll.unregister(self._exited)
+        if why != "exited":
+            self._ask_to_end()
+        if self._init and self._init.handle is not None:
+            # Even where the box has ended by itself: what runs inside may have seen to it that it goes on.
+            self._init.kill()
+            os.kill(self.child, signal.SIGCONT)  # it says how its command has ended
+            self._init.gone(KILLED_S)
+            select.select([self._exited], [], [], DRAIN_S)
+            os.kill(self.child, signal.SIGKILL)
+        else:
             os.kill(self.child, signal.SIGKILL)  # it has not been waited for, so the number is still its own
-        # A sandbox that ended by itself has taken everything inside along.
-        if not (natural and wrapped):
             from tools.family import sweep_now
 
             sweep_now(mark)
@@ -81,7 +94,6 @@ class Supervisor:
             from tools.undertaker import clear
 
             clear(places, mark)
-        self._poll.unregister(self._exited)
         if not select.select([self._exited], [], [], KILLED_S)[0]:
             return 128 + signal.SIGKILL
         code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
@@ -89,18 +101,39 @@ class Supervisor:
 
     def drain(self) -> None:
         """What was written last."""
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + DRAIN_S
         while self._read_end >= 0 and (left := deadline - time.monotonic()) > 0 and self._poll.poll(left * 1000):
             self._take()
 
-    def _ask_to_end(self, *, wrapped: bool) -> None:
-        from tools.family import descendants, tell
+    def _ask_to_end(self) -> None:
+        """TERM to all of the family, and time for each to end by itself."""
+        if self._init and self._init.handle is None:
+            return  # the command has not begun
+        from tools.family import descendants, handle_of, tell
 
+        until = time.monotonic() + TERM_S
         family = descendants(self.child)
-        if not wrapped:
-            os.kill(self.child, signal.SIGTERM)
+        # A box that saw its command end would take the others down while they tidy up: it waits.
+        os.kill(self.child, signal.SIGSTOP if self._init else signal.SIGTERM)
         tell(family, signal.SIGTERM)
-        self.wait(GRACE_S)
+        if self._init and self._init.handle is not None:  # all inside end before it does
+            self._keep_until(self._init.handle, until)
+            return
+        for handle in filter(None, map(handle_of, family)):
+            self._keep_until(handle, until)
+            os.close(handle)
+        self._keep_until(self._exited, until)
+
+    def _keep_until(self, handle: int, until: float) -> None:
+        """Keep the output until a process has ended, or the time is over."""
+        self._poll.register(handle, select.POLLIN)
+        while (left := until - time.monotonic()) > 0:
+            ready = {ready for ready, _ in self._poll.poll(left * 1000)}
+            if self._read_end in ready:
+                self._take()
+            if handle in ready:
+                break
+        self._poll.unregister(handle)
 
     def _take(self) -> None:
         block = os.read(self._read_end, BLOCK)
@@ -122,20 +155,21 @@ def main(folder: str) -> None:
     with open(f"{folder}/{COMMAND}", encoding="ascii") as file:  # noqa: PTH123
         command = json.load(file)
     output = OutputFile(f"{folder}/{OUTPUT}")
+    init = BoxInit() if command["wrapped"] else None
     state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
     began = time.monotonic()
     read_end, write_end = os.pipe()
     try:
-        child = _spawn(command, f"{folder}/{SCRIPT}", write_end)
+        child = _spawn(command, f"{folder}/{SCRIPT}", write_end, init)
     except OSError as error:
         reason = f"{command['argv'][0]} could not be started in {command['cwd']}: {error.strerror}."
         _tell(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
         return
     os.close(write_end)
     _tell(folder, state | {"state": "running"})
-    supervisor = Supervisor(child, read_end, asked, output)
+    supervisor = Supervisor(child, read_end, asked, output, init)
     why = supervisor.wait(command["time_limit_s"])
-    code = supervisor.end(why, command["mark"], command["places"], wrapped=command["wrapped"])
+    code = supervisor.end(why, command["mark"], command["places"])
     supervisor.drain()
     end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
     last_word = state | end | {"reason": output.complaint}
@@ -156,7 +190,7 @@ def _end_requests() -> int:
     return asked
 
 
-def _spawn(command: dict[str, Any], script: str, write_end: int) -> int:
+def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit | None) -> int:
     """Start the command with nothing open but its script and the pipe. Raises OSError."""
     os.environ["PATH"] = command["env"].get("PATH", os.defpath)  # the command is looked for as it would do itself
     text = os.open(script, os.O_RDONLY)
@@ -169,10 +203,12 @@ def _spawn(command: dict[str, Any], script: str, write_end: int) -> int:
     )
     if command["opened"]:  # here, not by the command itself: it is a file of the server, which may have gone by then
         actions += ((os.POSIX_SPAWN_OPEN, command["opened_fd"], command["opened"], os.O_RDONLY, 0),)
-    argv = command["argv"]
+    argv = [*command["prefix"], *(init.inherited(command["argv"]) if init else command["argv"])]
     child = os.posix_spawnp(argv[0], argv, command["env"], file_actions=actions, setsid=True, setsigdef=_IGNORED)
     os.chdir("/")
     os.close(text)
+    if init:
+        init.started()
     return child
 
 

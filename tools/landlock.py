@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tools import confine
+from tools.call_filter import filter_for_landlock
 from tools.command import PATH, Command, Program, environment
 from tools.limits import NO_LIMITS, Limits, trial
 from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
@@ -41,8 +42,8 @@ class Landlock:
 
     @property
     def boxed(self) -> bool:
-        """Whether nothing of what a command does leaves the sandbox and the workspace; root owns too many modes."""
-        return not self.network and os.getuid() != 0
+        """Whether nothing of what a command does leaves the sandbox and the workspace: modes and times do."""
+        return False
 
     @property
     def blocks(self) -> str:
@@ -52,8 +53,9 @@ class Landlock:
         return (
             "Reads the system, reads and writes the workspace and a temporary directory of its own, opens no other "
             "file (nothing of home, /etc/shadow, the data directory, other processes); but sees names, sizes and modes "
-            f"and may change modes of the user's files; {network}{signals}, no capabilities, no new privileges, no "
-            f"namespaces, a cleared environment; {self.limits.told()}."
+            "and may change modes and times of the user's files anywhere, so that commands ask; "
+            f"{network}{signals}, no priorities of others, no set-user-id modes, no capabilities, no new privileges, "
+            f"no namespaces, a cleared environment; {self.limits.told()}."
         )
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
@@ -83,7 +85,8 @@ def find_landlock(level: Landlock) -> Landlock | str:
     names = (*ETC, *(NETWORK_ETC if level.network else ()))
     trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in names))] + [*interpreter_tree(level.python)]
     readable = tuple(str(shown) for tree in trees for shown in _without(tree, level.hidden))
-    limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), bounded=True)
+    calls = filter_for_landlock(network=level.network)
+    limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), opened=calls, bounded=True)
     found = replace(level, abi=abi, readable=readable, limits=limits)
     return f"Landlock: {complaint}" if (complaint := _trial(found)) else found
 

@@ -12,14 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.box_init import TERM_S, BoxInit
 from tools.command import Command
-from tools.family import descendants, surely, sweep, tell
+from tools.family import descendants, handle_of, surely, sweep, tell
 from tools.output import Output
 from tools.tool import Progress, ToolFailed
 from tools.undertaker import MARK, clear, watched
 
 TIME_LIMIT_S = 3600.0
-GRACE_S = 0.5
+DRAIN_S = 0.5  # for what is still in the pipe when a process has ended
 
 _BLOCK = 65_536
 _BURST, _REST_S = 16, 0.005  # a command that writes without end may use a quarter of the loop, not all of it
@@ -86,31 +87,40 @@ async def _start(command: Command, cwd: Path) -> _Child:
     except OSError as error:
         raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
     read_end, write_end = os.pipe()
+    init = BoxInit() if command.wrapped else None
     try:
         os.set_blocking(read_end, False)
         process = await asyncio.create_subprocess_exec(
             *prefix,
-            *command.argv,
+            *(init.words(command.argv) if init else command.argv),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=write_end,
             stderr=write_end,
             cwd=cwd,
             env={**command.env, MARK: mark},
-            pass_fds=command.fds,
+            pass_fds=(*command.fds, *(init.fds if init else ())),
             start_new_session=True,
         )
     except OSError as error:
-        os.close(read_end)
+        _close(read_end, init)
         await asyncio.to_thread(clear, places, mark)
         raise ToolFailed(f"{command.argv[0]} could not be started in {cwd}: {error.strerror}.") from error
     except BaseException:
         # Cancelled half-way: asyncio has killed the child, but perhaps not what it had already started.
-        os.close(read_end)
+        _close(read_end, init)
         await surely(_swept(mark, places))
         raise
     finally:
         os.close(write_end)
-    return _Child(process, read_end, mark, places, wrapped=command.wrapped)
+    if init:
+        init.started()
+    return _Child(process, read_end, mark, places, init)
+
+
+def _close(read_end: int, init: BoxInit | None) -> None:
+    os.close(read_end)
+    if init:
+        init.close()
 
 
 async def _swept(mark: str, places: tuple[str, ...]) -> None:
@@ -119,10 +129,15 @@ async def _swept(mark: str, places: tuple[str, ...]) -> None:
 
 
 class _Child:
-    """A running process and the read end of its output."""
+    """A running process and the read end of its output. `init`: of the box that the process has put around it."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, read_end: int, mark: str, places: tuple[str, ...], *, wrapped: bool
+        self,
+        process: asyncio.subprocess.Process,
+        read_end: int,
+        mark: str,
+        places: tuple[str, ...],
+        init: BoxInit | None,
     ) -> None:
         self.output = Output()
         self.exited = asyncio.Event()
@@ -130,7 +145,7 @@ class _Child:
         self._read_end = read_end
         self._mark = mark
         self._places = places
-        self._wrapped = wrapped
+        self._init = init
         self._stirred = asyncio.Event()
         self._silent = asyncio.Event()
         self._waiting = asyncio.create_task(process.wait())
@@ -139,6 +154,8 @@ class _Child:
         self._resting: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(read_end, self._read)
+        if init:
+            self._loop.add_reader(init.news, self._hear_of_init, init)
 
     @property
     def exit_code(self) -> int:
@@ -160,30 +177,61 @@ class _Child:
     async def end(self) -> None:
         """End whatever of the process still runs, read what it wrote last, and let go of it."""
         try:
-            begun = self.exited.is_set() or await self._ask_to_end()
-            self._signal(signal.SIGKILL)
-            # A sandbox that ends takes along all that has begun inside, sooner than anybody could look for it.
-            if not (begun and self._wrapped):
+            if not self.exited.is_set():
+                await self._ask_to_end()
+            if self._init and self._init.handle is not None:
+                await self._end_box(self._init)
+            else:
+                self._signal(signal.SIGKILL)
                 await sweep(self._mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._places:
                 await asyncio.to_thread(clear, self._places, self._mark)
-            await _wait(self._silent, GRACE_S)
+            await _wait(self._silent, DRAIN_S)
         finally:
             self._let_go()
 
-    async def _ask_to_end(self) -> bool:
-        """Whether the command itself had begun: a sandbox has a process of its own in front of it."""
-        family = None
+    async def _ask_to_end(self) -> None:
+        """TERM to all of the family, and time for each to end by itself."""
+        if self._init and self._init.handle is None:
+            return  # the command has not begun
         # One bound for all: a fork bomb makes processes faster than they can be counted.
         with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
+            async with asyncio.timeout(TERM_S):
                 family = await asyncio.to_thread(descendants, self._process.pid)
-                if not self._wrapped:
-                    self._signal(signal.SIGTERM)
+                # A box that saw its command end would take the others down while they tidy up: it waits.
+                self._signal(signal.SIGSTOP if self._init else signal.SIGTERM)
                 tell(family, signal.SIGTERM)
+                if self._init and self._init.handle is not None:  # all inside end before it does
+                    await self._readable(self._init.handle)
+                    return
+                for handle in filter(None, map(handle_of, family)):
+                    try:
+                        await self._readable(handle)
+                    finally:
+                        os.close(handle)
                 await self.exited.wait()
-        return family is None or len(family) > 1
+
+    async def _end_box(self, init: BoxInit) -> None:
+        """Whether it was asked to end or has ended by itself: what runs inside may have seen to it that it goes on."""
+        init.kill()
+        self._signal(signal.SIGCONT)  # it says how its command has ended
+        if not init.gone():
+            await asyncio.to_thread(init.gone, _KILLED_S)
+        await _wait(self.exited, DRAIN_S)
+        self._signal(signal.SIGKILL)
+
+    async def _readable(self, handle: int) -> None:
+        seen = asyncio.Event()
+        self._loop.add_reader(handle, seen.set)
+        try:
+            await seen.wait()
+        finally:
+            self._loop.remove_reader(handle)
+
+    def _hear_of_init(self, init: BoxInit) -> None:
+        if init.listen():
+            self._loop.remove_reader(init.news)
 
     def _signal(self, what: signal.Signals) -> None:
         # Not the process's own send_signal: it may reap the child under its watcher's feet (Python 3.11).
@@ -200,6 +248,9 @@ class _Child:
             self._resting.cancel()
         self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
+        if self._init:
+            self._loop.remove_reader(self._init.news)
+            self._init.close()
         self.output.feed(b"", final=True)
 
     def _on_exit(self, _: asyncio.Task[int]) -> None:

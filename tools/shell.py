@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -42,7 +44,12 @@ def _script(code: str) -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(written)
         file.seek(0)
-        yield file.fileno()
+        # Away from the numbers that the launchers give files under.
+        script = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 64)
+        try:
+            yield script
+        finally:
+            os.close(script)
 
 
 def _result(finished: Finished, time_limit_s: float) -> Result:

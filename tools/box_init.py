@@ -1,0 +1,93 @@
+"""The first process of a bubblewrap box, held by a handle from before the command begins.
+
+When it ends, the kernel ends everything inside, however that has hidden; so it is what is killed at the end of a
+command. bubblewrap's own tie (`--die-with-parent`) is a wish of that process, which what runs inside might take back.
+Imported by every job's supervisor, so that it stays light.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+TERM_S = 2.0  # between TERM and KILL: a handler of one second finishes its work
+
+_PID = re.compile(rb'"child-pid": (\d+)\D')
+
+
+class BoxInit:
+    """bubblewrap says on one pipe which its first process is, and waits on another before it starts the command."""
+
+    def __init__(self) -> None:
+        self.news, say = os.pipe()
+        wait, self._release = os.pipe()
+        self._say, self._wait = (_moved(end) for end in (say, wait))
+        os.set_blocking(self.news, False)
+        self.handle: int | None = None
+        self._heard = b""
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """bubblewrap's ends; `words` name them."""
+        return self._say, self._wait
+
+    def words(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The words of a bubblewrap that is given its ends."""
+        return (argv[0], "--info-fd", str(self._say), "--block-fd", str(self._wait), *argv[1:])
+
+    def inherited(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The same of one that inherits them."""
+        for end in self.fds:
+            os.set_inheritable(end, True)
+        return self.words(argv)
+
+    def started(self) -> None:
+        """bubblewrap has its ends."""
+        for end in self.fds:
+            os.close(end)
+        self._say = self._wait = -1
+
+    def listen(self) -> bool:
+        """Take what is on `news`, and let the command begin once the first process is held; whether that is settled."""
+        with suppress(BlockingIOError):
+            heard = os.read(self.news, 4096)
+            self._heard += heard
+            if found := _PID.search(self._heard):
+                # Both wait for us, so that the number is still its own.
+                with suppress(ProcessLookupError):
+                    self.handle = os.pidfd_open(int(found[1]))
+                with suppress(BrokenPipeError):
+                    os.write(self._release, b"1")
+                return True
+            return not heard
+        return False
+
+    def kill(self) -> None:
+        """Harmless when it has gone."""
+        if self.handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+
+    def gone(self, seconds: float = 0.0) -> bool:
+        """Whether nothing runs inside any more, at the latest after so long; not known when it was never held."""
+        return self.handle is not None and bool(select.select([self.handle], [], [], seconds)[0])
+
+    def close(self) -> None:
+        """Let go of it."""
+        for end in (self.news, self._say, self._wait, self._release, -1 if self.handle is None else self.handle):
+            if end >= 0:
+                os.close(end)
+        self.news = self._say = self._wait = self._release = -1
+        self.handle = None
+
+
+def _moved(end: int) -> int:
+    """Under a number that no other file of a command is given under."""
+    moved = fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(end)
+    return moved
