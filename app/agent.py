@@ -20,12 +20,12 @@ from app.discipline.plan import Plan
 from app.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.inbox import Inbox
 from app.native_text import name_of, text_may_call
-from app.provider import Provider, ProviderFailed
+from app.provider import TOO_LONG, Provider, ProviderFailed
 from app.reply import Reply
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
-TOO_LONG = "model_context"  # the code of a refusal
+CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
 STANDS_IN = "Another model stands in, which can read less: it is asked with a shorter prompt."
@@ -156,7 +156,7 @@ class Agent:
                 if broken := self.discipline.go_on(plan, reply, failure, self.account):
                     yield broken
                     return
-                if failure.code != TOO_LONG or reply.begun or not self.view.refused(fitted, failure):
+                if failure.code != CONTEXT or reply.begun or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
             yield Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN)
@@ -185,7 +185,7 @@ class Agent:
                 said = self.discipline.so_far + reply.shown
                 self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
                 if reply.characters or reply.calls:
-                    message = reply.message(cut=reply.stopped is None)
+                    message = reply.message(cut=reply.stopped in (None, TOO_LONG))
                     by = name_of(self.provider) if reply.called_natively else ""
                     conversation.append(replace(message, by=by))
                 # Else another model has answered, or what was counted is a guess.

@@ -32,9 +32,12 @@ class Used:
     cache_written: int | None = None
 
 
+TOO_LONG = "too_long"  # why an answer ends that is longer than may be heard
+
+
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why the model stopped (`stop`, `length`, `tool_calls`, ...): the last piece of a whole stream."""
+    """Why the model stopped (`stop`, `length`, `tool_calls`, ...), or TOO_LONG: the last piece of a whole stream."""
 
     reason: str
 

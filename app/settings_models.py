@@ -46,6 +46,7 @@ class ModelSettings(BaseModel):
     transport: Literal["lean", "httpx2"] = setting(
         "lean", "how model servers are talked to: lean is ours, httpx2 the library's own", "lean or httpx2"
     )
+    max_answer_characters: int = whole(4 << 20, 1000, 1 << 24, "characters of one answer of a model")
     max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "bytes of all pictures and PDFs in one message")
     max_attachments: int = whole(20, 0, 1000, "pictures and PDFs that one message may have")
 

@@ -16,6 +16,7 @@ from app.context.trim import trim
 from app.conversation import Conversation
 from app.events import AgentEvent, ContextSummarised, Notice
 from app.messages import Message
+from app.provider import TOO_LONG
 from app.providers.wire import encodable
 from app.store import SummaryRow
 
@@ -107,7 +108,7 @@ def _rule(words: int) -> str:
 def _trouble(heard: Heard) -> str:
     if heard.trouble:
         return heard.trouble
-    if heard.reply.stopped is None or heard.reply.stopped == "length":
+    if heard.reply.stopped in (None, "length", TOO_LONG):
         return "was cut off"
     return "" if heard.reply.shown.strip() else "is empty"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from app.endpoints.answer_limit import MOST_CHARACTERS
 from app.endpoints.endpoint import Endpoint
 from app.endpoints.host import Host
 from app.endpoints.names import Endpoints, Place, is_spelled_out, meant, place_of, unknown
@@ -41,6 +42,7 @@ class Models:
         self.helper = helper
         self.wanted: str | None = None
         self.patience = PATIENCE
+        self.most_characters = MOST_CHARACTERS  # of an answer
         self.may_ask: Callable[[], None] = lambda: None  # raises what forbids that any model is asked
 
     @property
@@ -92,7 +94,7 @@ class Models:
 
     def _way(self, targets: Sequence[Target], asker: str) -> Route:
         """Each of them once."""
-        return Route(list(dict.fromkeys(targets)), asker, self.patience, self.may_ask, self.able)
+        return Route(list(dict.fromkeys(targets)), asker, self.patience, self.may_ask, self.able, self.most_characters)
 
     def able(self, ability: str) -> list[str]:
         """The models that have it: as is known of those in use, or stated of their endpoint, or by their names."""

@@ -65,6 +65,7 @@ async def opened_models(
     try:
         opened = await _opened(registry, settings, choose, known_servers, switch)
         opened.models.may_ask = switch.check
+        opened.models.most_characters = settings.max_answer_characters
         watching = asyncio.create_task(registry.watch_for_ever(), name="endpoints")
         try:
             registry.learn()

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.context.counter import Counter
+from app.endpoints.answer_limit import MOST_CHARACTERS, AnswerLimit
 from app.endpoints.faults import UNREAD
 from app.endpoints.host import Host
 from app.endpoints.retries import Patience, Trip
@@ -15,6 +16,7 @@ from app.endpoints.sight import Able, Looking, nobody_knows
 from app.endpoints.target import Target
 from app.messages import Message
 from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Told, Used
+from app.providers.failures import ENDLESS
 
 LEAST_ANSWER = 1024  # tokens that a stand-in must have left for its answer, or a part of a smaller window
 PATIENCE = Patience()
@@ -33,6 +35,7 @@ class Route:
     patience: Patience = field(default=PATIENCE, repr=False)
     may_ask: Callable[[], None] = lambda: None  # raises what forbids it; who has waited is to ask once more
     able: Able = nobody_knows
+    most_characters: int = MOST_CHARACTERS  # of an answer
     _told: set[str] = field(default_factory=set)  # files that this run has been told of in words
     _asking: Target | None = None
     _asked: Target | None = None
@@ -54,6 +57,7 @@ class Route:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer of the first that gives one. Raises ProviderFailed if nobody does, or if it breaks off."""
         trip, begun, counted, self._reached = self._trip(request), False, False, False
+        limit = AnswerLimit(self.most_characters)
         try:
             while True:
                 self._asking = self._asked = trip.target
@@ -76,12 +80,17 @@ class Route:
                                 begun, counted = begins(piece), counted or isinstance(piece, Used)
                                 if begun and (switched := trip.answers()):
                                     yield switched
-                            yield piece
+                            ending = limit.cut(piece)
+                            for heard in ending or (piece,):
+                                yield heard
+                            if ending:
+                                return
                     return
                 except ProviderFailed as failure:
                     if begun:
-                        host.failed(failure)
-                        raise
+                        for last in broken_off(failure, host, limit):
+                            yield last
+                        return
                     self._reached = before or failure.code not in UNREAD
                     following = trip.failed(failure)
                 finally:
@@ -182,6 +191,14 @@ class Route:
 def begins(piece: Piece) -> bool:
     """Whether the model has said something, which nobody may say once more."""
     return not isinstance(piece, Told | Used)
+
+
+def broken_off(failure: ProviderFailed, host: Host, limit: AnswerLimit) -> Sequence[Piece]:
+    """The end of an answer that has begun and is too long to go on. Raises any other failure."""
+    if failure.code == ENDLESS:
+        return limit.ending()
+    host.failed(failure)
+    raise failure
 
 
 def waiting(host: Host, number: int) -> Told:

@@ -12,6 +12,7 @@ from app.providers.error_status import status_of
 from app.providers.too_long import is_too_long, limit_in
 
 EXCERPT = 300
+ENDLESS = "model_too_long"  # the code of an answer that is longer than anything sensible
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def silent(url: str, seconds: float | None) -> ProviderFailed:
 def too_long(url: str, limit: int) -> ProviderFailed:
     """The answer is longer than anything sensible."""
     message = f"The answer of {shown_url(url)} is longer than {limit} bytes and was stopped. Set a limit of tokens."
-    return ProviderFailed("model_too_long", message, retryable=False)
+    return ProviderFailed(ENDLESS, message, retryable=False)
 
 
 def ending(sentence: str) -> str:

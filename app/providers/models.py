@@ -10,7 +10,7 @@ import httpx2
 from app.providers import failures
 from app.providers.http import NoAnswer, json_answer
 
-MAX_BODY_BYTES = 16 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+MAX_BODY_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
 MOST = 5000
 LONGEST = 256  # characters of a name
 UNNAMED = "default"

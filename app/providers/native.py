@@ -10,6 +10,7 @@ from typing import Any
 
 from app.provider import Enclosed
 from app.providers.seals import Seals
+from app.providers.sse import MAX_EVENT_BYTES, EventTooLarge
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
 
 NATIVE = "native"
@@ -65,6 +66,7 @@ class NativeCalls:
         self._slots: list[Slot] = []
         self._by_index: dict[int, Slot] = {}
         self._latest: Slot | None = None  # the one that was written at last
+        self._left = MAX_EVENT_BYTES  # characters of arguments: those of a call without a name are shown to nobody
 
     def __bool__(self) -> bool:
         return bool(self._slots)
@@ -72,7 +74,7 @@ class NativeCalls:
     def add(self, fragment: Any, place: int | None = None) -> list[NativeEvent]:
         """What one element of `delta.tool_calls` adds; `place` is its own, if it does not come alone.
 
-        Raises TooManyCalls; anything else odd is tolerated.
+        Raises TooManyCalls, EventTooLarge; anything else odd is tolerated.
         """
         if not isinstance(fragment, dict):
             return []
@@ -84,6 +86,9 @@ class NativeCalls:
         slot.id = slot.id or id
         if name and name != slot.name and not slot.opened:
             slot.name += name  # a few servers stream the name in pieces
+        self._left -= len(written)
+        if self._left < 0:
+            raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
         if written:
             slot.parts.append(written)
         self._seals.see_call(slot.number, fragment)

@@ -12,7 +12,7 @@ import httpx2
 from app.providers.http import CLOSED, is_local, json_answer
 from app.providers.wire import encode
 
-MAX_LIST_BYTES = 16 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from app.providers.native import TooManyCalls
 from app.providers.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from parsing import Thought
 
-MAX_ANSWER_BYTES = 256 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
 
 
 class Streamed(ABC):
@@ -51,6 +51,8 @@ class Streamed(ABC):
         """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
         try:
             return list(joined(self._close()))
+        except EventTooLarge as error:
+            raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
         except TooManyCalls as error:
             raise self._too_many_calls(error) from error
 
