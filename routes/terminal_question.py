@@ -17,14 +17,14 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from app.events import ApprovalRequired, ApprovalResolved
-from app.grants import COMMAND
+from app.grants import COMMANDS
+from app.patterns import ANY, STAR
 from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
 LONG_LINES = 12  # from here on the number of lines is told: the first ones may have left the window
 UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
-WILD = regex.compile(r"[*?\[]")
 
 
 def exact(text: str) -> str:
@@ -59,7 +59,7 @@ def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for name, value in arguments.items()
     }
-    return {name: text if name == COMMAND else WILD.sub(r"[\g<0>]", text) for name, text in texts.items()}
+    return {name: text if name in COMMANDS else text.replace(ANY, STAR) for name, text in texts.items()}
 
 
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:

@@ -102,7 +102,7 @@ function unseenNote(input) {
 }
 
 const ANY = "*";
-const literal = (text) => text.replace(/[*?[]/g, "[$&]");
+const literal = (text) => text.replaceAll(ANY, "[*]");
 
 // What a pattern is first: for each argument. The server holds commands against theirs word by word.
 const PATTERNS = {
@@ -155,7 +155,7 @@ function inner(value) {
 
 const HINTS = {
   __proto__: null,
-  command: "A last * stands for any further words. Redirects, substitutions and the like always ask.",
+  command: "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
 };
 
 /** "Exactly this call" or "calls like it". `value()`: the pattern, or null. */
@@ -198,7 +198,7 @@ function patternField(key, text) {
     autocomplete: "off",
     dir: "ltr",
   });
-  const hint = HINTS[key] ?? "* stands for any text.";
+  const hint = HINTS[key] ?? "* stands for any text without ; & | $ and the like, and ends where a host does.";
   const label = h("label", { for: id }, oneLine(key));
   input.setAttribute("aria-describedby", `${id}-hint`);
   return {

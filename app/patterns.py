@@ -1,0 +1,129 @@
+"""Whether a value fits a pattern of a grant: one meaning of `*`, for every argument but a shell's command.
+
+A `*` stands for any characters, or none, but never for one that could begin another order: `; & | $`, a backquote,
+brackets, a line's end, another control character or one that cannot be seen. It never crosses the end of a host, and
+leads to no `..`. All else, `?` and `[` too, is itself; `[*]` is a star. What is written exactly always fits, and a lone
+`*` is any value. In an address `*` has its places: `https://*.example.org/*` is any path at any name below example.org.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import regex
+
+ANY = "*"
+STAR = "[*]"  # in a pattern: the character itself
+_ORDERS = regex.compile(r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]")
+_ADDRESS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?::([0-9]{0,5}))?")
+_UNCLEAR = regex.compile(r"[\\\s\p{C}\p{Z}]")  # which readers of addresses drop, or take for something else
+_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
+# Words in the names of arguments whose values are addresses, with `https://` or without.
+_PLACES = frozenset(("address", "domain", "endpoint", "host", "hostname", "href", "link", "origin", "server", "site"))
+_PLACES |= {"uri", "uris", "url", "urls", "website"}
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
+
+def fits(name: str, value: str, pattern: str) -> bool:
+    """Whether the value of the argument `name` is what a person meant by `pattern`. Linear in the value."""
+    if pattern in (ANY, value):
+        return True
+    pieces = _pieces(pattern)
+    if len(pieces) == 1:
+        return value == pieces[0]
+    if _climbs(value):
+        return False
+    is_address = "://" in value or "://" in pattern or value.startswith(("//", "/\\", "\\\\"))
+    if is_address or not _PLACES.isdisjoint(word.lower() for word in _WORDS.findall(name)):
+        return _fits_address(value, pattern)
+    return _fits_pieces(value, pieces)
+
+
+def _pieces(pattern: str) -> list[str]:
+    """What stands between the stars."""
+    pieces = [""]
+    for part in re.split(r"(\[\*\]|\*)", pattern):
+        if part == ANY:
+            pieces.append("")
+        else:
+            pieces[-1] += "*" if part == STAR else part
+    return pieces
+
+
+def _fits_pieces(text: str, pieces: list[str]) -> bool:
+    """Each piece is taken where it first stands: a later place leaves more of the text to the star before it."""
+    if len(pieces) == 1:
+        return text == pieces[0]
+    first, *middle, last = pieces
+    at, end = len(first), len(text) - len(last)
+    if end < at or not text.startswith(first) or not text.endswith(last):
+        return False
+    for piece in middle:
+        found = text.find(piece, at, end)
+        if found < 0 or _ORDERS.search(text, at, found):
+            return False
+        at = found + len(piece)
+    return not _ORDERS.search(text, at, end)
+
+
+def _climbs(value: str) -> bool:
+    """`notes/*` is not meant to reach notes/../plan.txt, however the dots and slashes are written."""
+    for _ in range(3):
+        if ".." in re.split(r"[/\\]", value):
+            return True
+        before, value = value, unquote(value)
+        if value == before:
+            return False
+    return True  # written so as to be read many times
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """`host` is lower case, of a pattern perhaps `*` or `*.name`; `rest` is all behind it."""
+
+    scheme: str
+    host: str
+    port: int | None
+    rest: str
+
+
+def _fits_address(value: str, pattern: str) -> bool:
+    wanted, given = _pattern_of_addresses(pattern), _address(value)
+    if not wanted or not given or (wanted.scheme, wanted.port) != (given.scheme, given.port):
+        return False
+    below = wanted.host.startswith("*.") and given.host.endswith(wanted.host[1:])
+    return (below or wanted.host in (ANY, given.host)) and _fits_pieces(given.rest, _pieces(wanted.rest))
+
+
+def _address(text: str) -> _Address | None:
+    """None for what readers may understand differently: `user@`, `\\`, `%` or other scripts in a host, tabs, spaces."""
+    found = _ADDRESS.fullmatch(text)
+    if not found or _UNCLEAR.search(text):
+        return None
+    scheme, rest = (found[1] or "").lower(), found[3]
+    if not found[2]:  # a path alone
+        alone = scheme == "file" or (not scheme and not rest.startswith("//"))
+        return _Address(scheme, "", None, rest) if alone else None
+    spelled = _AUTHORITY.fullmatch(found[2])
+    if not spelled:
+        return None
+    return _Address(scheme, spelled[1].lower(), int(spelled[2]) if spelled[2] else _PORTS.get(scheme), rest)
+
+
+def _pattern_of_addresses(pattern: str) -> _Address | None:
+    """None for a star where a host could end in another way than is written: `https://*example.org`."""
+    found = _ADDRESS.fullmatch(pattern)
+    if not found:
+        return None
+    scheme, host, rest = (found[1] or "").lower(), found[2], found[3]
+    if host.endswith("*") and not rest:  # `https://example.org*`: whatever comes behind the host
+        host, rest = host.removesuffix("*") or ANY, "*"
+    if host == ANY:
+        return _Address(scheme, ANY, _PORTS.get(scheme), rest)
+    below = "*." if host.startswith("*.") else ""
+    prefix = f"{scheme}://" if scheme else ""
+    read = _address(prefix + host.removeprefix(below))
+    return _Address(scheme, below + read.host, read.port, rest) if read else None

@@ -1,0 +1,186 @@
+"""Patterns of grants: what `*` stands for in any argument, and where it ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.grants import Grant, misfit
+from app.patterns import fits
+
+# `h://` stands for `https://`.
+FITS = [
+    ("path", "notes/*", ["notes/a.txt", "notes/", "notes/a/b.txt", "notes/a b'\".txt"]),
+    ("path", "note*", ["note.txt", "note", "notes/x"]),
+    ("path", "*.py", ["a.py", "src/a.py", ".py"]),
+    ("path", "a*b*c", ["abc", "axbxc", "abbcc", "aXbYbZc"]),
+    ("path", "a?[b]", ["a?[b]"]),
+    ("path", "a[*]b*", ["a*b", "a*bc"]),
+    ("path", "[*]", ["*", "[*]"]),
+    ("any", "*", ["", "a;b", "$(id)\n", "../x", "h://example.org"]),
+    ("sql", "SELECT name FROM *", ["SELECT name FROM users", "SELECT name FROM users WHERE a = 'b'"]),
+    ("sql", "a; b", ["a; b"]),
+    ("sql", "a; *", ["a; b"]),  # the person wrote this one
+    (
+        "url",
+        "h://example.org/*",
+        ["h://example.org/", "h://example.org/a/b?c=d#e", "HTTPS://EXAMPLE.org/a"],
+    ),
+    ("url", "h://example.org*", ["h://example.org", "h://example.org/a", "h://example.org?a=b"]),
+    ("url", "h://example.org/*", ["h://example.org:443/a", "h://example.org:/a"]),
+    ("url", "h://example.org:8443/*", ["h://example.org:8443/a"]),
+    ("url", "h://*.example.org/*", ["h://a.example.org/", "h://a.b.example.org/c"]),
+    ("url", "h://*.example.org/x", ["h://a.example.org/x"]),
+    ("url", "h://*/x", ["h://a.example.org/x"]),
+    ("url", "h://[::1]:3000/*", ["h://[::1]:3000/a"]),
+    ("url", "/docs/*", ["/docs/a"]),
+    ("host", "*.example.org", ["a.example.org", "A.B.example.org"]),
+    ("baseURL", "example.org/*", ["example.org/a"]),
+    ("uri", "file:///srv/*", ["file:///srv/a"]),
+]
+FITS_NOT = [
+    (
+        "path",
+        "notes/*",
+        ["notes/../plan.txt", "notes/a/..", "notes\\..\\x", "notes/%2e%2e/x", "notes/%252e%252e%252fx"],
+    ),
+    ("path", "notes/*", ["notes", "Notes/a", "xnotes/a", " notes/a", "notes/a\n", "notes/\x00", "notes/\u202ea"]),
+    ("path", "*.py", ["a.pyc", "a.py\n", "a;.py"]),
+    ("path", "a?c", ["abc"]),
+    ("path", "[ab]*", ["a", "b"]),
+    ("path", "a[*]b", ["axb", "ab"]),
+    ("path", "ab*ba", ["aba"]),
+    (
+        "cmdline",
+        "ls *",
+        ["ls ; id", "ls & id", "ls | id", "ls $(id)", "ls `id`", "ls\nid", "ls a\rid", "ls <(id)", "ls >f"],
+    ),
+    ("cmdline", "ls *", ["ls a\x0bid", "ls a\u2028id", "ls a\x85id", "ls a\x7f", "ls \ud800"]),
+    ("sql", "SELECT * FROM t", ["SELECT 1; DROP TABLE t; SELECT 1 FROM t", "SELECT (SELECT 1) FROM t"]),
+    ("sql", "a; *", ["a; b; c", "a; b | c"]),
+    ("url", "h://example.org*", ["h://example.org.evil.net/", "h://example.org@evil.net", "h://example.orgx/"]),
+    ("url", "h://example.org*", ["h://example.org:8443/", "h://example.org:80@evil.net/", "h://example.org./"]),
+    ("url", "h://example.org/*", ["http://example.org/a", "h://user@example.org/a", "h://a.example.org/a"]),
+    ("url", "h://example.org/*", ["h://example.org\\@evil.net/", "h://evil.net/h://example.org/"]),
+    ("url", "h://example.org/*", ["h://example.org/a\tb", "h://exam\tple.org/a", "h://example.org/a b"]),
+    ("url", "h://example.org/*", ["h://ex%61mple.org/a", "h://example.org%2f@evil.net/", "https:/example.org/a"]),
+    (
+        "url",
+        "h://example.org/*",
+        ["h:///example.org/a", "https:example.org/a", "//example.org/a", " h://example.org/a"],
+    ),
+    ("url", "h://example.org/*", ["h://еxample.org/a", "h://example。org/a", "h://example.org:x/a"]),
+    ("url", "h://example.org/*", ["h://example.org/../a", "h://example.org/%2e%2e/a", "h://example.org/a&b"]),
+    ("url", "h://example.org:8443/*", ["h://example.org/a", "h://example.org:84430/a"]),
+    ("url", "h://*.example.org/*", ["h://example.org/", "h://evilexample.org/", "h://a.example.org.evil.net/"]),
+    ("url", "h://*.example.org/*", ["h://evil.net/.example.org/", "h://evil.net#.example.org/", "h://.example.org/"]),
+    ("url", "h://*.example.org/*", ["h://evil.net?.example.org/", "h://a@b.example.org/", "h://a.example.org:81/"]),
+    ("url", "h://*example.org/*", ["h://example.org/", "h://evilexample.org/"]),
+    ("url", "h://exam*.org/*", ["h://example.org/", "h://exam.evil.org/"]),
+    ("url", "h://example.*", ["h://example.org", "h://example.evil.net"]),
+    ("url", "http*", ["http://example.org", "h://evil.net/"]),
+    ("url", "*://example.org/*", ["h://example.org/"]),
+    ("url", "/*", ["//evil.net/", "/\\evil.net/", "h://evil.net"]),
+    ("target", "*.example.org", ["h://evil.net/.example.org", "//evil.net/.example.org"]),
+    ("host", "example.org*", ["example.org.evil.net", "example.org@evil.net", "example.org:8080"]),
+    ("host", "*.example.org", ["example.org", "evil.net/.example.org", "evilexample.org", "a.example.org:81"]),
+    ("text", "see *", ["see h://example.org"]),
+]
+
+
+def spelled(rows: list[tuple[str, str, list[str]]]) -> list[tuple[str, str, list[str]]]:
+    return [
+        (name, pattern.replace("h://", "https://"), [one.replace("h://", "https://") for one in values])
+        for name, pattern, values in rows
+    ]
+
+
+@pytest.mark.parametrize(("name", "pattern", "values"), spelled(FITS))
+def test_what_a_pattern_is_for(name: str, pattern: str, values: list[str]) -> None:
+    assert [value for value in values if not fits(name, value, pattern)] == []
+
+
+@pytest.mark.parametrize(("name", "pattern", "values"), spelled(FITS_NOT))
+def test_where_a_star_ends(name: str, pattern: str, values: list[str]) -> None:
+    assert [value for value in values if fits(name, value, pattern)] == []
+    covering = Grant("mcp__x__y", pattern={name: pattern})
+    assert [value for value in values if covering.covers("ann", {name: value})] == []
+
+
+@given(st.text(), st.text())
+def test_what_is_written_exactly_fits(name: str, text: str) -> None:
+    assert fits(name, text, text) and fits(name, text, "*")
+    assert fits(name, text, text.replace("*", "[*]"))
+
+
+@given(
+    st.sampled_from(["url", "path", "sql"]),
+    st.text(),
+    st.sampled_from(list(";&|$`<>()\n\r\t\0\x1b\u2028\u202e")),
+    st.text(),
+)
+def test_no_star_takes_in_another_order(name: str, before: str, order: str, behind: str) -> None:
+    for pattern in ("a*", "*a", "a*a", "https://example.org/*", "https://*.example.org/*"):
+        value = pattern.replace("*", f"{before}{order}{behind}", 1)
+        assert value == pattern or not fits(name, value, pattern)
+
+
+def slow(text: str, pieces: list[str]) -> bool:
+    """Every way to lay the pieces into the text, stars only over plain characters: the definition."""
+    if len(pieces) == 1:
+        return text == pieces[0]
+    if not text.startswith(pieces[0]):
+        return False
+    rest, ends = text[len(pieces[0]) :], range(len(text) - len(pieces[0]) + 1)
+    return any(";" not in rest[:end] and slow(rest[end:], pieces[1:]) for end in ends)
+
+
+def test_of_all_ways_to_lay_a_pattern_one_is_found() -> None:
+    texts = ["".join(one) for length in range(6) for one in itertools.product("a;b", repeat=length)]
+    patterns = ["".join(one) for length in range(1, 5) for one in itertools.product("a;*", repeat=length)]
+    for pattern in patterns:
+        if pattern != "*":
+            for text in texts:
+                assert fits("x", text, pattern) == (text == pattern or slow(text, pattern.split("*"))), (text, pattern)
+
+
+def test_long_values_take_linear_time() -> None:
+    text = "a" * 1_000_000
+    assert not fits("x", text, "*a*a*a*a*a*a*b")
+    assert fits("x", text, "*a*a*a*a*a*a*")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "arguments", "because"),
+    [
+        ({"cmd": "npm *"}, {"cmd": "npm test"}, "too wide"),
+        ({"command": "ls; *"}, {"command": "ls; id"}, "not one command"),
+        ({"code": "print(*)"}, {"code": "print(1)"}, "no pattern can bound"),
+        ({"code": "*"}, {"code": "print(1)"}, "no pattern can bound"),
+        ({"url": "https://exam*"}, {"url": "https://example.org/"}, "end of a host"),
+        ({"path": "a*"}, {"path": "ab", "mode": "w"}, "path, mode"),
+        ({"n": "1*"}, {"n": 12}, "does not fit"),
+        ({"list": '["a*"]'}, {"list": ["a", "b"]}, "does not fit"),
+    ],
+)
+def test_a_pattern_that_covers_nothing_says_why(
+    pattern: dict[str, str], arguments: dict[str, object], because: str
+) -> None:
+    assert because in (misfit("t", pattern, arguments) or "")
+    assert not Grant("t", pattern=pattern).covers("ann", arguments)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "arguments"),
+    [
+        ({"cmd": "git log *"}, {"cmd": "git log -5"}),
+        ({"n": "12"}, {"n": 12}),
+        ({"list": '["a", "b"]', "flag": "true", "none": "*"}, {"list": ["a", "b"], "flag": True, "none": None}),
+        ({"code": "print(1)"}, {"code": "print(1)"}),
+    ],
+)
+def test_a_pattern_of_other_values(pattern: dict[str, str], arguments: dict[str, object]) -> None:
+    assert misfit("t", pattern, arguments) is None
