@@ -20,9 +20,9 @@ from app.providers.http import TransportKind
 from app.providers.openai_chat import OpenAIChat
 from app.providers.sse import MAX_EVENT_BYTES
 from tests.answers import FIXTURES, URL, Outcome, outcome
-from tests.chatting import DONE, WITH_TOOLS, chat_with, chunk, pieces_of, says
+from tests.chatting import DONE, WHOLE, WITH_TOOLS, chat_with, chunk, pieces_of, says
 from tests.serving import serving
-from tests.upstream import Act, stream, upstream
+from tests.upstream import Act, answer, stream, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -149,6 +149,17 @@ async def test_64_mib_that_were_compressed_are_refused(transport: TransportKind)
         async with upstream(compressed(bomb)) as server, chat_with(server, transport=transport) as chat:
             seen = await heard(chat)
     assert seen == Outcome(end="model_too_long")
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed_and_no_key_goes_there(status: int, transport: TransportKind) -> None:
+    async with upstream(WHOLE, repeat=True) as elsewhere:
+        led = answer("", status, location=f"http://127.0.0.1:{elsewhere.port}/v1/chat/completions")
+        async with upstream(led, repeat=True) as server, chat_with(server, transport=transport, key="sk-1") as chat:
+            seen = await heard(chat)
+            assert seen == Outcome(end="model_not_found")
+        assert elsewhere.connections == 0
 
 
 def test_64_mib_of_blank_lines_cost_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.mcp_servers import FIXTURES, free_port, managing, ready, serving, told, tool
+from tests.upstream import upstream
 from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, State, Timeouts
 
@@ -58,6 +59,18 @@ async def test_a_bad_answer_costs_only_its_call(row: Called) -> None:
         assert good.text == "beside"
         assert (await told(tool(manager, "mcp__s__echo"), text="after")).text == "after"
         assert manager.status()[0].restarts == before.restarts
+
+
+async def test_a_redirect_to_another_origin_is_not_followed_and_no_key_goes_there() -> None:
+    async with upstream(repeat=True) as elsewhere:
+        port = free_port()
+        headers = {"Authorization": "Bearer a-secret"}
+        config = ServerConfig("s", "http", url=f"http://127.0.0.1:{port}/mcp", headers=headers, timeouts=PATIENT)
+        async with serving(FAULTY, f"moved:{elsewhere.port}", port), managing(config) as manager:
+            status = await manager.settled("s", 20)
+            assert (status.state, status.tools) == (State.FAILED, ())
+            assert "307" in status.error or "redirect" in status.error.lower()
+        assert elsewhere.connections == 0
 
 
 async def test_a_session_that_was_forgotten_is_begun_anew_and_the_call_repeated() -> None:

@@ -153,7 +153,7 @@ TARGETS = [url for url in SPELLINGS if "://" in url and url not in RELATIVE] + [
 async def test_a_redirect_is_checked_like_the_first_url(to: str) -> None:
     world = World({name.lower().rstrip("."): [addresses] for name, addresses in NAMES.items()})
     # Headers are bytes; a server may write any.
-    async with upstream(moved(to.encode().decode("latin-1"))) as server:
+    async with upstream(moved(to.encode().decode("latin-1"))) as server:  # another origin, each of them
         with pytest.raises(ToolFailed):
             await fetch(f"http://{HERE}:{server.port}/", world, allowed=(f"{HERE}:{server.port}",))
         assert server.connections == 1 and world.connections == 1
@@ -163,9 +163,46 @@ async def test_a_redirect_is_checked_like_the_first_url(to: str) -> None:
 async def test_a_redirect_to_another_port_of_this_machine_is_refused(status: int) -> None:
     async with upstream(answer("secret", kind="text/plain"), repeat=True) as private:
         async with upstream(moved(f"http://{HERE}:{private.port}/", status)) as server:
-            with pytest.raises(ToolFailed, match="not on the public internet"):
+            with pytest.raises(ToolFailed, match="redirects to another site"):
                 await fetch(f"http://{HERE}:{server.port}/", allowed=(f"{HERE}:{server.port}",))
         assert private.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "to"),
+    [
+        ("http://site.example/", "http://other.example/?q=secret"),
+        ("http://site.example/", "https://www.site.example/"),
+        ("https://site.example/", "//other.example/"),
+        ("https://site.example/", "https://site.example:8443/"),
+        ("http://site.example/", "https://site.example:8443/"),
+        ("http://site.example:8080/", "https://site.example/"),
+    ],
+)
+async def test_a_redirect_to_another_origin_is_a_question_of_its_own(first: str, to: str) -> None:
+    led = httpx2.Response(302, headers={"location": to})
+    every = {name: [["1.1.1.1"]] for name in ("site.example", "www.site.example", "other.example")}
+    world = World(every, answers={"1.1.1.1": led})
+    with pytest.raises(ToolFailed, match="call web_fetch with its own address: ") as failed:
+        await fetch(first, world, allowed=("site.example", "www.site.example", "other.example"))
+    assert str(failed.value).endswith(str(httpx2.URL(first).join(to))), "the model is told all of it"
+    assert world.looked_up == ["site.example"] and len(world.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "to"),
+    [
+        ("http://site.example/", "https://site.example/"),
+        ("http://site.example:80/", "https://SITE.example./here"),
+        ("https://site.example/", "https://site.example:443/here"),
+        ("https://site.example/a", "/b"),
+    ],
+)
+async def test_a_redirect_within_one_origin_is_followed(first: str, to: str) -> None:
+    led, here = httpx2.Response(302, headers={"location": to}), httpx2.Response(200, text="here")
+    here.headers["content-type"] = "text/plain"
+    world = World({"site.example": [["1.1.1.1"], ["1.1.1.2"]]}, answers={"1.1.1.1": led, "1.1.1.2": here})
+    assert (await fetch(first, world)).endswith("\nhere")
 
 
 async def test_a_redirect_to_less_safety_is_refused() -> None:

@@ -16,11 +16,13 @@ import httpx2
 from parsing import Arguments
 from tools.readable import Page
 from tools.tool import Context, Progress, Result, ToolFailed
-from tools.web_target import Resolve, Target, parsed, resolve, shown, target
+from tools.visible import visible
+from tools.web_target import Resolve, Target, parsed, resolve, same_origin, shown, target
 from tools.web_text import is_text, media_type, text_of
 
 PAGE_CHARACTERS = 20_000
 MAX_REDIRECTS = 5
+MAX_LOCATION = 2_000  # characters of an address that the model is to write again
 
 _HEADERS = {
     "User-Agent": "dragoman (web_fetch)",
@@ -105,7 +107,7 @@ class _Fetch:
         self.bytes = 0
 
     async def page(self, url: httpx2.URL) -> _Fetched:
-        """Follow redirects, each checked like the first URL, to a page."""
+        """Follow redirects within one origin, each checked like the first URL, to a page."""
         asked = url
         for _ in range(MAX_REDIRECTS + 1):
             found = await target(url, self._private_hosts, self._resolve)
@@ -164,7 +166,10 @@ class _Fetch:
 
 
 def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-    """Where an answer leads on to, as far as its spelling is allowed; None when it is no redirect."""
+    """Where an answer leads on to, as far as that may be followed; None when it is no redirect.
+
+    Another origin is another question: it is fetched by a call of its own, which a person may see and is decided on.
+    """
     if not response.has_redirect_location:
         return None
     location = response.headers["location"]
@@ -175,6 +180,11 @@ def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
     if url.scheme == "https" and to.scheme == "http":
         raise ToolFailed(
             f"{shown(url)} redirects to {shown(to)}, which is not encrypted. Fetch that itself if it is what you want."
+        )
+    if not same_origin(url, to):
+        raise ToolFailed(
+            f"{shown(url)} redirects to another site, and nothing was fetched from there. If you want that page, call "
+            f"web_fetch with its own address: {visible(str(to))[:MAX_LOCATION]}"
         )
     return to
 

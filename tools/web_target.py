@@ -62,6 +62,16 @@ def parsed(written: str) -> httpx2.URL:
     return url
 
 
+def same_origin(url: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether both are of one site: the same scheme, host and port; or the second is the first, encrypted."""
+    if _host(url) != _host(other):
+        return False
+    ports = [one.port or _PORTS[one.scheme] for one in (url, other)]
+    if url.scheme == other.scheme:
+        return ports[0] == ports[1]
+    return other.scheme == "https" and ports == list(_PORTS.values())
+
+
 async def target(
     url: httpx2.URL,
     private_hosts: Sequence[str],
