@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,26 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         assert json.loads((await asked.value).post_data or "")["approval"] == "ask"
         await page.reload()
         await expect(page.get_by_role("combobox", name="Approvals")).to_have_value("ask")
+
+
+async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_asks(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        modes = page.get_by_role("combobox", name="Approvals")
+        meaning = page.locator("#composer-mode")
+        await expect(modes).to_have_value("")
+        await expect(meaning).to_be_hidden()
+        await modes.select_option("auto")
+        await expect(meaning).to_contain_text(
+            "Nothing asks: commands, the web, MCP servers and the network run at once."
+        )
+        await expect(meaning).to_contain_text("It still asks before files that your own programs would run")
+        await expect(modes).to_have_accessible_description(re.compile("^Nothing asks: .* stays refused"))
+        await page.reload()
+        await expect(meaning).to_contain_text("Nothing asks")
+        await modes.select_option("ask")
+        await expect(meaning).to_be_hidden()
 
 
 async def test_a_large_picture_is_made_smaller_before_it_is_sent(tmp_path: Path) -> None:

@@ -11,10 +11,14 @@ const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
   ["", "Asks as usual", "As the server is set up"],
-  ["sandboxed", "Asks outside the sandbox", "Asks before the network and whatever leaves the sandbox"],
-  ["ask", "Asks before changes", "Asks before whatever writes, executes or uses the network"],
-  ["auto", "Never asks", "Runs everything at once", "admin"],
+  ["sandboxed", "Asks outside the sandbox", "Asks before the network and whatever leaves the sandbox; the rest runs"],
+  ["ask", "Asks before changes", "Asks before whatever writes, executes or uses the network; what only reads runs"],
+  ["auto", "Runs without asking", "Runs everything at once, the network included", "admin"],
 ];
+const AUTO =
+  "Nothing asks: commands, the web, MCP servers and the network run at once. It still asks before files that your own " +
+  "programs would run (.git, .vscode), for tools set to always ask, and, once a web page or other untrusted text was " +
+  "read, before anything that leaves the sandbox. What you may not use stays refused.";
 const WHEN = [
   ["steer", "Into this turn", "It is read after the step that is under way"],
   ["queue", "As the next turn", "It waits until this turn has ended"],
@@ -69,7 +73,10 @@ class Composer {
     this.text = h("textarea", { ...keys, placeholder: "Ask for something" });
     this.pick = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true, "aria-label": "Files" });
     this.when = choice("When it is read", WHEN, (value) => keep("when", value), kept("when"));
-    this.mode = choice("Approvals", MODES, (value) => keep("approval", value), kept("approval"));
+    this.mode = choice("Approvals", MODES, (value) => this.#chose(value), kept("approval"));
+    this.mode.setAttribute("aria-describedby", "composer-mode");
+    this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
+    this.#explain();
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.hint = h("span", { class: "composer-hint faint" });
     const attach = {
@@ -102,6 +109,7 @@ class Composer {
     this.form.append(
       this.problem,
       h("div", { class: "composer-box" }, this.attachments.element, this.text, tools),
+      this.meaning,
       this.pick,
     );
   }
@@ -137,6 +145,18 @@ class Composer {
       option.hidden = option.disabled = Boolean(needs) && role !== needs;
       if (option.hidden && option.selected) this.mode.value = "";
     }
+    this.#explain();
+  }
+
+  #chose(mode) {
+    keep("approval", mode);
+    this.#explain();
+  }
+
+  /** What the one mode does that is not safe to choose by its name alone. */
+  #explain() {
+    this.meaning.textContent = this.mode.value === "auto" ? AUTO : "";
+    this.meaning.hidden = !this.meaning.textContent;
   }
 
   #options(more = {}) {
