@@ -18,7 +18,7 @@ from tools.commands import allowed
 from tools.egress import hosts_wanted
 from tools.leaving import shown
 from tools.rights import Leaving, Risk, Role
-from tools.tool import Tool, reads_nothing_known
+from tools.tool import Tool, nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 
@@ -50,6 +50,8 @@ def decide(
     question = _question(principal, tool, arguments, under)
     if question and under.mode is Mode.DENY:
         return Refuse(f"{question} This run asks nobody (approval: deny).")
+    if question and under.boxed and arguments is not None and (advice := tool.hopeless(arguments)):
+        return Refuse(advice, only_so=True)  # nobody is asked for what cannot succeed
     return Ask(question) if question else Allow()
 
 
@@ -169,7 +171,7 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
         if isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, under.commands):
             return True
     if under.boxed and (
-        tool.only_reads is not reads_nothing_known if arguments is None else tool.only_reads(arguments)
+        tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments)
     ):
         return True
     grants = [grant for grant in under.grants if grant.tool == tool.name]

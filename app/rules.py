@@ -20,8 +20,8 @@ class Mode(StrEnum):
     """What a run does with calls that a person may want to see first."""
 
     SANDBOXED = "sandboxed"  # what stays in the sandbox and the workspace runs at once, whatever leaves them asks
-    ASK = "ask"  # whatever writes, executes or reaches the network asks
-    AUTO = "auto"  # nothing asks; for admins
+    ASK = "ask"  # whatever writes, executes or reaches the network asks, but for what a box keeps from doing harm
+    AUTO = "auto"  # nothing asks but what asks in every mode; for admins
     DENY = "deny"  # nobody is there: what would ask is refused
 
 

@@ -140,6 +140,49 @@ def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this
         assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,), tainted=True)), asks)
 
 
+UNASKED = (
+    "ls -la",
+    "cat a.txt | grep b | head -3",
+    "wc -l a.txt",
+    "git status",
+    "git diff HEAD~1",
+    "git log --oneline",
+)
+ADDING = ("mkdir -p a/b", "git add -A && git commit -m 'all of it'", "cd sub && git commit -am x")
+ASKED = (
+    "cat a > b",
+    "git diff --output=a",
+    "find . -delete",
+    "pytest",
+    "git commit --amend",
+    "rm a",
+    "ls $(id)",
+    "ls &",
+)
+
+
+@pytest.mark.parametrize("command", [*UNASKED, *ADDING, *ASKED])
+def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
+    """In mode `ask`, that is; in the default one nothing asks that stays in the box."""
+    bash, boxed = named("bash"), Circumstances(Mode.ASK, boxed=True)
+    wanted: type = Ask if command in ASKED else Allow
+    assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
+    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, tainted=True)), wanted)
+    assert isinstance(decide(ANN, bash, {"command": command, "network": True}, boxed), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, boxed=False)), Ask)
+    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()
+
+
+@pytest.mark.parametrize("command", ["curl localhost:8000", "git push origin main", "cd a && pip install b"])
+def test_nobody_is_asked_for_a_command_that_lacks_the_network_it_is_for(command: str) -> None:
+    bash, under = named("bash"), Circumstances(Mode.ASK, boxed=True)
+    refused = decide(ANN, bash, {"command": command}, under)
+    assert isinstance(refused, Refuse) and "again with network" in refused.reason
+    assert isinstance(decide(ANN, bash, {"command": command, "network": ["a.org"]}, under), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
+    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
+
+
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
     under = Circumstances(boxed=True, commands=("echo *",))
     assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()

@@ -7,13 +7,13 @@ from typing import Any
 from tools.egress import NETWORK, with_hosts
 from tools.files import edit_file, off_the_loop, read_page, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
-from tools.leaving import file_left, hosts_reached, request_sent
+from tools.leaving import file_left, hosts_reached, nothing_lost, request_sent, without_its_network
 from tools.listing import list_files
 from tools.recall import recall_history
 from tools.results import read_result
 from tools.rights import Risk, Role
 from tools.shell import running
-from tools.tool import Leaves, Normalise, Run, Tool, answering, as_written, leaves_nothing
+from tools.tool import Run, Tool, answering
 from tools.web import WebFetch
 
 _TEXT = {"type": "string"}
@@ -33,11 +33,10 @@ def _confined(
     risk: Risk,
     run: Run,
     role: Role = Role.USER,
-    normalise: Normalise = as_written,
-    leaves: Leaves = leaves_nothing,
+    **more: Any,
 ) -> Tool:
-    """A tool whose doings stay in the workspace and in the sandbox, but for what `leaves` names."""
-    return Tool(name, description, parameters, risk, run, role, confined=True, normalise=normalise, leaves=leaves)
+    """A tool whose doings stay in the workspace and in the sandbox, but for what its `leaves` names."""
+    return Tool(name, description, parameters, risk, run, role, confined=True, **more)
 
 
 TOOLS = (
@@ -49,6 +48,8 @@ TOOLS = (
         backgroundable(running("bash", "command")),
         normalise=lambda arguments: with_hosts(unmarked(arguments)),
         leaves=hosts_reached,
+        loses_nothing=nothing_lost,
+        hopeless=without_its_network,
     ),
     _confined(
         "python",

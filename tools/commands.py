@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from tools.programs import only_reads
+from tools.programs import only_adds, only_reads
 
 if TYPE_CHECKING:
     from tree_sitter import Language
@@ -160,7 +160,19 @@ def reads(text: str) -> bool:
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False
-    return all(only_reads(words) or (words[0] == "cd" and len(words) < 3) for words in commands)
+    return all(only_reads(words) or _changes_place(words) for words in commands)
+
+
+def loses_nothing(text: str) -> bool:
+    """Whether all that the text does is to read, or to add what can be undone (tools.programs). For a sandbox only."""
+    commands = simple_commands(text)
+    if isinstance(commands, Doubt) or not commands:
+        return False
+    return all(only_reads(words) or only_adds(words) or _changes_place(words) for words in commands)
+
+
+def _changes_place(words: Words) -> bool:
+    return words[0] == "cd" and len(words) < 3
 
 
 def refusal(pattern: str) -> str | None:

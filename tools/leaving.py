@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from parsing import Arguments
+from tools.commands import Doubt, loses_nothing, simple_commands
 from tools.egress import hosts_wanted, told
 from tools.left_behind import leaves_the_box
 from tools.rights import Leaving
@@ -49,6 +50,42 @@ def file_left(arguments: Arguments, workspace: Path) -> Leaving | None:
         return None
     why = leaves_the_box(parts)
     return Leaving(f"It would leave {shown('/'.join(parts))}: {why}.", always=True) if why else None
+
+
+# What these are there for is the network. Their words stand at the beginning of a command.
+CLIENTS = (
+    *("curl", "wget", "ping", "ssh", "scp", "sftp", "gh", "npx", "uvx"),
+    *("git push", "git pull", "git fetch", "git clone", "git ls-remote", "git submodule"),
+    *("pip install", "pip3 install", "pip download", "python -m pip", "python3 -m pip", "pipx", "uv pip", "uv add"),
+    *("npm install", "npm i", "npm ci", "npm publish", "yarn add", "yarn install", "pnpm add", "pnpm install"),
+    *("apt", "apt-get", "cargo install", "cargo add", "go get", "go install", "gem install", "docker"),
+)
+
+
+def without_its_network(arguments: Arguments) -> str | None:
+    """`bash`: why a command that is there for the network cannot succeed without it, and what to do instead."""
+    command = arguments.get("command")
+    if not isinstance(command, str) or hosts_wanted(arguments):
+        return None
+    commands = simple_commands(command)
+    found = [] if isinstance(commands, Doubt) else [name for words in commands for name in CLIENTS if _is(name, words)]
+    if not found:
+        return None
+    return (
+        f"{found[0]} needs the network, and this command has none. Call bash again with network: a list of the hosts "
+        "that it needs. What runs on this machine (localhost) cannot be reached from the sandbox."
+    )
+
+
+def _is(name: str, words: tuple[str, ...]) -> bool:
+    wanted = tuple(name.split())
+    return words[: len(wanted)] == wanted
+
+
+def nothing_lost(arguments: Arguments) -> bool:
+    """`bash`: a command that is known only to read, or to add what can be undone, and has no network."""
+    command = arguments.get("command")
+    return isinstance(command, str) and not hosts_wanted(arguments) and loses_nothing(command)
 
 
 def call_sent(server: str, tool: str, _: Arguments, __: Path) -> Leaving:

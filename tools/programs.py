@@ -10,7 +10,7 @@ configuration names (a pager, a filter) whatever the options are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -247,11 +247,29 @@ READERS: dict[str, Reader] = {
 }
 
 
+# What only adds something, and can be undone: no file that is there changes. Only where a sandbox holds the hooks and
+# filters that git runs.
+ADDERS: dict[str, Reader] = {
+    "mkdir": Reader("pv", "", _set("parents verbose")),
+    "git add": Reader("ANnuv", "", _set("all dry-run ignore-errors intent-to-add no-all update verbose")),
+    "git commit": Reader("aqsv", "m", _set("all allow-empty message no-status quiet signoff verbose")),
+}
+
+
 def only_reads(words: tuple[str, ...]) -> bool:
     """Whether a command (its words, unquoted) is known to do nothing but read and print."""
+    return _fits(words, READERS)
+
+
+def only_adds(words: tuple[str, ...]) -> bool:
+    """Whether a command is known to change nothing that is there."""
+    return _fits(words, ADDERS)
+
+
+def _fits(words: tuple[str, ...], table: Mapping[str, Reader]) -> bool:
     words = _without_place(words)
     for length in (3, 2, 1):
-        if reader := READERS.get(" ".join(words[:length])) if len(words) >= length else None:
+        if reader := table.get(" ".join(words[:length])) if len(words) >= length else None:
             return reader.reads(words[length:])
     return False
 

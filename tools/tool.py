@@ -117,9 +117,14 @@ def leaves_nothing(_: Arguments, __: Path) -> Leaving | None:
     return None
 
 
-def reads_nothing_known(_: Arguments) -> bool:
-    """The `only_reads` of a tool of whose calls nothing can be said."""
+def nothing_known(_: Arguments) -> bool:
+    """The `loses_nothing` of a tool of whose calls nothing can be said."""
     return False
+
+
+def nothing_against(_: Arguments) -> str | None:
+    """The `hopeless` of a tool that needs no network."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +132,9 @@ class Tool:
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
 
     A tool that says nothing of itself belongs to admins. `confined`: what it does stays in the workspace and, where
-    it runs something, in the sandbox, but for what `leaves` names. `only_reads` knows calls that change nothing
-    although the tool could. `untrusted`: its results are written by strangers.
+    it runs something, in the sandbox, but for what `leaves` names. `loses_nothing` knows calls that change nothing that
+    is there although the tool could, `hopeless` says why a call cannot succeed in a box without network, and what to
+    do instead. `untrusted`: its results are written by strangers.
     """
 
     name: str
@@ -142,7 +148,8 @@ class Tool:
     untrusted: bool = False
     normalise: Normalise = as_written
     leaves: Leaves = leaves_nothing
-    only_reads: Callable[[Arguments], bool] = reads_nothing_known
+    loses_nothing: Callable[[Arguments], bool] = nothing_known
+    hopeless: Callable[[Arguments], str | None] = nothing_against
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

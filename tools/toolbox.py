@@ -28,9 +28,10 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The tool may not be used. `reason` is a sentence for the model and for people."""
+    """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and for people."""
 
     reason: str
+    only_so: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Toolbox:
         if tool is None:
             return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}")
         decision = self._decide(tool, arguments)
-        if isinstance(decision, Refuse):
+        if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
         complaint = complaint_about(tool.name, tool.parameters, arguments)
         return Refuse(complaint) if complaint else decision
