@@ -20,7 +20,7 @@ from app.mcp_pins import StoredPins
 from app.redaction import Redactor, is_secret_name, secrets_in
 from app.settings import Settings
 from app.store import AuditRow, McpServerGone, McpServerRow, Store, StoreFailed
-from tools.mcp.config import Configured, config_of, read_config
+from tools.mcp.config import config_of, read_config
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, State, Status, ToolsChanged
 from tools.mcp.oauth import SignIns
@@ -81,7 +81,8 @@ class McpServers:
     ) -> None:
         self.problem = ""
         self._check_paused = check_paused
-        self._file = settings.mcp_file
+        self._file = settings.mcp_config
+        self._workspace = settings.workspace
         self._commands_allowed = settings.mcp_commands_from_api
         self._store = store
         self._redactor = redactor
@@ -177,7 +178,7 @@ class McpServers:
         if seen == self._seen:
             return
         self._seen = seen
-        configured = read_config(self._file, self._environ) if self._file else Configured()
+        configured = read_config(self._file, self._environ, self._workspace)
         self.problem = configured.problem
         if self.problem:
             logger.warning("%s", self.problem)
@@ -186,12 +187,12 @@ class McpServers:
 
     def _config_of(self, row: McpServerRow) -> ServerConfig:
         entry = json.loads(row.entry or "{}")
-        return config_of(row.name, entry, Variables(None, Path()), from_api=True)
+        return config_of(row.name, entry, Variables(None, Path(), self._workspace), from_api=True)
 
     async def add(self, name: str, entry: Mapping[str, Any], by: str) -> Status:
         """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, Paused, ..."""
         self._check_paused()
-        config = config_of(name, dict(entry), Variables(None, Path()), from_api=True)
+        config = config_of(name, dict(entry), Variables(None, Path(), self._workspace), from_api=True)
         if config.problem:
             raise UnfitServer(config.problem)
         if config.transport == "stdio":

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
+from app.own_files import in_workspace, own_files
 from app.rules import Mode, ToolRule
 from app.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
-from app.settings_models import ModelSettings, model_problems, rooted
+from app.settings_models import ModelSettings, key_files, model_problems, rooted
 from app.settings_runs import RunSettings
 from app.settings_shown import wrong_values
 from app.settings_sources import (
@@ -178,12 +179,6 @@ class Settings(RunSettings, ModelSettings):
     def _as_json(cls, value: Any) -> Any:
         return json.loads(value) if isinstance(value, str) else value  # raises ValueError
 
-    @property
-    def mcp_file(self) -> Path | None:
-        """The list of MCP servers; None inside the workspace, where a model could write commands into it."""
-        inside = self.mcp_config.resolve().is_relative_to(self.workspace.resolve())
-        return None if inside else self.mcp_config
-
     def mode_of(self, role: Role) -> Mode:
         """The mode of approval of runs that name none."""
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
@@ -263,17 +258,10 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     except ValidationError as wrong:
         raise SettingsError([*problems, *wrong_values(wrong, given, Settings.model_fields)]) from None
     settings = settings.model_copy(update={"endpoints": rooted(settings.endpoints, given.get("endpoints"), home)})
-    problems += model_problems(settings, settings.workspace, settings.model_url)
-    if (data := settings.data_dir.resolve()).is_relative_to(settings.workspace.resolve()):
-        problems.append(f"data_dir ({data}) is inside the workspace, where tools could read it. Move one of them.")
-    if file and "model_key" in from_file and file.resolve().is_relative_to(settings.workspace.resolve()):
-        problems.append(
-            f"model_key stands in {file}, inside the workspace, where tools could read it. Move one of them."
-        )
-    if settings.mcp_file is None and ("mcp_config" in given or settings.mcp_config.exists()):
-        problems.append(
-            f"mcp_config ({settings.mcp_config}) is inside the workspace, where tools could write it. Move one of them."
-        )
+    problems += model_problems(settings, settings.model_url)
+    named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
+    named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
+    problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)
     if "allowed_commands" in given:
         origin = given["allowed_commands"].origin
         problems += [

@@ -69,20 +69,22 @@ def rooted(endpoints: Mapping[str, EndpointSpec], given: Given | None, home: Pat
     }
 
 
-def model_problems(settings: ModelSettings, workspace: Path, model_url: str | None) -> Iterator[str]:
+def model_problems(settings: ModelSettings, model_url: str | None) -> Iterator[str]:
     """What is wrong between these settings, a sentence each."""
     if model_url and DEFAULT in settings.endpoints:
         yield f"model_url is the endpoint {DEFAULT}: give the one of that name in endpoints another, or drop model_url."
-    for name, spec in settings.endpoints.items():
-        if inside := [file for file in spec.key_file if in_workspace(file, workspace)]:
-            yield f"The key_file of {name} ({inside[0]}) is inside the workspace, where tools could read it. Move it."
     for alias in settings.aliases:
         if (circle := circle_from(alias, settings.aliases)) and alias == min(circle):  # told once
             yield f"aliases lead in a circle: {' -> '.join(circle)}. Let one of them name a model."
 
 
-def in_workspace(file: str, workspace: Path) -> bool:
-    return Path(file).resolve().is_relative_to(workspace.resolve())
+def key_files(endpoints: Mapping[str, EndpointSpec]) -> dict[str, Path]:
+    """Each file of a key, by a name for people."""
+    return {
+        f"The key_file of {name}" + (f", number {number}" if number > 1 else ""): Path(file)
+        for name, spec in endpoints.items()
+        for number, file in enumerate(spec.key_file, 1)
+    }
 
 
 def circle_from(alias: str, aliases: Mapping[str, str]) -> list[str]:

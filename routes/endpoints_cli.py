@@ -19,7 +19,7 @@ from app.endpoints.trial import Trial, tried
 from app.providers.failures import shown_url
 from app.redaction import Redactor
 from app.settings import Loaded, Settings
-from app.settings_models import DEFAULT, in_workspace
+from app.settings_models import DEFAULT
 from app.store import EndpointGone, EndpointRow, Store
 from routes.columns import aligned
 from routes.errors import Refused
@@ -28,6 +28,7 @@ from routes.terminal import default_url
 from routes.terminal_link import ChatFailed
 from routes.terminal_question import exact
 from routes.tokens_cli import with_store
+from tools.containment import lies_in
 
 BY = "the command line"
 TAKEN_IN = "A server that runs takes that in within a second or two; one that does not, when it starts."
@@ -99,9 +100,9 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
     """Raises Refused."""
     given = {field: value for field in FIELDS if (value := getattr(args, f"its_{field}")) is not None}
     given["key_file"] = [str(Path(file).expanduser().absolute()) for file in given.get("key_file", ())]
-    if inside := [file for file in given["key_file"] if in_workspace(file, settings.workspace)]:
+    if inside := [file for file in given["key_file"] if lies_in(Path(file), settings.workspace)]:
         raise Refused(
-            422, "unfit_endpoint", f"{inside[0]} is inside the workspace, where tools could read it. Move it."
+            422, "unfit_endpoint", f"{inside[0]} is inside the workspace, where tools could change it. Move it."
         )
     try:
         spec = EndpointSpec.model_validate(given)

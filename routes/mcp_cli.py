@@ -6,10 +6,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from app.settings import Loaded
+from app.settings import Loaded, Settings
 from app.store import AuditRow, McpServerGone, Store
 from routes.columns import aligned
 from routes.mcp_remote import NoServer, Refusal, Remote
@@ -62,9 +61,9 @@ def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None)
         match args.action:
             case "add":
-                return _add(args, loaded.settings.mcp_config, environ, command)
+                return _add(args, loaded.settings, environ, command)
             case "list":
-                return _list(remote, loaded.settings.mcp_config, environ)
+                return _list(remote, loaded.settings, environ)
         _, act = NAMED[args.action]
         return act(args, remote, loaded)
     except (FileUnchanged, NoServer, Refusal, ChatFailed) as failure:
@@ -72,9 +71,9 @@ def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         return 1
 
 
-def _add(args: argparse.Namespace, path: Path, environ: Mapping[str, str], command: Sequence[str]) -> int:
-    entry = _entry(args, command)
-    problem = config_of(args.name, entry, Variables(environ, path.parent)).problem
+def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str], command: Sequence[str]) -> int:
+    entry, path = _entry(args, command), settings.mcp_config
+    problem = config_of(args.name, entry, Variables(environ, path.parent, settings.workspace)).problem
     if problem and "${" not in problem:  # a variable may be there when the server starts
         raise FileUnchanged(problem)
     told = put_entry(path, args.name, entry)
@@ -110,11 +109,12 @@ def _pairs(words: Sequence[str], between: str, advice: str) -> dict[str, str]:
     return {name.strip(): value for name, _, value in pairs}
 
 
-def _list(remote: Remote, path: Path, environ: Mapping[str, str]) -> int:
+def _list(remote: Remote, settings: Settings, environ: Mapping[str, str]) -> int:
+    path = settings.mcp_config
     try:
         servers, problem = remote.servers()
     except NoServer as none:
-        configured = read_config(path, environ) if path.exists() else None
+        configured = read_config(path, environ, settings.workspace) if path.exists() else None
         found = configured.configs if configured else ()
         servers = [
             {

@@ -246,19 +246,3 @@ def test_loading_settings_stays_off_the_slow_libraries() -> None:
     code = "import sys, app.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout
     assert not slow & set(loaded.split())
-
-
-@pytest.mark.parametrize("data_dir", [".", "data", "link"])
-def test_the_data_directory_is_never_in_the_workspace(tmp_path: Path, data_dir: str) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    flags = {"workspace": str(tmp_path), "data_dir": str(tmp_path / data_dir)}
-    with pytest.raises(SettingsError, match="inside the workspace"):
-        load_settings(flags, {"HOME": "/home/someone"})
-
-
-def test_a_key_is_never_in_the_workspace(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text("model_key = 'secret'")
-    environ = {"HOME": "/home/someone"}
-    with pytest.raises(SettingsError, match=r"model_key stands in .*dragoman\.toml, inside the workspace"):
-        load_settings({"workspace": str(tmp_path)}, environ, folder=tmp_path)
-    assert load_settings({}, environ, folder=tmp_path).settings.model_key

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tools.containment import lies_in
+from tools.mcp.code_places import check_code_places
 from tools.mcp.json_text import read_json
 from tools.mcp.model import ServerConfig, Timeouts, Transport
 from tools.mcp.variables import BadEntry, Variables, read_env_file
@@ -41,26 +43,26 @@ class Configured:
     problem: str = ""
 
 
-def read_config(path: Path, environ: Mapping[str, str]) -> Configured:
+def read_config(path: Path, environ: Mapping[str, str], workspace: Path | None = None) -> Configured:
     """The servers of a file. Never raises: what is wrong with the file or with an entry is said in the result."""
     try:
         written = path.read_bytes()[: MAX_FILE_BYTES + 1]
         if len(written) > MAX_FILE_BYTES:
             return Configured(problem=f"{path} is larger than {MAX_FILE_BYTES} bytes: it cannot be a list of servers.")
-        return parse_config(written.decode(), environ, path)
+        return parse_config(written.decode(), environ, path, workspace)
     except OSError as error:
         return Configured(problem=f"{path} cannot be read: {error.strerror}.")
     except UnicodeDecodeError:
         return Configured(problem=f"{path} is not UTF-8. Save it as UTF-8.")
 
 
-def parse_config(text: str, environ: Mapping[str, str], path: Path) -> Configured:
+def parse_config(text: str, environ: Mapping[str, str], path: Path, workspace: Path | None = None) -> Configured:
     """The servers that a file's text names. Relative paths count from the folder of `path`."""
     try:
         entries = servers_of(read_json(text) if text.strip() else {})
     except ValueError as error:
         return Configured(problem=f"{path} is not a list of MCP servers: {error}.")
-    variables = Variables(environ, path.parent)
+    variables = Variables(environ, path.parent, workspace)
     configs = tuple(config_of(name, entry, variables) for name, entry in entries.items())
     return Configured(configs)
 
@@ -84,7 +86,9 @@ def servers_of(whole: Any) -> dict[str, Any]:
 def config_of(name: str, entry: Any, variables: Variables, *, from_api: bool = False) -> ServerConfig:
     """One entry. What is wrong with it is its `problem`, which names the field."""
     try:
-        return _read(name, entry, variables, from_api=from_api)
+        config = _read(name, entry, variables, from_api=from_api)
+        check_code_places(config, variables.workspace)
+        return config
     except BadEntry as bad:
         return ServerConfig(name, from_api=from_api, problem=str(bad))
 
@@ -183,6 +187,8 @@ def _env_file(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
     if entry.get("envFile") is None:
         return {}
     path = _path("envFile", entry["envFile"], variables)
+    if variables.workspace and lies_in(path, variables.workspace):
+        raise BadEntry(f"envFile: {path} is inside the workspace, where tools could change it. Move it.")
     try:
         return read_env_file(path.read_text())
     except (OSError, UnicodeDecodeError) as error:

@@ -20,6 +20,7 @@ class Variables:
 
     environ: Mapping[str, str] | None
     folder: Path
+    workspace: Path | None = None  # where tools write: nothing that configures or is a server comes from there
 
     def fill(self, field: str, text: str) -> str:
         """Raises BadEntry for what is not there: an empty text or the bare name would be worse."""

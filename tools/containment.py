@@ -1,0 +1,49 @@
+"""Whether a path lies in a folder, by whatever way it leads there: links, `..`, a mount of the folder elsewhere.
+
+What a tool can write it can also replace: a link in the folder counts, wherever it leads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_LINKS = 40  # in a row, as the kernel has it
+
+
+def lies_in(path: Path, folder: Path) -> bool:
+    """Whether the path, or a link on its way, lies in the folder or is it. Neither needs to be there yet."""
+    inside = _real(folder)
+    identity = _identity(inside)
+    for place in _places(Path.cwd() / path if not path.is_absolute() else path, MOST_LINKS):
+        if place.is_relative_to(inside):
+            return True
+        if identity and identity in map(_identity, (place, *place.parents)):
+            return True
+    return False
+
+
+def _places(path: Path, links: int) -> Iterator[Path]:
+    """Where the path leads, and where the links lie that it leads over."""
+    yield _real(path)
+    for step in (path, *path.parents):
+        if links and step.is_symlink():
+            here = _real(step.parent) / step.name
+            yield here
+            yield from _places(here.parent / step.readlink(), links - 1)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle lead nowhere
+        return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
