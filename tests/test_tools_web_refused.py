@@ -172,7 +172,7 @@ async def test_a_redirect_to_another_port_of_this_machine_is_refused(status: int
     ("first", "to"),
     [
         ("http://site.example/", "http://other.example/?q=secret"),
-        ("http://site.example/", "https://www.site.example/"),
+        ("http://site.example/", "https://www-site.example/"),
         ("https://site.example/", "//other.example/"),
         ("https://site.example/", "https://site.example:8443/"),
         ("http://site.example/", "https://site.example:8443/"),
@@ -181,10 +181,10 @@ async def test_a_redirect_to_another_port_of_this_machine_is_refused(status: int
 )
 async def test_a_redirect_to_another_origin_is_a_question_of_its_own(first: str, to: str) -> None:
     led = httpx2.Response(302, headers={"location": to})
-    every = {name: [["1.1.1.1"]] for name in ("site.example", "www.site.example", "other.example")}
+    every = {name: [["1.1.1.1"]] for name in ("site.example", "www-site.example", "other.example")}
     world = World(every, answers={"1.1.1.1": led})
     with pytest.raises(ToolFailed, match="call web_fetch with its own address: ") as failed:
-        await fetch(first, world, allowed=("site.example", "www.site.example", "other.example"))
+        await fetch(first, world, allowed=("site.example", "www-site.example", "other.example"))
     assert str(failed.value).endswith(str(httpx2.URL(first).join(to))), "the model is told all of it"
     assert world.looked_up == ["site.example"] and len(world.requests) == 1
 
