@@ -139,6 +139,8 @@ class Settings(RunSettings, ModelSettings):
         0.05, "share of the window that MCP tools may take; more are searched", "a number from 0 to 1", ge=0, le=1
     )
     audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit; 0 keeps all")
+    git_author_name: str = setting("dragoman (agent)", "as whom git commits in commands", "a name")
+    git_author_email: str = setting("agent@dragoman.invalid", "the address of its commits", "an e-mail address")
     sandbox_network: bool = setting(
         False, "give sandboxed commands the network; they then leave the sandbox, and ask", "true or false"
     )

@@ -60,6 +60,7 @@ from routes.folders import PEOPLE, made, only_server, workspace_of
 from routes.local_admin import LocalAdmin, opened_local_admin
 from routes.requests import ChatRequest
 from tools.catalogue import TOOLS
+from tools.command import GitAuthor
 from tools.job_records import Job
 from tools.jobs import Jobs
 from tools.mcp.bloat import toolbox_within
@@ -279,7 +280,11 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         made(folder, "workspace")  # before any command can put something else there
     kept = [folder] if people else []
     return find_sandbox(
-        hidden=[settings.data_dir], kept=kept, unsafe=settings.unsafe_no_sandbox, network=settings.sandbox_network
+        hidden=[settings.data_dir],
+        kept=kept,
+        unsafe=settings.unsafe_no_sandbox,
+        network=settings.sandbox_network,
+        author=GitAuthor(settings.git_author_name, settings.git_author_email),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tools.call_filter import filter_for_namespaces
-from tools.command import PATH, Command, Program, environment
+from tools.command import AGENT, PATH, PYTHON_START, Command, GitAuthor, Program, environment, git_settings, words
 from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
 from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
 
@@ -27,6 +27,8 @@ _SCRATCH = ("/dev/shm", "/tmp")
 _SEAL = ("--remount-ro", "/dev", "--remount-ro", "/")
 # In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
 _NO_NESTING = ("--unshare-user", "--disable-userns")
+_HOME = "/tmp/.home"
+_START = "/run/site"
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 
 
@@ -47,6 +49,7 @@ class Bubblewrap:
     locks: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     network: bool = False
+    author: GitAuthor = AGENT
 
     @property
     def boxed(self) -> bool:
@@ -69,10 +72,13 @@ class Bubblewrap:
         argv = (
             *self.outer(),
             *self._mounts(workspace),
+            *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
-            *(*inner_process_limit(self.limits), program, inside),
+            *(*inner_process_limit(self.limits), *words(program, program, inside)),
         )
-        built = environment(workspace, program)
+        built = environment(program, self.author, home=_HOME, python_start=_START)
+        # Whoever owns the workspace: nothing that its repository names leaves the box.
+        built |= git_settings(("safe.directory", str(workspace.resolve())), ("safe.directory", str(workspace)))
         built["PATH"] += ":/run/bin"
         return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits)
 
@@ -84,7 +90,7 @@ class Bubblewrap:
         scratch = [word for path in _SCRATCH for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
         return (
             *(str(self.bwrap), *self.locks, *_system_mounts(network=self.network)),
-            *(*_ISOLATION, *scratch, *network, *calls, *_python_mounts(self.python)),
+            *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *network, *calls, *_python_mounts(self.python)),
         )
 
     def _mounts(self, workspace: Path) -> list[str]:

@@ -11,6 +11,7 @@ from tools.limits import NO_LIMITS, Limits
 
 Program = Literal["bash", "python3"]
 
+PYTHON_START = Path(__file__).parent / "python_start"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -29,18 +30,53 @@ class Command:
     limits: Limits = NO_LIMITS
 
 
-def environment(workspace: Path, program: Program) -> dict[str, str]:
-    """The whole environment of a command: built here, so that none of the server's secrets can be in it."""
+@dataclass(frozen=True, slots=True)
+class GitAuthor:
+    """As whom git commits in a command: it finds no settings of the user's."""
+
+    name: str = "dragoman (agent)"
+    email: str = "agent@dragoman.invalid"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            f"GIT_{role}_{what}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", self.name), ("EMAIL", self.email))
+        }
+
+
+AGENT = GitAuthor()
+
+
+def environment(
+    program: Program, author: GitAuthor, *, home: str = "", python_start: str = str(PYTHON_START)
+) -> dict[str, str]:
+    """The whole environment of a command: built here, so that none of the server's secrets can be in it.
+
+    Without `home` the limits make one for the command. It is never the workspace: its files would be settings that
+    programs obey unasked. `python_start` is where the command finds PYTHON_START.
+    """
     built = {
         "PATH": PATH,
-        "HOME": str(workspace),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
         "COLUMNS": "120",
         "LINES": "40",
         "PYTHONUNBUFFERED": "1",
+        **author.environment(),
     }
-    if program == "python3":
-        # The script lies elsewhere, but modules beside the user's files are to be found.
-        built["PYTHONPATH"] = str(workspace)
+    more = {"HOME": home, "PYTHONPATH": python_start if program == "python3" else ""}
+    return built | {name: value for name, value in more.items() if value}
+
+
+def words(program: Program, interpreter: str, script: str) -> tuple[str, ...]:
+    """The words that run a script; Python without modules of the user's."""
+    return (interpreter, "-s", script) if program == "python3" else (interpreter, script)
+
+
+def git_settings(*settings: tuple[str, str]) -> dict[str, str]:
+    """The environment that gives git these settings."""
+    built = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for at, (name, value) in enumerate(settings):
+        built |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
     return built

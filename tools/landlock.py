@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tools import confine
 from tools.call_filter import filter_for_landlock
-from tools.command import PATH, Command, Program, environment
+from tools.command import AGENT, PATH, PYTHON_START, Command, GitAuthor, Program, environment, words
 from tools.limits import NO_LIMITS, Limits, trial
 from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
 
@@ -39,6 +39,7 @@ class Landlock:
     network: bool = False
     abi: int = 0
     readable: tuple[str, ...] = ()
+    author: GitAuthor = AGENT
 
     @property
     def boxed(self) -> bool:
@@ -70,10 +71,10 @@ class Landlock:
         argv = (
             *(sys.executable, "-I", "-S", confine.__file__),
             *(str(self.abi), str(int(self.network)), str(pids), str(self.python), str(script)),
-            *(*self.readable, "--", str(real), interpreter, f"/dev/fd/{script}"),
+            *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}")),
         )
         # The system's settings are there but refused, which git takes for a fault.
-        env = {**environment(workspace, program), "GIT_CONFIG_NOSYSTEM": "1"}
+        env = {**environment(program, self.author), "GIT_CONFIG_NOSYSTEM": "1"}
         return Command(argv, env, fds=(script,), limits=self.limits)
 
 
@@ -84,6 +85,7 @@ def find_landlock(level: Landlock) -> Landlock | str:
         return f"Landlock: version {OLDEST_ABI} is needed, this kernel has {abi or 'none'}."
     names = (*ETC, *(NETWORK_ETC if level.network else ()))
     trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in names))] + [*interpreter_tree(level.python)]
+    trees.append(PYTHON_START)
     readable = tuple(str(shown) for tree in trees for shown in _without(tree, level.hidden))
     calls = filter_for_landlock(network=level.network)
     limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), opened=calls, bounded=True)

@@ -24,6 +24,7 @@ MEMORY_BYTES = _MEMORY // 2  # the other half is for the server, its model and e
 SCRATCH_BYTES = _MEMORY // 4  # /tmp of a box lies in memory, too
 FILE_BYTES = 16 << 30  # one file: no runaway log fills a large disk; images and models fit
 
+HOME = "home"  # in a command's temporary directory
 OPENED_FD = 9  # every shell knows one digit
 _TRY_S = 10.0
 # First in the line when memory runs out; no core dumps, they hold what was in memory. Never over a limit that is there.
@@ -50,8 +51,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`groups` bound processes and memory. `scratch` is where a temporary directory is made for each command. `opened`
-    is a file that the sandbox gets as number OPENED_FD.
+    """`groups` bound processes and memory. `scratch` is where a temporary directory is made for each command, with a
+    home in it. `opened` is a file that the sandbox gets as number OPENED_FD.
 
     `bounded` says whether there is a bound at all: nothing bounds a command that a person wants unboxed.
     """
@@ -79,12 +80,12 @@ class Limits:
 
         Not `opens`: whoever starts it gives it `opened` himself.
         """
-        if not self.bounded:
+        if not self.bounded and not self.scratch:
             return ()
         try:
-            size = f"ulimit -f {self.file_bytes // 512} 2>/dev/null"
+            bounds = (*_ALWAYS, f"ulimit -f {self.file_bytes // 512} 2>/dev/null") if self.bounded else ()
             file = f" {OPENED_FD}<{shlex.quote(self.opened)}" if self.opened and opens else ""
-            steps = (*self._made(mark), *_ALWAYS, size, f'exec "$@"{file}')
+            steps = (*self._made(mark), *bounds, f'exec "$@"{file}')
             return ("/bin/sh", "-c", " ; ".join(steps), "sh")
         except OSError:
             clear(self.places, mark)
@@ -96,7 +97,10 @@ class Limits:
             yield f"echo 0 > {shlex.quote(str(_entrance(group.make(name))))} || exit 125"
         if self.scratch:
             (self.scratch / name).mkdir(mode=0o700)
-            yield f"export TMPDIR={shlex.quote(f'{self.scratch}/{name}')}"
+            (self.scratch / name / HOME).mkdir(mode=0o700)
+            yield f"export HOME={shlex.quote(f'{self.scratch}/{name}/{HOME}')}"
+            if self.bounded:
+                yield f"export TMPDIR={shlex.quote(f'{self.scratch}/{name}')}"
 
     def told(self) -> str:
         """A clause for people: what is bounded."""

