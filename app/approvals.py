@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from app.events import ApprovalResolved
-from app.grants import Grant, grant_of, misfit
+from app.granting import UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
+from app.grants import Grant, grant_of
 from app.messages import AskedCall
 from app.people import Principal
-from app.store import ApprovalDecided, ApprovalRow, AuditRow, Change, GrantRow, Store
+from app.store import ApprovalDecided, ApprovalRow, AuditRow, Change, Store
 from parsing import Arguments
 from tools.permit import canonical, fingerprint
 from tools.toolbox import Decision, Refuse
@@ -42,24 +43,6 @@ class ApprovalExpired(Exception):
         super().__init__("The time to decide is over, and the call was not run. Ask for it again with a message.")
 
 
-class UnfitArguments(Exception):
-    """The call could not run with the arguments that the person gave, or their pattern fits nothing. Says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a person decided. `arguments` replace the model's; `pattern` (argument -> pattern) widens a session's grant.
-
-    A grant without a pattern is for the same call with exactly the same arguments.
-    """
-
-    decision: Literal["approve", "deny"]
-    scope: Literal["once", "session"] = "once"
-    arguments: Arguments | None = None
-    pattern: Mapping[str, str] | None = None
-    note: str | None = None
-
-
 Waiting = tuple[ApprovalRow, asyncio.Future[ApprovalRow]]
 
 
@@ -77,10 +60,12 @@ Objection = Callable[[Arguments], str | None]
 
 
 class Approvals:
-    """All calls that wait. `time_limit_s` is how long each of them does."""
+    """All calls that wait. `time_limit_s` is how long each of them does, `grant_time_limit_s` how long a grant lasts;
+    None for the life of its session."""
 
-    def __init__(self, store: Store, time_limit_s: float) -> None:
+    def __init__(self, store: Store, time_limit_s: float, grant_time_limit_s: float | None = None) -> None:
         self.time_limit_s = time_limit_s
+        self._grant_time_limit_s = grant_time_limit_s
         self._store = store
         self._waiting: dict[str, Waiting] = {}  # by run: one call of each at a time
         self._questions: dict[tuple[str, str], tuple[Waiting, Objection]] = {}  # by run and their own id
@@ -181,23 +166,22 @@ class Approvals:
             raise NoApproval(f"Run {run!r} has not asked for {call!r}. GET /approvals lists what waits for you.")
         return row
 
-    async def decide(self, run: str, call: str, principal: Principal, wish: Wish, door: Door | None) -> ApprovalRow:
-        """Compare and set. Raises NoApproval, AlreadyDecided, ApprovalExpired, UnfitArguments, StoreFailed."""
+    async def decide(
+        self, run: str, call: str, principal: Principal, wish: Wish, door: Door | None, *, tainted: bool = False
+    ) -> ApprovalRow:
+        """Compare and set. `tainted`: the conversation holds untrusted text.
+
+        Raises NoApproval, AlreadyDecided, ApprovalExpired, UnfitArguments, StoreFailed.
+        """
         row = await self.row(run, call, principal)
         if too_late := _too_late(row):
             raise too_late
         question = self._questions.get((run, call))
-        if door and not question and wish.arguments is not None:  # an edit comes through the same door as a call
-            wish = replace(wish, arguments=door.meant(row.name, wish.arguments)[1])
-        final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
         if question:
             _check_answer(question[1], wish)
-        elif wish.decision == "approve":
-            objection = door.decide(row.name, final) if door else None
-            if isinstance(objection, Refuse):
-                raise UnfitArguments(objection.reason)
-            if wish.pattern and (reason := misfit(row.name, wish.pattern, final)):
-                raise UnfitArguments(reason)
+        else:
+            wish = _checked(row, wish, door)
+        final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
         decided = ApprovalDecided(
             run,
             call,
@@ -208,7 +192,9 @@ class Approvals:
             None if wish.arguments is None else canonical(wish.arguments),
             wish.note,
         )
-        if not await self._store.decide_approval(decided, _consequences(row, decided, wish, final)):
+        grants = granted(row, wish, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
+        also = [_audit_of(row, decided, wish, final), *grants]
+        if not await self._store.decide_approval(decided, also):
             raise _too_late(await self.row(run, call, principal)) or AlreadyDecided(row)
         row = _after(row, decided)
         waiting = question[0] if question else self._waiting.get(run)
@@ -217,10 +203,30 @@ class Approvals:
         return row
 
 
+def _checked(row: ApprovalRow, wish: Wish, door: Door | None) -> Wish:
+    """The wish, its arguments as they would run. Raises UnfitArguments."""
+    if door and wish.arguments is not None:  # an edit comes through the same door as a call
+        wish = replace(wish, arguments=door.meant(row.name, wish.arguments)[1])
+    if wish.decision != "approve":
+        return wish
+    asked: Arguments = json.loads(row.arguments)
+    if wish.hosts:
+        chosen = with_chosen_hosts(asked if wish.arguments is None else wish.arguments, wish.hosts)
+        wish = replace(wish, arguments=None if chosen == asked else chosen)
+    final = asked if wish.arguments is None else wish.arguments
+    objection = door.decide(row.name, final) if door else None
+    if isinstance(objection, Refuse):
+        raise UnfitArguments(objection.reason)
+    check_grant(row.name, wish, final)
+    return wish
+
+
 def _check_answer(objection: Objection, wish: Wish) -> None:
     """Raises UnfitArguments."""
     if wish.scope != "once":
         raise UnfitArguments("This is a question, which is answered once. Leave scope out.")
+    if wish.hosts:
+        raise UnfitArguments("This is a question, which reaches no host. Leave hosts out.")
     if wish.decision == "approve" and (reason := objection(wish.arguments or {})):
         raise UnfitArguments(reason)
 
@@ -249,14 +255,10 @@ def _after(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
     )
 
 
-def _consequences(row: ApprovalRow, decided: ApprovalDecided, wish: Wish, final: Arguments) -> list[Change]:
-    """What is stored with the decision, or not at all."""
+def _audit_of(row: ApprovalRow, decided: ApprovalDecided, wish: Wish, final: Arguments) -> Change:
+    """What the audit says of the decision."""
     print_of_call = fingerprint(row.principal, row.name, final)
     why = f"scope {wish.scope}{', arguments changed' if wish.arguments is not None else ''}"
-    audit = AuditRow(
+    return AuditRow(
         decided.decided, row.principal, row.name, decided.state, why, decided.by, row.run, row.call, print_of_call
     )
-    if decided.state != "approved" or wish.scope != "session":
-        return [audit]
-    granted = (None, canonical(dict(wish.pattern))) if wish.pattern else (print_of_call, None)
-    return [audit, GrantRow(row.session, row.principal, row.name, decided.decided, *granted)]

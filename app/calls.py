@@ -18,6 +18,7 @@ from app.conversation import Conversation
 from app.decisions import audit_of, denial_of
 from app.events import AgentEvent, ApprovalRequired, ToolRejected
 from app.gate import Gate
+from app.grants import narrowed
 from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
 from app.one_call import Cleared, Company, OneCall, Outcome
@@ -134,7 +135,7 @@ class Calls:
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.meant(call.name, call.arguments)
-        return replace(call, name=name, arguments=arguments)
+        return replace(call, name=name, arguments=narrowed(self.gate.under.grants, arguments))
 
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from app.grants import Grant
+from app.grants import Grant, without_granted_hosts
 from app.people import Principal
 from app.rules import Mode
 from parsing import Arguments
@@ -48,6 +48,8 @@ def decide(
     if reason := _forbidden(principal, tool, under):
         return Refuse(reason)
     question = _question(principal, tool, arguments, under)
+    if question and arguments and (rest := without_granted_hosts(under.grants, arguments)) is not arguments:
+        question = _question(principal, tool, rest, under)
     if question and under.mode is Mode.DENY:
         return Refuse(f"{question} This run asks nobody (approval: deny).")
     if question and under.boxed and arguments is not None and (advice := tool.hopeless(arguments)):

@@ -99,4 +99,6 @@ def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str |
 
 
 def grant_of(row: GrantRow) -> Grant:
-    return Grant(row.tool, row.fingerprint, json.loads(row.pattern) if row.pattern else None)
+    hosts = tuple(json.loads(row.hosts)) if row.hosts else ()
+    pattern = json.loads(row.pattern) if row.pattern else None
+    return Grant(row.tool, row.fingerprint, pattern, hosts, row.expires, bool(row.tainted))

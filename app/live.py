@@ -112,6 +112,11 @@ class LiveRun:
             self.log.put(FileRow(file.attachment.sha256, file.data))
             self.log.put(SessionFile(self.row.session, file.attachment.sha256))
 
+    @property
+    def is_tainted(self) -> bool:
+        """Whether its conversation holds untrusted text."""
+        return self.conversation is not None and any(message.untrusted for message in self.conversation.messages)
+
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
         if self.task and not self.stopping:

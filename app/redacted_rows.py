@@ -10,7 +10,10 @@ from app.store import Change
 
 # Fields that are JSON, in whatever row they stand.
 JSON_FIELDS = frozenset(
-    {"arguments", "attachments", "budget", "data", "disabled", "edited", "message", "pattern", "policy", "tools"}
+    (
+        *("arguments", "attachments", "budget", "data", "disabled", "edited", "hosts", "message", "pattern", "policy"),
+        "tools",
+    )
 )
 
 

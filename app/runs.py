@@ -13,11 +13,12 @@ from secrets import token_hex
 from weakref import WeakValueDictionary
 
 from app.agent import Agent
-from app.approvals import Approvals, Wish
+from app.approvals import Approvals
 from app.attachments import File
 from app.bells import Bells
 from app.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
 from app.calls import Unanswered
+from app.granting import Wish, withdrawn
 from app.inbox import InboxClosed
 from app.journal import Journal
 from app.line import Line
@@ -254,7 +255,18 @@ class Runs:
         live = self._live.get(run)
         if live is None and (row := await self._store.run(run)) and row.ended is not None:
             await self.approvals.close_left(run)
-        return await self.approvals.decide(run, call, principal, wish, live.agent.toolbox if live else None)
+        toolbox = live.agent.toolbox if live else None
+        tainted = live is not None and live.is_tainted
+        return await self.approvals.decide(run, call, principal, wish, toolbox, tainted=tainted)
+
+    async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
+        """Take back one grant of the session, or (None) all, at once: how many. Raises StoreFailed."""
+        rows = [row for row in await self._store.grants(session) if grant in (None, row.id)]
+        await self._store.write(withdrawn(rows, principal.name))
+        for run in self._line.of(session):
+            self._live[run].agent.calls.gate.grant(await self.approvals.grants(session))
+        self.bells.ring(session)
+        return len(rows)
 
     async def _suspend_waiting(self) -> None:
         """Leave the runs that wait for a person to the next server."""

@@ -100,6 +100,9 @@ class Settings(RunSettings, ModelSettings):
     approval_user: Mode = mode("users", *SUPERVISED)
     approval_admin: Mode = mode("admins", *Mode)
     approval_time_limit_s: float = seconds(300.0, "how long a call waits for a person's approval")
+    grant_time_limit_s: int = whole(
+        28_800, 0, 31_536_000, "seconds that what a person allows for a session lasts; 0 for as long as the session"
+    )
     allowed_commands: tuple[str, ...] = words(
         DEFAULT_COMMANDS,
         "shell commands that never ask, a final * standing for any further words",

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.agent import Agent
-from app.approvals import Approvals, Wish
+from app.approvals import Approvals
 from app.budgets import Ledger
 from app.calls import Calls
 from app.context.counter import Counter
@@ -21,6 +21,7 @@ from app.discipline.keeper import Discipline
 from app.discipline.limits import Limits
 from app.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
 from app.gate import Circumstances, Gate
+from app.granting import Wish
 from app.inbox import Inbox
 from app.journal import Journal
 from app.messages import Message

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.approvals import Wish
+from app.granting import Wish
 from app.store import ApprovalRow
 from routes.errors import ASCIIResponse
 from routes.requests import ApprovalRequest, read_fields
@@ -36,5 +36,5 @@ async def decide(request: Request) -> Response:
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
     said = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
-    wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.note)
+    wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.hosts, said.note)
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wish)))

@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.approvals import AlreadyDecided, ApprovalExpired, NoApproval, UnfitArguments
+from app.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.budgets import SOON_S, BudgetSpent
 from app.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
+from app.granting import UnfitArguments
 from app.inbox import InboxFull
 from app.mcp_servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.presence import NotAllowedAnyMore, TooManyStreams

@@ -29,6 +29,7 @@ from routes.errors import Refused
 from routes.json_body import read_object
 from routes.parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
 from routes.system_text import SystemText, as_fields
+from tools.egress import MAX_HOSTS
 from tools.rights import Role
 
 MAX_KEY_LENGTH = 255
@@ -91,6 +92,7 @@ class ApprovalRequest(BaseModel):
     scope: Literal["once", "session"] = "once"
     arguments: dict[str, Any] | None = None
     pattern: dict[str, str] | None = Field(default=None, min_length=1, max_length=32)
+    hosts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_HOSTS)
     note: str | None = Field(default=None, max_length=2000)
 
     @model_validator(mode="after")
@@ -99,6 +101,8 @@ class ApprovalRequest(BaseModel):
             raise ValueError("scope session goes with decision approve; a denial is for this call")
         if self.pattern and (self.scope != "session" or self.decision != "approve"):
             raise ValueError("pattern goes with decision approve and scope session")
+        if self.hosts and (self.pattern or self.decision != "approve"):
+            raise ValueError("hosts go with decision approve, and without a pattern")
         if self.arguments is not None and self.decision != "approve":
             raise ValueError("arguments go with decision approve")
         if self.arguments is not None and (reason := unfit(self.arguments)):

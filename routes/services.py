@@ -234,7 +234,7 @@ async def open_services(
         await switch.load()
         journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
-        approvals = Approvals(store, settings.approval_time_limit_s)
+        approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
         switch.on_turn = [runs.bells.ring_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)

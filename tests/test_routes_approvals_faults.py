@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from app.approvals import Wish
 from app.events import ApprovalResolved, encode
+from app.granting import Wish
 from app.people import LOCAL_USER
 from app.providers.scripted import Scripted
 from app.store import ApprovalDecided, ApprovalRow, EventRow, Store

@@ -17,6 +17,7 @@ import pytest
 
 from app.endpoints.spec import EndpointSpec
 from app.providers.scripted import Scripted
+from app.store import GrantRow
 from routes.errors import SAFE_HEADERS
 from routes.server import ROUTES
 from tests.people import LIMIT_S, bearer
@@ -73,6 +74,9 @@ ROWS: dict[str, Row] = {
     "GET /sessions/{session}/log": Thing(),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
     "GET /sessions/{session}/files/{sha256}": Thing(),
+    "GET /sessions/{session}/grants": Thing(),
+    "DELETE /sessions/{session}/grants/{grant}": Thing(),
+    "DELETE /sessions/{session}/grants": Thing(),
     "GET /runs/{run}": Thing(),
     "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
@@ -108,6 +112,7 @@ LOST = {
     "call": "call_" + "0" * 20,
     "job": "job_" + "0" * 20,
     "sha256": "0" * 64,
+    "grant": "grt_" + "0" * 20,
     "name": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
@@ -172,9 +177,11 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
         started = await until(turn, "run.started")
         question = await until(turn, "approval.required")
+    grant = GrantRow("grt_" + "1" * 20, started["session"], "ann", "write_file", 1.0, "ann", "0" * 64)
+    await served.services.store.write([grant])
     named = {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
-    return {"job": job, **ids, **named}
+    return {"job": job, "grant": grant.id, **ids, **named}
 
 
 async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:

@@ -11,12 +11,9 @@ from typing import Protocol
 from app.messages import Message
 from app.store.found import Found
 from app.store.rows import (
-    ApprovalDecided,
-    ApprovalRow,
     AuditRow,
     Change,
     EventRow,
-    GrantRow,
     InboxRow,
     InboxTaken,
     KeyRow,
@@ -35,6 +32,7 @@ from app.store.rows import (
     TokenRevoked,
     TokenRow,
 )
+from app.store.rows_approvals import ApprovalDecided, ApprovalRow, GrantGone, GrantRow
 from app.store.rows_endpoints import EndpointGone, EndpointRow
 from app.store.rows_files import FileRow, SessionFile
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
@@ -51,6 +49,7 @@ __all__ = [
     "EventRow",
     "FileRow",
     "Found",
+    "GrantGone",
     "GrantRow",
     "InboxRow",
     "InboxTaken",
@@ -206,7 +205,9 @@ class Store(Protocol):
         """Compare and set: False, and nothing written, if it is not pending any more."""
         ...
 
-    async def grants(self, session: str) -> list[GrantRow]: ...
+    async def grants(self, session: str) -> list[GrantRow]:
+        """Oldest first, those that have expired included."""
+        ...
 
     async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
         """Newest first, each with its number; those with a number below `before`."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.messages import Message
-from app.store.rows import GrantRow, InboxRow
+from app.store.rows import InboxRow
+from app.store.rows_approvals import GrantRow
 
 
 @dataclass(frozen=True, slots=True)

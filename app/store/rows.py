@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.store.rows_approvals import ApprovalChange
 from app.store.rows_endpoints import EndpointChange
 from app.store.rows_files import FileChange
 from app.store.rows_mcp import McpPinGone, McpPinRow, McpServerGone, McpServerRow
@@ -123,62 +124,6 @@ class SessionTools:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRow:
-    """A call that waits for a person, or what came of it.
-
-    `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn`: its run ended, or it is forbidden by now.
-    `arguments` is JSON, `fingerprint` what tools.permit makes of the call. `edited`: the JSON of other arguments that
-    the person gave, `note`: what the person said to it.
-    """
-
-    run: str
-    call: str
-    session: str
-    principal: str
-    name: str
-    arguments: str
-    fingerprint: str
-    reason: str
-    created: float
-    expires: float
-    state: str = "pending"
-    decided: float | None = None
-    by: str | None = None
-    scope: str | None = None
-    edited: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalDecided:
-    """What became of an approval. It takes effect only if that is still pending."""
-
-    run: str
-    call: str
-    state: str
-    decided: float
-    by: str
-    scope: str | None = None
-    edited: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GrantRow:
-    """Calls of `tool` that need no approval again in a session.
-
-    Those with this very `fingerprint`, or those whose arguments fit `pattern`: JSON, argument -> pattern.
-    """
-
-    session: str
-    principal: str
-    tool: str
-    created: float
-    fingerprint: str | None = None
-    pattern: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditRow:
     """One decision: who wanted what, what was decided, by whom and why. `fingerprint`: of the call's arguments."""
 
@@ -276,9 +221,6 @@ Change = (
     | MessageRow
     | TokenRow
     | TokenRevoked
-    | ApprovalRow
-    | ApprovalDecided
-    | GrantRow
     | AuditRow
     | InboxRow
     | InboxTaken
@@ -290,6 +232,7 @@ Change = (
     | McpPinGone
     | SummaryRow
     | ResultRow
+    | ApprovalChange
     | EndpointChange
     | FileChange
     | UsageChange

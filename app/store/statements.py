@@ -15,6 +15,7 @@ from app.store import (
     EndpointRow,
     EventRow,
     FileRow,
+    GrantGone,
     GrantRow,
     InboxRow,
     InboxTaken,
@@ -41,7 +42,8 @@ from app.store import (
 )
 
 # Version n of the schema is what the first n files make; a database of an older one gets the files it lacks.
-SCHEMA = tuple(path.read_text() for path in sorted(Path(__file__).parent.glob("schema_*.sql")))
+_FILES = sorted(Path(__file__).parent.glob("schema_*.sql"), key=lambda path: int(path.stem.partition("_")[2]))
+SCHEMA = tuple(path.read_text() for path in _FILES)
 
 EVENT_COLUMNS = "run, seq, type, data, parts"
 RUN_COLUMNS = "id, session, principal, model, state, created, ended, policy"
@@ -51,7 +53,7 @@ APPROVAL_COLUMNS = (
     "run, call, session, principal, name, arguments, fingerprint, reason, created, expires, "
     "state, decided, by, scope, edited, note"
 )
-GRANT_COLUMNS = "session, principal, tool, created, fingerprint, pattern"
+GRANT_COLUMNS = "id, session, principal, tool, created, by, fingerprint, pattern, hosts, arguments, expires, tainted"
 AUDIT_COLUMNS = "at, principal, action, decision, why, by, run, call, fingerprint"
 ENDPOINT_COLUMNS = "name, spec, by, at"
 MCP_SERVER_COLUMNS = "name, entry, enabled, by, at"
@@ -102,6 +104,7 @@ STATEMENTS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     ),
     ApprovalRow: _inserting("approvals", APPROVAL_COLUMNS),
     GrantRow: _inserting("grants", GRANT_COLUMNS),
+    GrantGone: ("DELETE FROM grants WHERE id = ?", _fields("id")),
     AuditRow: _inserting("audit", AUDIT_COLUMNS),
     UsageAdded: (
         f"{_insert('used', 'principal, kind, period, amount')} "
@@ -184,7 +187,7 @@ STRANDED = """
     WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
 """
 DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
-GRANTS = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created"
+GRANTS = f"SELECT {GRANT_COLUMNS} FROM grants WHERE session = ? ORDER BY created, id"
 
 TOKEN_COUNTS = """
     SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END)
