@@ -17,6 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
 from app.own_files import in_workspace, own_files
 from app.rules import Mode, ToolRule
+from app.settings_doors import DoorSettings
 from app.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
 from app.settings_models import ModelSettings, key_files, model_problems, rooted
 from app.settings_runs import RunSettings
@@ -40,7 +41,7 @@ LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
 SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
 
 
-class Settings(RunSettings, ModelSettings):
+class Settings(RunSettings, ModelSettings, DoorSettings):
     """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.

@@ -23,7 +23,7 @@ from app.mcp_servers import CALLBACK
 from app.people import LOCAL_USER, Principal, in_use, principal_of
 from app.store import AuditRow, Store, StoreFailed, TokenRow
 from routes.errors import REFUSALS, Refused, TooSoon, refusal
-from routes.limits import Windows, neighbourhood
+from routes.limits import HOLD, Windows, neighbourhood
 from routes.local_admin import LocalAdmin, sha256_of, uid_of
 from routes.page import wants_page
 
@@ -79,7 +79,10 @@ class Access:
             except (Refused, StoreFailed) as refused:
                 await refusal(REFUSALS[type(refused)](refused))(scope, receive, send)
                 return
-            scope.setdefault("state", {})["principal"] = principal
+            state = scope.setdefault("state", {})
+            state["principal"] = principal
+            if principal and (hold := state.get(HOLD)):
+                hold()
         await self.app(scope, receive, send)
 
     async def _admit(self, scope: Scope) -> Principal | None:

@@ -8,11 +8,13 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
+from functools import partial
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from routes.connections import MOST_LINGERING, Connections
 from routes.errors import SAFE_HEADERS
 from routes.peers import PEER, Peer
 
@@ -22,6 +24,7 @@ MAX_HEAD = 64 * 1024  # bytes of a request before its body
 MAX_URL = 8 * 1024
 HEAD_TIME_S = 30.0  # in which they must have arrived
 LINGER_S = 1.0
+HOLD = "hold"  # where `scope["state"]` has what keeps the connection while somebody is served
 
 
 class Windows:
@@ -98,18 +101,35 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     head_time_s = HEAD_TIME_S
+    room = Connections()
+    _lingering = 0  # of refused connections, in all of the process
     _arrived = _parsed = 0  # bytes of the current request's head: what came, what the parser has told of
     _in_head = True
     _refused = False
     _refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
     _too_slow: asyncio.TimerHandle | None = None
 
+    @classmethod
+    def within(cls, room: Connections) -> type[BoundedProtocol]:
+        """The protocol of a server that has room for these connections."""
+        return type(cls.__name__, (cls,), {"room": room})
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._peer = Peer(transport)
+        address = self.client[0] if self.client else None
+        if objection := self.room.take_in(self, address, neighbourhood(address)):
+            self._refusal = 503, "too_many_connections", objection
+            self.send_400_response("")
+            return
         self._expect_head()
 
+    def make_room(self) -> None:
+        self._refused = True
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.room.let_go(self)
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -131,7 +151,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["state"][PEER] = self._peer
+        self.scope["state"] |= {PEER: self._peer, HOLD: partial(self.room.hold, self)}
         self._arrived, self._parsed, self._in_head = 0, 0, True
         if self._too_slow is None:
             self._expect_head()
@@ -156,6 +176,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            self.room.spare(self)
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
         status, code, message = self._refusal
         body = json.dumps({"error": {"code": code, "message": message}}).encode()
@@ -170,7 +195,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refused = True
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
-        self.loop.call_later(LINGER_S, self.transport.close)
+        if BoundedProtocol._lingering >= MOST_LINGERING:
+            self.transport.abort()
+            return
+        BoundedProtocol._lingering += 1
+        self.loop.call_later(LINGER_S, self._let_linger_no_more)
+
+    def _let_linger_no_more(self) -> None:
+        BoundedProtocol._lingering -= 1
+        self.transport.close()
 
     def _grow(self, size: int) -> None:
         self._parsed += size

@@ -43,6 +43,7 @@ from routes import (
     usage,
 )
 from routes.access import Access, is_loopback
+from routes.connections import Connections, room_for
 from routes.errors import HANDLERS
 from routes.limits import BoundedProtocol, SafeHeaders
 from routes.local_admin import read_local_token
@@ -152,6 +153,16 @@ def listen(settings: Settings) -> socket.socket:
         raise CannotServe(f"Cannot listen on {where} ({reason}){hint if error.errno == EADDRINUSE else '.'}") from error
 
 
+def connections_of(settings: Settings) -> Connections:
+    """Raises CannotServe while a variable that is not ours would say which proxies are believed."""
+    if "FORWARDED_ALLOW_IPS" in os.environ:
+        raise CannotServe(
+            "FORWARDED_ALLOW_IPS does not count any more. Unset it, and name the proxies in DRAGOMAN_TRUSTED_PROXIES."
+        )
+    most = room_for(settings.max_connections)
+    return Connections(most, settings.max_connections_per_address, settings.trusted_proxies)
+
+
 async def _serve(settings: Settings, listener: socket.socket) -> None:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
     async with open_services(settings) as services:
@@ -164,10 +175,10 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             create_server(services),
             lifespan="off",
-            http=BoundedProtocol,
+            http=BoundedProtocol.within(connections_of(settings)),
             ws="none",  # nothing here speaks it, and who may come in is asked of HTTP only
-            # Whoever connects could say to be anybody; uvicorn's own variable names the proxies that are believed.
-            proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
             access_log=False,
             log_level=settings.log_level,
             timeout_graceful_shutdown=DRAIN_S,

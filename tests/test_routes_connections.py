@@ -1,0 +1,137 @@
+"""Connections are bounded, in all and per address, and what stalls keeps nobody out who has something to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.providers.scripted import Scripted
+from app.settings import load_settings
+from app.settings_sources import SettingsError
+from routes.connections import RESERVE, Connections
+from routes.limits import BoundedProtocol
+from routes.server import create_server
+from tests.people import LIMIT_S, connected, error_of, parsed
+from tests.serving import Served, listening, serving, settings_in
+
+pytestmark = pytest.mark.anyio
+GET = b"GET /tools HTTP/1.1\r\nhost: localhost\r\n\r\n"
+ROOT = Path(__file__).parent.parent
+
+
+@asynccontextmanager
+async def crowded(folder: Path, room: Connections) -> AsyncGenerator[tuple[Served, int], None]:
+    """A server with this room, and its port."""
+    async with serving(folder, Scripted([["One ", "answer."]] * 9)) as served:
+        async with listening(create_server(served.services), BoundedProtocol.within(room)) as port:
+            yield served, port
+
+
+async def asked(port: int, request: bytes = GET) -> tuple[int, bytes]:
+    """The status of one request, on a connection of its own."""
+    async with connected(port) as (reader, writer):
+        writer.write(request)
+        status, headers, _ = parsed(await reader.readuntil(b"\r\n\r\n"))
+        return status, await reader.readexactly(int(headers["content-length"]))
+
+
+ROOMS = {
+    "per address": Connections(1000, 8),
+    "in all": Connections(8, 1000),
+    "by a proxy": Connections(8, 2, ["127.0.0.1"]),
+}
+STALLED = {
+    "nothing": b"",
+    "half a head": b"GET /tools HTTP/1.1\r\nho",
+    "what is refused": b"GET /tools HTTP/1.1\r\nhost: localhost\r\nvia: 1.1 proxy\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("sent", STALLED)
+async def test_connections_that_stall_keep_nobody_out(tmp_path: Path, room: str, sent: str) -> None:
+    one = ROOMS[room]
+    async with crowded(tmp_path, one) as (_, port), AsyncExitStack() as stack:
+        readers = []
+        for _ in range(20):
+            reader, writer = await stack.enter_async_context(connected(port))
+            writer.write(STALLED[sent])
+            await writer.drain()
+            readers.append(reader)
+            assert (await asked(port))[0] == 200, "the owner's curl comes in all the same"
+            assert len(one) <= 8
+        async with asyncio.timeout(LIMIT_S):
+            await readers[0].read(-1)  # the oldest has made room
+    assert len(one) == 0
+
+
+async def test_where_all_are_at_work_a_new_one_is_refused_and_told_why(tmp_path: Path) -> None:
+    room = Connections(100, 2)
+    async with crowded(tmp_path, room) as (served, port), AsyncExitStack() as stack:
+        client = httpx2.AsyncClient(base_url=f"http://localhost:{port}", trust_env=False, timeout=LIMIT_S)
+        await stack.enter_async_context(client)
+        for _ in range(2):
+            stream = await stack.enter_async_context(client.stream("GET", "/events"))
+            assert stream.status_code == 200
+        async with connected(port) as (reader, _):
+            status, headers, body = parsed(await reader.read(-1))
+        assert (status, error_of(body), headers["connection"]) == (503, "too_many_connections", "close")
+        assert b"Close some" in body
+        assert (await served.client.get("/livez")).status_code == 200
+    assert len(room) == 0
+
+
+@pytest.mark.parametrize("wrong", ["*", "proxy.local", "10.0.0.1/8", "10.0.0.0/33"])
+def test_proxies_are_addresses_and_networks(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(SettingsError, match="trusted_proxies"):
+        load_settings({"trusted_proxies": wrong}, {"HOME": str(tmp_path)}, folder=tmp_path)
+
+
+def test_the_proxies_are_those_of_the_settings(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, trusted_proxies="10.0.0.2, 10.1.0.0/16, ::1")
+    assert settings.trusted_proxies == ("10.0.0.2", "10.1.0.0/16", "::1")
+    room = Connections(100, 1, settings.trusted_proxies)
+    for number, address in enumerate(("10.0.0.2", "10.1.9.9", "::ffff:10.0.0.2", "::1")):
+        assert room._is_exempt(address), number
+    assert not room._is_exempt("10.2.0.1") and not room._is_exempt(None)
+
+
+def start(folder: Path, *flags: str, **environ: str) -> subprocess.Popen[str]:
+    """A real server, which may have few files open at first."""
+    usual = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
+    words = ["serve", "--port", "0", "--workspace", str(folder / "work"), "--model-url", "scripted:", *flags]
+    few = 'ulimit -S -n 64; exec "$@"'
+    return subprocess.Popen(
+        ["sh", "-c", few, "sh", sys.executable, "-m", "routes", *words],
+        cwd=ROOT,
+        env=usual | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+    with start(tmp_path) as server:
+        try:
+            assert server.stdout and "dragoman" in server.stdout.readline()
+            soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+            assert soft == min(hard, 65_536) > 64 + RESERVE
+        finally:
+            server.terminate()
+
+
+def test_a_variable_that_is_not_ours_says_nothing_of_proxies(tmp_path: Path) -> None:
+    with start(tmp_path, FORWARDED_ALLOW_IPS="*") as server:
+        _, told = server.communicate(timeout=60)
+    assert server.returncode == 1
+    assert "DRAGOMAN_TRUSTED_PROXIES" in told and "Traceback" not in told
