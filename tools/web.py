@@ -14,10 +14,11 @@ from http import HTTPStatus
 import httpx2
 
 from parsing import Arguments
+from tools.public_hosts import Resolve, resolve
 from tools.readable import Page
 from tools.tool import Context, Progress, Result, ToolFailed
 from tools.visible import visible
-from tools.web_target import Resolve, Target, parsed, resolve, same_origin, shown, target
+from tools.web_target import Target, parsed, same_origin, shown, target
 from tools.web_text import is_text, media_type, text_of
 
 PAGE_CHARACTERS = 20_000

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import operator
-import re
-import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import httpx2
 
-from tools.addresses import Address, is_global, is_named, own_addresses
+from tools.addresses import Address, own_addresses
+from tools.public_hosts import (
+    HostRefused,
+    NoSuchHost,
+    NotPublic,
+    OtherService,
+    OwnAddresses,
+    Resolve,
+    allowed_addresses,
+    host_name,
+)
 from tools.tool import ToolFailed
 from tools.visible import visible
 
-Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
-
 _PORTS = {"http": 80, "https": 443}
-_OTHER_SERVICES_BELOW = 1024
-_TRIED = 4
 _SHOWN = 200
-_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-_NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,6 @@ class Target:
     url: httpx2.URL
     host: str
     addresses: tuple[Address, ...]
-
-
-async def resolve(host: str, port: int) -> list[Address]:
-    """What the system's resolver says, each address once. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(ip_address(address[0]) for *_, address in found))
 
 
 def shown(url: object) -> str:
@@ -76,40 +69,32 @@ async def target(
     url: httpx2.URL,
     private_hosts: Sequence[str],
     resolve: Resolve,
-    own_addresses: Callable[[], Collection[Address]] = own_addresses,
+    own_addresses: OwnAddresses = own_addresses,
 ) -> Target:
     """Look up the host, once, and check every address. Raises ToolFailed."""
-    host, port = _host(url), url.port or _PORTS[url.scheme]
-    literal = _literal(host)
+    port = url.port or _PORTS[url.scheme]
+    host = _host(url)
     try:
-        addresses = [literal] if literal else await resolve(host, port)
-    except (OSError, UnicodeError) as error:
+        return Target(url, host, await allowed_addresses(host, port, private_hosts, resolve, own_addresses))
+    except NoSuchHost as error:
         raise ToolFailed(f"There is no host {shown(host)}: check the name, or try another address.") from error
-    own = own_addresses()
-    named = [is_named(private_hosts, host, port, one) for one in addresses]
-    public = (is_global(one) and one not in own for one in addresses)
-    if not addresses or not all(map(operator.or_, named, public)):
+    except NotPublic as error:
         raise ToolFailed(
             f"{shown(host)} is not on the public internet, and web_fetch reaches nothing else. Use a public address; "
             "whoever runs this server can allow a private one with the setting private_hosts."
-        )
-    if port < _OTHER_SERVICES_BELOW and port not in _PORTS.values() and not all(named):
-        raise ToolFailed(f"Port {port} is not a web server's: use a URL without a port, or with one from 1024.")
-    return Target(url, host, tuple(addresses[:_TRIED]))
+        ) from error
+    except OtherService as error:
+        raise ToolFailed(
+            f"Port {port} is not a web server's: use a URL without a port, or with one from 1024."
+        ) from error
+    except HostRefused as error:
+        raise ToolFailed(f"{shown(host)} {error}.") from error
 
 
 def _host(url: httpx2.URL) -> str:
-    host = url.raw_host.decode("ascii").lower().removesuffix(".")
-    if (":" in host and "%" not in host) or (_NAME.fullmatch(host) and len(host) < 254):
-        return host
-    raise ToolFailed(f"{shown(host)} is not a host name: write it as in https://example.com/page.")
-
-
-def _literal(host: str) -> Address | None:
-    """The address that a host is; None when it is a name. One that is spelled oddly is refused, not guessed at."""
+    """Raises ToolFailed."""
+    written = url.raw_host.decode("ascii")
     try:
-        if ":" in host:
-            return IPv6Address(host)
-        return IPv4Address(host) if _NUMBER.fullmatch(host) else None
-    except ValueError as error:
-        raise ToolFailed(f"{shown(host)} is an address in an odd spelling: write it as 192.0.2.1.") from error
+        return host_name(written)
+    except HostRefused as error:
+        raise ToolFailed(f"{shown(written)} {error}.") from error

@@ -23,8 +23,9 @@ from mcp_types import INTERNAL_ERROR
 from tools.mcp.lines import MAX_LINE
 from tools.mcp.model import ServerConfig
 from tools.mcp.moment import this_moment
+from tools.public_hosts import resolve
 from tools.tool import ToolFailed
-from tools.web_target import resolve, target
+from tools.web_target import target
 
 CONNECT_S = 10.0
 NOTICE_S = 5.0  # for what has no answer but that it came
