@@ -285,6 +285,8 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         unsafe=settings.unsafe_no_sandbox,
         network=settings.sandbox_network,
         author=GitAuthor(settings.git_author_name, settings.git_author_email),
+        private_hosts=settings.private_hosts,
+        closed_ports=[settings.port],
     )
 
 

@@ -11,9 +11,23 @@ from pathlib import Path
 from typing import ClassVar
 
 from tools.call_filter import filter_for_namespaces
-from tools.command import AGENT, PATH, PYTHON_START, Command, GitAuthor, Program, environment, git_settings, words
+from tools.command import (
+    AGENT,
+    PATH,
+    PYTHON_START,
+    Command,
+    GitAuthor,
+    Program,
+    environment,
+    git_settings,
+    refusing,
+    words,
+)
+from tools.egress import ANYWHERE, complaint_about_hosts
 from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
-from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
+from tools.network import box
+from tools.network.rules import Rules
+from tools.shown import ETC, SYSTEM, interpreter_tree
 
 # A server that runs as root shares its uid with the box, and that uid alone may do much. So /proc is read-only:
 # kernel.core_pattern in /proc/sys names a program that the machine runs as root. The first process is bubblewrap, whose
@@ -34,11 +48,13 @@ _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/scri
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """Sees the system read-only, the workspace read-write at its own path, and nothing else; no network unless granted.
+    """Sees the system read-only, the workspace read-write at its own path, and nothing else.
 
-    `hidden` are directories that stay empty inside even where they lie in something that is shown. `kept` are ones that
-    can only be read where they lie in the workspace. `locks` are options that not every bubblewrap knows, older than
-    0.8, or setuid.
+    It has a network of its own, in which there is nothing; what a call names of the public one is reached through a
+    proxy (tools/network). `network`: every call may reach all of that. `private_hosts` may be reached as well, where
+    the call names them, `closed_ports` of this machine never. `hidden` are directories that stay empty inside even
+    where they lie in something that is shown. `kept` are ones that can only be read where they lie in the workspace.
+    `locks` are options that not every bubblewrap knows, older than 0.8, or setuid.
     """
 
     level: ClassVar[str] = "bubblewrap"
@@ -50,16 +66,23 @@ class Bubblewrap:
     limits: Limits = NO_LIMITS
     network: bool = False
     author: GitAuthor = AGENT
+    private_hosts: tuple[str, ...] = ()
+    closed_ports: tuple[int, ...] = ()
 
     @property
     def boxed(self) -> bool:
-        """Whether nothing of what a command does leaves the sandbox and the workspace."""
+        """Whether nothing of what a command does leaves the sandbox and the workspace, unless its call names hosts.
+
+        With `network` any command can send what it reads to any public host: then no call is boxed, and what was read
+        from untrusted sources is a reason to ask. That it reaches this machine or its neighbours is ruled out anyway.
+        """
         return not self.network
 
     @property
     def blocks(self) -> str:
         """What a command cannot do, for people."""
-        network = "" if self.network else "no network at all, loopback and abstract sockets included; "
+        others = "nothing of this machine's loopback, its other addresses or the local network"
+        network = f"any public host, {others}; " if self.network else f"no network but the hosts of a call; {others}; "
         return (
             "Reads the system, reads and writes the workspace, sees no other file (nothing of home, /etc/shadow, the "
             f"data directory) and no other process; {network}no capabilities, no new privileges, a cleared "
@@ -68,29 +91,35 @@ class Bubblewrap:
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` in the box."""
+        hosts = tuple(network) or (ANYWHERE if self.network else ())
+        if complaint := complaint_about_hosts(hosts):
+            return refusing(complaint)
         inside = _SCRIPTS[program]
         argv = (
             *self.outer(),
+            *(box.MOUNTS if hosts else ()),
             *self._mounts(workspace),
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
+            *(box.listening(self.python) if hosts else ()),
             *(*inner_process_limit(self.limits), *words(program, program, inside)),
         )
         built = environment(program, self.author, home=_HOME, python_start=_START)
-        # Whoever owns the workspace: nothing that its repository names leaves the box.
+        # Whoever owns the workspace: nothing that its repository names leaves the box but to hosts of its call.
         built |= git_settings(("safe.directory", str(workspace.resolve())), ("safe.directory", str(workspace)))
+        built |= box.ENVIRONMENT if hosts else {}
         built["PATH"] += ":/run/bin"
-        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits)
+        before = box.launched(Rules(hosts, self.private_hosts, self.closed_ports)) if hosts else ()
+        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before)
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""
-        network = ("--share-net",) if self.network else ()
         calls = ("--seccomp", str(OPENED_FD)) if self.limits.opened else ()
         size = str(self.limits.scratch_bytes)
         scratch = [word for path in _SCRATCH for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
         return (
-            *(str(self.bwrap), *self.locks, *_system_mounts(network=self.network)),
-            *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *network, *calls, *_python_mounts(self.python)),
+            *(str(self.bwrap), *self.locks, *_system_mounts()),
+            *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *calls, *_python_mounts(self.python)),
         )
 
     def _mounts(self, workspace: Path) -> list[str]:
@@ -139,14 +168,14 @@ def _trial(box: Bubblewrap) -> str | None:
     return trial(box.limits, [*box.outer(), *_SEAL, "--", "true"], env={"PATH": PATH})
 
 
-def _system_mounts(*, network: bool) -> list[str]:
+def _system_mounts() -> list[str]:
     words: list[str] = []
     for path in map(Path, SYSTEM):
         if path.is_symlink():
             words += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    for name in (*ETC, *(NETWORK_ETC if network else ())):
+    for name in ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     return words
 

@@ -21,6 +21,7 @@ class Command:
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
     what runs inside it is asked to end. `limits`: whoever starts it makes its places before, and clears them after.
+    `before`: words in front of all others, outside of the limits and of the sandbox.
     """
 
     argv: tuple[str, ...]
@@ -28,6 +29,12 @@ class Command:
     fds: tuple[int, ...] = ()
     wrapped: bool = False
     limits: Limits = NO_LIMITS
+    before: tuple[str, ...] = ()
+
+
+def refusing(sentence: str) -> Command:
+    """A command that fails with a sentence: what was asked for cannot be had in this sandbox."""
+    return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', sentence), {"PATH": PATH})
 
 
 @dataclass(frozen=True, slots=True)

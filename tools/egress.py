@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-from parsing import Arguments
+if TYPE_CHECKING:  # the proxy of each command that reads its hosts here has no use for the parser
+    from parsing import Arguments
 
 NETWORK = "network"  # the argument's name
 ANY = "*"

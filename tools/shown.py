@@ -15,8 +15,6 @@ ETC = (
     *("alternatives", "fonts", "group", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
     *("passwd", "pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
 )
-# What finding hosts by name needs besides, where the network is granted.
-NETWORK_ETC = ("gai.conf", "host.conf", "hosts", "resolv.conf")
 
 
 def visible_python() -> Path:
