@@ -119,7 +119,7 @@ _WITHOUT_NAMESPACES = (
     # Streams and packets in order. A datagram could be sent to any socket of the machine.
     Narrowed((53, 199), (Allowed(1, 0xF, (1, 5)),), _EACCES),  # socketpair
 )
-# Without network no socket at all: Landlock sees neither UDP nor other protocols, nor the sockets of other programs.
+# There no socket at all: Landlock sees neither UDP nor other protocols, nor the sockets of other programs.
 _SOCKET = (41, 198)
 # The sockets of programs. Others lead past namespaces (AF_VSOCK, to the hypervisor) or deep into the kernel (AF_ALG).
 _FAMILIES = (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
@@ -136,16 +136,12 @@ def filter_for_namespaces() -> str:
     return _file(_program(refused, [*_MODES, _SOCKETS], column))
 
 
-def filter_for_landlock(*, network: bool) -> str:
+def filter_for_landlock() -> str:
     """The filter of what has none."""
     column = _MACHINES[os.uname().machine][0]
     refused = [(row[column], row[2]) for row in _REFUSED.values()]
-    narrowed = [*_MODES, *_WITHOUT_NAMESPACES]
-    if network:
-        narrowed.append(_SOCKETS)
-    else:
-        refused.append((_SOCKET[column], _EACCES))
-    return _file(_program(refused, narrowed, column))
+    refused.append((_SOCKET[column], _EACCES))
+    return _file(_program(refused, [*_MODES, *_WITHOUT_NAMESPACES], column))
 
 
 @cache

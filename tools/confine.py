@@ -1,7 +1,7 @@
 """The launcher of the level `landlock`: shuts itself in, then becomes the command. Linux only, x86-64 and ARM64.
 
 Run as a script, without `site` and with few imports, because every command pays for its start:
-confine.py ABI NETWORK PIDS PYTHON SCRIPT READ... -- WORKSPACE PROGRAM
+confine.py ABI PIDS PYTHON SCRIPT READ... -- WORKSPACE PROGRAM
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _prctl(option: int, *arguments: object) -> bool:
     return int(_libc.prctl(option, *padded)) == 0
 
 
-def restrict_files(abi: int, *, network: bool, readable: list[str], writable: list[str]) -> None:
+def restrict_files(abi: int, *, readable: list[str], writable: list[str]) -> None:
     """From here on only these can be opened. Raises OSError."""
     handled = {3: TRUNCATE * 2 - 1, 4: TRUNCATE * 2 - 1}.get(abi, IOCTL_DEV * 2 - 1)
-    ports = 0b11 if abi >= 4 and not network else 0  # TCP, to bind and to connect
+    ports = 0b11 if abi >= 4 else 0  # TCP, to bind and to connect
     scoped = 0b11 if abi >= 6 else 0  # abstract sockets, and signals
     attributes = struct.pack("=QQQ", handled, ports, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
@@ -119,7 +119,7 @@ def keep_script(script: int) -> None:
 def main(arguments: list[str]) -> None:
     """Become the command."""
     end = arguments.index("--")
-    abi, network, pids, python, script, *readable = arguments[:end]
+    abi, pids, python, script, *readable = arguments[:end]
     workspace, *program = arguments[end + 1 :]
     scratch = os.environ["TMPDIR"]
     calls = os.read(_OPENED_FD, 1 << 16)
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> None:
     drop_capabilities()
     if not _prctl(_NO_NEW_PRIVS, ctypes.c_ulong(1)):
         raise OSError(ctypes.get_errno(), "new privileges could not be ruled out")
-    restrict_files(int(abi), network=network == "1", readable=readable, writable=[workspace, scratch])
+    restrict_files(int(abi), readable=readable, writable=[workspace, scratch])
     filter_calls(calls)
     os.execv(_found(program[0]), program)
 

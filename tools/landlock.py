@@ -31,7 +31,7 @@ SCOPED_ABI = 6  # from here on it cannot signal processes outside
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """Reads the system, reads and writes the workspace and a temporary directory of its own; no sockets unless granted.
+    """Reads the system, reads and writes the workspace and a temporary directory of its own; no sockets.
 
     `hidden` are directories that cannot be read even where they lie in something that is shown. `abi` is the version
     of the kernel's Landlock that is used.
@@ -75,7 +75,7 @@ class Landlock:
         pids = 0 if self.limits.bounds("pids") or os.getuid() == 0 else self.limits.pids
         argv = (
             *(sys.executable, "-I", "-S", confine.__file__),
-            *(str(self.abi), "0", str(pids), str(self.python), str(script)),
+            *(str(self.abi), str(pids), str(self.python), str(script)),
             *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}")),
         )
         # The system's settings are there but refused, which git takes for a fault.
@@ -91,7 +91,7 @@ def find_landlock(level: Landlock) -> Landlock | str:
     trees = [Path(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC))] + [*interpreter_tree(level.python)]
     trees.append(PYTHON_START)
     readable = tuple(str(shown) for tree in trees for shown in _without(tree, level.hidden))
-    calls = filter_for_landlock(network=False)
+    calls = filter_for_landlock()
     limits = replace(level.limits, scratch=Path(tempfile.gettempdir()), opened=calls, bounded=True)
     found = replace(level, abi=abi, readable=readable, limits=limits)
     return f"Landlock: {complaint}" if (complaint := _trial(found)) else found
