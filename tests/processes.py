@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,6 +27,12 @@ def alive(sleeper: str) -> list[int]:
             if entry.name.isdigit() and (entry / "cmdline").read_bytes() == words:
                 found.append(int(entry.name))
     return found
+
+
+async def until_alive(sleeper: str) -> None:
+    """For tests that are bounded: what starts it may be a step ahead of it."""
+    while not await asyncio.to_thread(partial(alive, sleeper)):
+        pass
 
 
 def all_gone(sleeper: str) -> bool:

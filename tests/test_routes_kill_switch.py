@@ -15,7 +15,7 @@ from app.providers.scripted import Scripted
 from tests.endpoints import model_server
 from tests.mcp_served import HELPFUL, READS, helper, settled, write_list
 from tests.mcp_servers import is_there
-from tests.processes import alive, all_gone, endless
+from tests.processes import all_gone, endless, until_alive
 from tests.serving import Served, serving
 from tests.test_routes_jobs import in_background, job_of, says, watched
 from tools.job_records import JobsFailed
@@ -36,11 +36,6 @@ async def until_state(served: Served, name: str, state: State) -> Status:
     while (status := served.services.mcp.named(name)).state is not state:
         await served.services.mcp.changed()
     return status
-
-
-async def until_alive(sleeper: str) -> None:
-    while not await asyncio.to_thread(alive, sleeper):
-        pass  # each look takes a while; the test is bounded
 
 
 async def pause(served: Served, **wish: bool) -> None:

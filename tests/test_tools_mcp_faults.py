@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,7 +16,10 @@ import mcp.client.session
 import pytest
 
 from tests.mcp_servers import QUICK, faulty, is_there, managing, news_of, ready, told
-from tests.processes import all_gone, endless
+from tests.processes import all_gone, endless, until_alive
+from tools.kill_group import KillGroups, find_kill_groups
+from tools.mcp.child import Child
+from tools.mcp.log import Log
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, State, Timeouts
 from tools.rights import Risk, Role
@@ -25,6 +29,8 @@ pytestmark = pytest.mark.anyio
 
 SOON = Timeouts(start_s=1.5)
 HASTY = Timeouts(start_s=10, idle_s=1, total_s=3)
+# What has left its parent, its session and its environment is ended by a control group only.
+HIDES = pytest.param("hides", marks=pytest.mark.skipif(not find_kill_groups().folder, reason="no control groups here"))
 LATE_S = 2  # a shared machine may be that much later than it was told to be
 
 
@@ -242,7 +248,7 @@ async def test_a_server_gets_none_of_the_hosts_keys(monkeypatch: pytest.MonkeyPa
         assert (seen["OWN"], seen["LC_TIME"], seen["PATH"]) == ("1", "C", os.environ["PATH"])
 
 
-@pytest.mark.parametrize("fault", ["grandchild", "daemon", "stubborn"])
+@pytest.mark.parametrize("fault", ["grandchild", "daemon", "bare", "stubborn", HIDES])
 async def test_nothing_is_left_of_a_server(fault: str) -> None:
     sleeper = endless()
     async with managing(faulty(fault, *sleeper.split())) as manager:
@@ -250,3 +256,32 @@ async def test_nothing_is_left_of_a_server(fault: str) -> None:
     assert all_gone(sleeper)
     assert status.pid
     assert not is_there(status.pid)
+
+
+@pytest.mark.parametrize("fault", ["grandchild", "daemon", "bare"])
+async def test_without_control_groups_what_has_kept_its_parent_or_its_mark_ends(fault: str) -> None:
+    sleeper = endless()
+    child = Child(Log(), lambda _: None, KillGroups)
+    async with asyncio.timeout(30):
+        await child.start(faulty(fault, *sleeper.split()))
+        await until_alive(sleeper)
+        await child.end()
+    assert await asyncio.to_thread(all_gone, sleeper)
+
+
+@pytest.mark.parametrize("fault", ["daemon", HIDES])
+@pytest.mark.parametrize("how", ["crash", "idle", "removal"])
+async def test_what_a_server_started_ends_with_it_however_that_ends(how: str, fault: str) -> None:
+    sleeper = endless()
+    config = faulty(fault, *sleeper.split(), idle_stop_s=0.2 if how == "idle" else None)
+    async with asyncio.timeout(60), managing(config) as manager:
+        status = await manager.settled("s", 20)
+        if how == "crash":
+            await until_alive(sleeper)
+            assert status.pid
+            os.kill(status.pid, signal.SIGKILL)
+        elif how == "removal":
+            await manager.remove("s")
+        while how != "removal" and manager.status()[0].pid and is_there(manager.status()[0].pid):
+            await asyncio.wait({asyncio.create_task(manager.changed())}, timeout=0.1)
+        assert await asyncio.to_thread(all_gone, sleeper)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.mcp_servers import QUICK, faulty, is_there, managing, ready, told, tool
 from tests.processes import all_gone, endless
+from tests.test_tools_mcp_faults import HIDES
 from tools.mcp.child import EOF_S
 from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State, Timeouts
 from tools.mcp.pinned import identity_of
@@ -173,13 +174,14 @@ async def test_nothing_is_started_after_the_end() -> None:
     assert "is closing" in (await told(echo, text="late")).text
 
 
-async def test_no_process_survives_the_kill_of_the_host() -> None:
+@pytest.mark.parametrize("fault", ["daemon", HIDES])
+async def test_no_process_survives_the_kill_of_the_host(fault: str) -> None:
     sleeper = endless()
     code = f"""
 import asyncio
 from tests.mcp_servers import faulty, managing, ready
 async def main():
-    async with managing(faulty("daemon", *{sleeper.split()!r}), faulty("stubborn", name="t")) as manager:
+    async with managing(faulty({fault!r}, *{sleeper.split()!r}), faulty("stubborn", name="t")) as manager:
         print((await ready(manager)).pid, (await ready(manager, "t")).pid, flush=True)
         await asyncio.Event().wait()
 asyncio.run(main())

@@ -94,7 +94,7 @@ class Limits:
     def _made(self, mark: str) -> Iterator[str]:
         name = f"{PREFIX}{mark}"
         for group in self.groups:
-            yield f"echo 0 > {shlex.quote(str(_entrance(group.make(name))))} || exit 125"
+            yield f"echo 0 > {shlex.quote(str(entrance(group.make(name))))} || exit 125"
         if self.scratch:
             (self.scratch / name).mkdir(mode=0o700)
             (self.scratch / name / HOME).mkdir(mode=0o700)
@@ -179,6 +179,17 @@ def _unified(lines: list[list[str]], mounts: list[_Mount]) -> Iterator[Path]:
                         yield folder
 
 
+def control_group_folders(proc: Path = Path("/proc/self")) -> Iterator[Path]:
+    """Where groups may be made that need no controller: of the own group of version 2, else of pids or freezer."""
+    lines = [line.split(":", 2) for line in _read(proc / "cgroup")]
+    mounts = list(_mounts(proc))
+    yield from (
+        mount.seen(path) for _, names, path in lines for mount in mounts if mount.kind == "cgroup2" and not names
+    )
+    for setting in ("pids.max", "freezer.state"):
+        yield from _nested(setting, lines, mounts)
+
+
 @dataclass(frozen=True, slots=True)
 class _Mount:
     kind: str
@@ -200,7 +211,7 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
         yield _Mount(kind, root, Path(point), tuple(options[-1].split(",")) if options else ())
 
 
-def _entrance(group: Path) -> Path:
+def entrance(group: Path) -> Path:
     """Where a process of one thread writes itself in. Version 1 lets a thread in at once, but a process only after a
     grace period of the kernel (10 to 15 ms, more than all the rest of a start)."""
     return tasks if (tasks := group / "tasks").exists() else group / "cgroup.procs"

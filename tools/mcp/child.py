@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from tools.family import surely, sweep
+from tools.box_init import TERM_S
+from tools.family import descendants, surely, sweep, tell
+from tools.kill_group import KillGroups, find_kill_groups
 from tools.mcp.lines import Endless, Lines, Oversized
 from tools.mcp.log import Log
 from tools.mcp.model import ServerConfig
 from tools.undertaker import MARK, watched
 
-EOF_S, TERM_S, KILL_S = 1.0, 1.0, 5.0
+EOF_S, KILL_S = 1.0, 5.0
 MAX_UNREAD = 32 * 1024 * 1024  # bytes that wait for a server that does not read
+
+if TYPE_CHECKING:
+    import psutil
 
 _INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -48,6 +55,19 @@ class CannotStart(Exception):
     """The command cannot be run as it is. The message says what to change."""
 
 
+def _program(config: ServerConfig, path: str | None) -> str:
+    """As the kernel would find it. Raises FileNotFoundError, PermissionError: a shell in front would only say it."""
+    command, folder = config.command, config.cwd or Path()
+    if os.path.dirname(command):  # noqa: PTH120
+        if not os.access(folder / command, os.X_OK):
+            raise (PermissionError if (folder / command).exists() else FileNotFoundError)(command)
+    elif shutil.which(command, path=path) is None:
+        raise FileNotFoundError(command)
+    if config.cwd and not config.cwd.is_dir():
+        raise FileNotFoundError(config.cwd)
+    return command
+
+
 def environment(config: ServerConfig) -> dict[str, str]:
     """What a server inherits: where and in what language it runs, and none of the host's keys."""
     given = {name: value for name in _INHERITED if (value := os.environ.get(name)) is not None}
@@ -60,12 +80,18 @@ def environment(config: ServerConfig) -> dict[str, str]:
 class Child(asyncio.SubprocessProtocol):
     """One process. Lines wait in `lines` until they are taken; `stirred` says that there are some, or no more."""
 
-    def __init__(self, log: Log, on_close: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        on_close: Callable[[str], None],
+        find_groups: Callable[[], KillGroups] = find_kill_groups,
+    ) -> None:
         self.lines: deque[bytes | Oversized] = deque()
         self.stirred = asyncio.Event()
         self.closed = False
         self.exited = asyncio.Event()
         self.mark = ""
+        self._find_groups, self._groups = find_groups, KillGroups()
         self._log = log
         self._on_close = on_close
         self._split = Lines()
@@ -86,9 +112,12 @@ class Child(asyncio.SubprocessProtocol):
 
     async def start(self, config: ServerConfig) -> None:
         """Raises CannotStart."""
-        self.mark = f"{watched()}.{secrets.token_hex(8)}"
+        env, self._groups = environment(config), await asyncio.to_thread(self._find_groups)
+        self.mark = f"{watched(self._groups.places)}.{secrets.token_hex(8)}"
         try:
-            await self._spawn([config.command, *config.args], {**environment(config), MARK: self.mark}, config.cwd)
+            program = _program(config, env.get("PATH"))
+            prefix = self._groups.begin(self.mark)
+            await self._spawn([*prefix, program, *config.args], {**env, MARK: self.mark}, config.cwd)
         except FileNotFoundError as error:
             if config.cwd and not config.cwd.is_dir():
                 raise CannotStart(f"The folder {config.cwd} does not exist: correct `cwd`.") from error
@@ -153,20 +182,30 @@ class Child(asyncio.SubprocessProtocol):
     async def end(self) -> None:
         """End the process and all that it started, however it takes that."""
         if self._transport is None:
+            await asyncio.to_thread(self._groups.end, self.mark)
             return
         try:
+            family = await self._family()  # what it leaves behind when it goes has another parent then
             if (stdin := self._pipe(0)) is not None:
                 stdin.close()
             self._resume_all()
             if not await self._exits_within(EOF_S):
+                family += await self._family()
                 self._tell_group(signal.SIGTERM)
+                tell(family, signal.SIGTERM)
                 await self._exits_within(TERM_S)
+            family += await self._family()
             self._tell_group(signal.SIGKILL)
+            tell(family, signal.SIGKILL)
             await sweep(self.mark)
+            await asyncio.to_thread(self._groups.end, self.mark)
             await self._exits_within(KILL_S)
         finally:
             self.end_of_lines("it was stopped")
             self._transport.close()
+
+    async def _family(self) -> list[psutil.Process]:
+        return await asyncio.to_thread(descendants, self.pid) if self.pid and not self.exited.is_set() else []
 
     async def _exits_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
