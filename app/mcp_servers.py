@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from app.mcp_elicitation import elicit
 from app.mcp_pins import StoredPins
 from app.redaction import Redactor, is_secret_name, secrets_in
+from app.rules import easing_rule
 from app.settings import Settings
 from app.store import AuditRow, McpServerGone, McpServerRow, Store, StoreFailed
 from tools.mcp.config import config_of, read_config
@@ -93,7 +95,7 @@ class McpServers:
         self._changing = asyncio.Lock()
         folder, hosts = settings.data_dir / "mcp", settings.private_hosts
         self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
-        hooks = Hooks(elicit=elicit, on_event=_log, auth=self._sign_ins.auth)
+        hooks = Hooks(elicit, _log, self._sign_ins.auth, partial(easing_rule, rules=settings.tools))
         self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
 
     async def open(self) -> None:

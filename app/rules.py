@@ -46,6 +46,19 @@ class ToolRule(BaseModel):
         )
 
 
+def easing_rule(name: str, rules: Sequence[ToolRule]) -> str:
+    """The pattern of the rule that gives an MCP tool of this name fewer checks than it has unclassified; else empty.
+
+    Such a tool belongs to admins, has the highest risk, asks as the mode says, and its results are untrusted.
+    """
+    rule = next((rule for rule in rules if fnmatchcase(name, rule.match)), None)
+    if rule is None:
+        return ""
+    kept = (None, Role.ADMIN), (None, Risk.ADMIN), (None, "mode", "always"), (None, True)
+    said = rule.role, rule.risk, rule.approval, rule.untrusted
+    return "" if all(one in unchanged for one, unchanged in zip(said, kept, strict=True)) else rule.match
+
+
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
     """The tool as the first rule that matches its name says."""
     return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)

@@ -245,6 +245,39 @@ async def test_a_changed_tool_is_held_until_somebody_approves(tmp_path: Path) ->
         assert "approved" in json.dumps(audit)
 
 
+READ = [{"match": "mcp__shop__*", "role": "user", "risk": "read"}]
+STRICT = [{"match": "mcp__shop__*", "role": "admin", "risk": "admin", "approval": "always", "untrusted": True}]
+
+
+@pytest.mark.parametrize(
+    ("rules", "held"), [(READ, True), (STRICT, False), ([], False)], ids=["eases", "strict", "none"]
+)
+async def test_a_tool_that_comes_later_is_held_where_a_rule_would_ease_it(
+    rules: list[object], held: bool, tmp_path: Path
+) -> None:
+    sign, flags = tmp_path / "grown", {"tools": json.dumps(rules)}
+    servers: dict[str, object] = {"shop": faulty("grows", str(sign))}
+    async with serving_mcp(tmp_path, Scripted([]), servers, **flags) as served:
+        assert (await servers_of(served))["shop"]["held"] == [], "what is there at first counts as seen"
+        assert "mcp__shop__echo" in [tool.name for tool in served.services.tools]
+        sign.touch()
+        await served.client.post("/mcp/servers/shop/reconnect")
+        await settled(served, "shop")
+        shop = (await servers_of(served))["shop"]
+        assert [(one["tool"], "mcp__shop__*" in one["why"]) for one in shop["held"]] == (
+            [("late", True)] if held else []
+        )
+        assert ("mcp__shop__late" in [tool.name for tool in served.services.tools]) is not held
+    async with serving_mcp(tmp_path, Scripted([]), servers, **flags) as served:  # which changes nothing
+        await served.client.post("/mcp/servers/shop/reconnect")
+        await settled(served, "shop")
+        assert [one["tool"] for one in (await servers_of(served))["shop"]["held"]] == (["late"] if held else [])
+        if held:
+            answer = await served.client.post("/mcp/servers/shop/approve", json={"tool": "late"})
+            assert answer.json()["approved"] == ["late"]
+        assert "mcp__shop__late" in [tool.name for tool in served.services.tools]
+
+
 async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     async with serving_mcp(tmp_path, Scripted([]), {"helper": helper()}) as served:
         for method, path in [

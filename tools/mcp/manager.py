@@ -116,7 +116,7 @@ class Manager:
         self._take_in(config, pins)
 
     def _take_in(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
-        server = Server(config, Catalogue(config, pins), self._house)
+        server = Server(config, Catalogue(config, pins, self._hooks.eased_by), self._house)
         self._servers[config.name] = server
         self._begin(server)
         self._heard(server, None)

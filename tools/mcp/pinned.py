@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tools.mcp.definitions import Definition, Unusable, canonical, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, Held, HeldChanged, Pin, ServerConfig, ToolsChanged
-from tools.mcp.names import is_wanted
+from tools.mcp.names import is_wanted, public_name
 
 
 def identity_of(config: ServerConfig) -> str:
@@ -20,8 +20,11 @@ def identity_of(config: ServerConfig) -> str:
 class Catalogue:
     """The tools of one server. `unsaved` are the pins that are to be stored."""
 
-    def __init__(self, config: ServerConfig, pins: Iterable[Pin] = ()) -> None:
+    def __init__(
+        self, config: ServerConfig, pins: Iterable[Pin] = (), eased_by: Callable[[str], str] | None = None
+    ) -> None:
         self.config = config
+        self._eased_by = eased_by
         self.identity = identity_of(config)
         self.listed: dict[str, Definition] = {}
         self.held: dict[str, Held] = {}
@@ -57,10 +60,10 @@ class Catalogue:
         is_first, self.listed, self.held = not self._pins, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
-            if pin is None and (is_first or self.config.new_tools == "allow" or name == INSTRUCTIONS):
+            if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(name))):
                 self._trust(one)
             elif pin is None:
-                self.held[name] = Held(name, "It is new.", difference({}, one.pinned), one.digest)
+                self.held[name] = Held(name, why, difference({}, one.pinned), one.digest)
             elif pin.digest != one.digest:
                 why = "It was changed since it was trusted."
                 self.held[name] = Held(name, why, difference(pin.definition, one.pinned), one.digest)
@@ -72,6 +75,16 @@ class Catalogue:
         if not added and not removed and self.held == held_before:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
+
+    def _suspect(self, name: str) -> str:
+        """Why a tool that was not there when the server was connected first is held; empty for one that is not.
+
+        A rule that was written for other tools is no judgement of one that the server has invented since.
+        """
+        if self.config.new_tools == "hold":
+            return "It is new."
+        rule = self._eased_by(public_name(self.config.name, name)) if self._eased_by else ""
+        return f"It is new, and the rule {rule} would give it fewer checks than an unknown tool has." if rule else ""
 
     def approve(self, tool: str | None, digest: str | None = None) -> list[str]:
         """Trust what is held as it is offered now. Raises KeyError, and HeldChanged if `digest` is not that tool's."""
