@@ -70,9 +70,11 @@ class Approvals:
         self._waiting: dict[str, Waiting] = {}  # by run: one call of each at a time
         self._questions: dict[tuple[str, str], tuple[Waiting, Objection]] = {}  # by run and their own id
 
-    def open(self, run: str, session: str, principal: Principal, call: AskedCall, reason: str) -> ApprovalRow:
-        """A new row, for the caller to store before anybody is told of it, or waits."""
-        row = self._row(run, session, principal, call, reason)
+    def open(
+        self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
+    ) -> ApprovalRow:
+        """A new row, for the caller to store before anybody is told of it, or waits. A yes is bound to `binding`."""
+        row = self._row(run, session, principal, call, reason, binding)
         self.reopen(row)
         return row
 
@@ -84,7 +86,9 @@ class Approvals:
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
         return row
 
-    def _row(self, run: str, session: str, principal: Principal, call: AskedCall, reason: str) -> ApprovalRow:
+    def _row(
+        self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
+    ) -> ApprovalRow:
         now = time.time()
         return ApprovalRow(
             run,
@@ -93,7 +97,7 @@ class Approvals:
             principal.name,
             call.name,
             canonical(call.arguments),
-            fingerprint(principal.name, call.name, call.arguments),
+            fingerprint(principal.name, call.name, call.arguments, binding),
             reason,
             now,
             now + self.time_limit_s,

@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from app.account import Account
 from app.approvals import Approvals, resolution
+from app.asked_again import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.conversation import Conversation
 from app.decisions import audit_of, denial_of
 from app.events import AgentEvent, ApprovalRequired, ToolRejected
@@ -87,7 +88,7 @@ class Calls:
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
         """Whether it runs without a question and changes nothing: then its neighbours' results cannot matter to it."""
-        asked = unanswered.asked is not None and unanswered.asked.call == call.id
+        asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
         if asked or call.id in unanswered.refused or self._has_effect(call):
             return False
         return isinstance(self._decide(call)[0], Allow)
@@ -122,7 +123,7 @@ class Calls:
             for notice in self.guards.news(conversation):
                 yield notice
             return
-        if asked and asked.call == call.id:  # what a person says of it holds, whatever the rules say by now
+        if asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
             answering = self._decided(run, call, asked, conversation, resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
             answering = self._ask(run, call, decision.reason, conversation)
@@ -158,15 +159,20 @@ class Calls:
             return Refuse(objection.reason), objection.by
         return self.toolbox.decide(call.name, call.arguments), POLICY
 
+    async def _binding(self, call: AskedCall) -> str:
+        return await self.toolbox.binding(call.name, call.arguments, self.context.workspace)
+
     def _has_effect(self, call: AskedCall) -> bool:
         return self.toolbox.changes(call.name)
 
     async def _ask(
-        self, run: str, call: AskedCall, reason: str, conversation: Conversation
+        self, run: str, call: AskedCall, reason: str, conversation: Conversation, number: int = 1
     ) -> AsyncGenerator[AgentEvent, None]:
-        row = self.approvals.open(run, conversation.session, self.gate.principal, call, reason)
+        asked = replace(call, id=question_id(call.id, number))
+        binding = await self._binding(call)
+        row = self.approvals.open(run, conversation.session, self.gate.principal, asked, reason, binding)
         conversation.record(row)
-        yield ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires)
+        yield ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires)
         await conversation.stored()
         async with aclosing(self._decided(run, call, row, conversation)) as events:
             async for event in events:
@@ -186,9 +192,33 @@ class Calls:
             return
         if row.scope == "session":
             self.gate.grant(await self.approvals.grants(conversation.session))
+        if is_stale(row, call, await self._binding(call)):
+            answering = self._ask_again(run, call, row, conversation)
+        else:
+            answering = self._approved(run, call, row, conversation)
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
+
+    async def _ask_again(
+        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """What the person said yes to is not what it was: nothing is done without another yes."""
+        if (number := number_of(row, call.id)) == MOST:
+            yield ToolRejected(given_up(call.name), call.id, call.name)
+            conversation.answer(call, given_up(call.name))
+            return
+        async with aclosing(self._ask(run, call, reason_again(row), conversation, number + 1)) as events:
+            async for event in events:
+                yield event
+
+    async def _approved(
+        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
+        binding = await self._binding(final) if row.edited else ""
         # What the person saw, not what stands in the history now.
-        approved = fingerprint(row.principal, final.name, final.arguments) if row.edited else row.fingerprint
+        approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
         permit = Permit(approved)
         note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
         async with aclosing(self._run(run, [Cleared(final, permit, note)], conversation)) as events:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from app.account import account_of
 from app.agent import Agent
 from app.approvals import NOBODY, RUN_ENDED
+from app.asked_again import number_of
 from app.calls import Unanswered
 from app.conversation import INTERRUPTED
 from app.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
@@ -74,7 +75,8 @@ async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> Approva
     """What was decided, or can still be, on the first of the calls; None if that one may have begun."""
     if not pending or row.state == "queued" or pending[0].id in await store.started_calls(row.id):
         return None
-    asked = next((one for one in await store.pending_of(row.id) if one.call == pending[0].id), None)
+    questions = [one for one in await store.pending_of(row.id) if number_of(one, pending[0].id)]
+    asked = questions[-1] if questions else None  # the others were for what is not there any more
     too_late = asked is not None and asked.state == "pending" and asked.expires <= time.time()
     return None if too_late else asked
 

@@ -334,13 +334,15 @@ def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() ->
     call = {"path": "x", "content": "y"}
     wrong = [
         None,
-        Permit(fingerprint("ann", "write_file", call | {"content": "z"})),
-        Permit(fingerprint("ann", "edit_file", call)),
-        Permit(fingerprint("bob", "write_file", call)),
+        Permit(fingerprint("ann", "write_file", call | {"content": "z"}, "absent")),
+        Permit(fingerprint("ann", "edit_file", call, "absent")),
+        Permit(fingerprint("bob", "write_file", call, "absent")),
+        Permit(fingerprint("ann", "write_file", call)),
+        Permit(fingerprint("ann", "write_file", call, "another file than there is")),
     ]
     for permit in wrong:
         assert "nobody has approved" in asyncio.run(answered(toolbox, "write_file", call, permit)).text
-    right = Permit(fingerprint("ann", "write_file", call))
+    right = Permit(fingerprint("ann", "write_file", call, "absent"))
     assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert ran == ["write_file"]

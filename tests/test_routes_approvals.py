@@ -232,3 +232,79 @@ async def test_the_audit_has_every_decision(tmp_path: Path) -> None:
         ("write_file", "ask", "policy"),
     ]
     assert {row["call"] for row in rows} == {question["call"]} and len({row["fingerprint"] for row in rows}) == 1
+
+
+async def answer_again(
+    turn: AsyncGenerator[dict[str, Any], None], served: Served, path: str
+) -> tuple[dict[str, Any], str]:
+    """Approve, and the next question, which has an id of its own."""
+    assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
+    assert (await until(turn, "approval.resolved"))["decision"] == "approved"
+    question = await until(turn, "approval.required")
+    return question, f"{path.rpartition('/')[0]}/{question['call']}"
+
+
+@pytest.mark.parametrize("there", [None, "what the person saw"])
+async def test_a_yes_over_a_file_that_has_changed_since_asks_again(tmp_path: Path, there: str | None) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
+        if there is not None:
+            note(tmp_path).write_text(there)
+        turn, question, path = await asked(served)
+        async with aclosing(turn):
+            note(tmp_path).write_text("somebody else's work")
+            again, other_path = await answer_again(turn, served, path)
+            assert note(tmp_path).read_text() == "somebody else's work"
+            assert again["call"] == f"{question['call']}~2" and again["arguments"] == question["arguments"]
+            assert "is not what it was" in again["reason"] and question["reason"] in again["reason"]
+            assert (await served.client.post(path, json={"decision": "approve"})).status_code == 409  # of the old one
+            [listed] = (await served.client.get("/approvals")).json()["approvals"]
+            assert listed["call"] == again["call"]
+            assert (await served.client.post(other_path, json={"decision": "approve"})).status_code == 200
+            events = await rest(turn)
+    assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.started"]
+    assert events[1]["call"] == question["call"] and events[-1]["reason"] == "answered"
+    assert note(tmp_path).read_text() == "first"
+
+
+async def test_a_file_that_never_stays_the_same_is_not_written(tmp_path: Path) -> None:
+    model = Scripted(AGAIN)
+    async with asyncio.timeout(30), serving(tmp_path, model) as served:
+        turn, _, path = await asked(served)
+        async with aclosing(turn):
+            for number in (1, 2):
+                note(tmp_path).write_text(f"change {number}")
+                _, path = await answer_again(turn, served, path)
+            note(tmp_path).write_text("change 3")
+            await served.client.post(path, json={"decision": "approve"})
+            events = await rest(turn)
+    assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.rejected"]
+    assert "changed 3 times" in events[1]["reason"] and note(tmp_path).read_text() == "change 3"
+    assert any("changed 3 times" in message.text for message in model.requests[-1].messages)
+
+
+async def test_changed_arguments_over_a_file_that_has_changed_ask_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
+        turn, question, path = await asked(served)
+        async with aclosing(turn):
+            note(tmp_path).write_text("somebody else's work")
+            wish = {"decision": "approve", "arguments": {"path": "note.txt", "content": "mine"}}
+            await served.client.post(path, json=wish)
+            again = await until(turn, "approval.required")
+            assert note(tmp_path).read_text() == "somebody else's work" and again["arguments"] == question["arguments"]
+            await served.client.post(f"{path}~2", json=wish)
+            await rest(turn)
+    assert note(tmp_path).read_text() == "mine"
+
+
+async def test_an_edit_is_bound_to_the_file_that_it_changes(tmp_path: Path) -> None:
+    edit = '<tool_call>{"name": "edit_file", "arguments": {"path": "note.txt", "old": "a", "new": "b"}}</tool_call>'
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([edit, "Done."])) as served:
+        note(tmp_path).write_text("a\nharmless\n")
+        turn, _, path = await asked(served)
+        async with aclosing(turn):
+            note(tmp_path).write_text("a\nsomething else\n")
+            _, path = await answer_again(turn, served, path)
+            assert note(tmp_path).read_text() == "a\nsomething else\n"
+            await served.client.post(path, json={"decision": "approve"})
+            await rest(turn)
+    assert note(tmp_path).read_text() == "b\nsomething else\n"

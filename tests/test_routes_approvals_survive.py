@@ -199,3 +199,26 @@ async def test_each_has_files_of_their_own(tmp_path: Path) -> None:
         ]
     assert len(set(places)) == 5 and places[0] == tmp_path / "work"
     assert all(place.parent == tmp_path / "work" / "people" for place in places[1:])
+
+
+async def test_a_file_that_changed_while_the_server_was_away_is_asked_for_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(60):
+        async with serving(tmp_path, Scripted([TWO])) as served:
+            question, _ = await waiting(served)
+        note(tmp_path).write_text("somebody else's work")
+        async with serving(tmp_path, Scripted(["Done."])) as served:
+            async with aclosing(following(served.client, question["run"], question["seq"])) as events:
+                await say(served.client, question["run"], question["call"], "approve")
+                again = await until(events, "approval.required")
+            assert again["call"] == f"{question['call']}~2"
+            assert note(tmp_path).read_text() == "somebody else's work"
+        async with serving(tmp_path, Scripted(["Done."])) as served:  # the second question survives as the first did
+            [listed] = (await served.client.get("/approvals")).json()["approvals"]
+            assert listed["call"] == again["call"]
+            async with aclosing(following(served.client, question["run"], again["seq"])) as events:
+                await say(served.client, question["run"], again["call"], "approve")
+                finished = await until(events, "tool.finished")
+                assert finished["call"] == question["call"] and note(tmp_path).read_text() == "first"
+                second = await until(events, "approval.required")
+                await say(served.client, question["run"], second["call"], "deny")
+                await until(events, "run.finished")

@@ -159,7 +159,12 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
 
 async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path) -> None:
     script = [runs("ls -a"), runs("ls -a"), runs("ls -l notes"), runs("ls -l src"), "Done."]
-    async with asking(tmp_path, *script, allowed_commands="true") as (served, _, browser, page):
+    async with asking(tmp_path, *script, allowed_commands="true", unsafe_no_sandbox="true") as (
+        served,
+        _,
+        browser,
+        page,
+    ):
         browser.expected.append("422")
         await say(page, "Look.")
         await press(page, "Approve for this session")
@@ -284,3 +289,25 @@ async def test_a_long_file_says_what_is_not_shown_and_shows_it(tmp_path: Path) -
         await expect(waiting(page).get_by_text("are not shown")).to_have_count(0)
         await expect(content).to_contain_text("2999: all of this")
         assert (await content.text_content() or "").rstrip("\n") == "\n".join(lines)
+
+
+async def test_a_file_that_changed_meanwhile_is_asked_for_again_on_the_same_card(tmp_path: Path) -> None:
+    writes = "```write_file\nnote.txt\nfirst\n```"
+    async with asking(tmp_path, writes, "Written.") as (_, _, _, page):
+        await say(page, "Write it.")
+        await expect(waiting(page)).to_contain_text("Write this file?")
+        await expect(page.locator("#approvals:not([data-settling])")).to_be_visible()
+        (tmp_path / "work/note.txt").write_text("somebody else's work")
+        await press(page, "Approve once")
+        await expect(waiting(page)).to_contain_text("not what it was when you were asked")
+        assert (tmp_path / "work/note.txt").read_text() == "somebody else's work"
+        card = page.locator(".card")
+        await expect(card).to_have_count(1)
+        await card.get_by_role("button", name="Answer").click()
+        await expect(waiting(page)).to_be_focused()
+        await expect(page.locator("#approvals:not([data-settling])")).to_be_visible()
+        await press(page, "Approve once")
+        await decided(page)
+        await expect(page.get_by_text("Written.")).to_be_visible()
+        await expect(card).to_have_count(1)
+    assert (tmp_path / "work/note.txt").read_text() == "first"

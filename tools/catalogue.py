@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tools.egress import NETWORK, with_hosts
-from tools.files import edit_file, off_the_loop, read_page, write_file
+from tools.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.leaving import file_left, hosts_reached, nothing_lost, request_sent, without_its_network
 from tools.listing import list_files
@@ -75,6 +75,7 @@ TOOLS = (
         Risk.WRITE,
         off_the_loop(write_file),
         leaves=file_left,
+        binds=state_of_file,
     ),
     _confined(
         "edit_file",
@@ -83,6 +84,7 @@ TOOLS = (
         Risk.WRITE,
         off_the_loop(edit_file),
         leaves=file_left,
+        binds=state_of_file,
     ),
     _confined(
         "list_files",

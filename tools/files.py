@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import difflib
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,19 @@ def _after_newline(block: bytes, count: int) -> int:
     for _ in range(count):
         at = block.index(b"\n", at) + 1
     return at
+
+
+def state_of_file(arguments: Arguments, workspace: Path) -> str:
+    """What a yes to writing or editing a file is bound to: what the file holds, or that there is none."""
+    try:
+        with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
+            size = os.fstat(opened).st_size
+            if size > SKIPPED_BYTES:  # a sparse file of terabytes costs nothing to make
+                return f"{size} bytes at {os.fstat(opened).st_mtime_ns}"
+            with open(opened, "rb", closefd=False) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except ToolFailed as error:
+        return "absent" if isinstance(error.__cause__, FileNotFoundError) else f"out of reach: {error}"
 
 
 def write_file(arguments: Arguments, workspace: Path) -> str:

@@ -1,4 +1,4 @@
-"""A person's yes to one call: bound to the exact tool and arguments, good once."""
+"""A person's yes to one call: bound to the exact tool, arguments and what they change, good once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ def canonical(arguments: Arguments) -> str:
     return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
 
 
-def fingerprint(principal: str, name: str, arguments: Arguments) -> str:
-    """SHA-256 of who wants to call what with exactly which arguments."""
-    return hashlib.sha256(
-        "\n".join([principal, name, canonical(arguments)]).encode("utf-8", "surrogatepass")
-    ).hexdigest()
+def fingerprint(principal: str, name: str, arguments: Arguments, binding: str = "") -> str:
+    """SHA-256 of who wants to call what with exactly which arguments, and of what else a yes to it is bound to."""
+    bound = [principal, name, canonical(arguments), *([binding] if binding else [])]
+    return hashlib.sha256("\n".join(bound).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(slots=True)

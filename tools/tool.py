@@ -127,6 +127,16 @@ def nothing_against(_: Arguments) -> str | None:
     return None
 
 
+Binds = Callable[[Arguments, Path], str]
+"""What an approval of a call with these arguments is for, beside them: the state of what it changes, in this workspace.
+May block, never raises. Once that is another, the approval is for nothing, and the person is asked again."""
+
+
+def binds_nothing(_: Arguments, __: Path) -> str:
+    """The `binds` of a tool whose arguments say all."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
@@ -150,6 +160,7 @@ class Tool:
     leaves: Leaves = leaves_nothing
     loses_nothing: Callable[[Arguments], bool] = nothing_known
     hopeless: Callable[[Arguments], str | None] = nothing_against
+    binds: Binds = binds_nothing
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
 from tools.permit import Permit, fingerprint
 from tools.rights import Risk
 from tools.schemas import complaint_about
-from tools.tool import Context, Progress, Result, Tool, ToolFailed
+from tools.tool import Context, Progress, Result, Tool, ToolFailed, binds_nothing
 
 _NEAREST = 3
 _NAMED = 20
@@ -104,7 +106,7 @@ class Toolbox:
         What needs approval needs a `permit` for exactly this call, too; it is used up here.
         """
         decision = self.decide(call_name, arguments)
-        if isinstance(decision, Ask) and (permit is None or not permit.take(self._fingerprint(call_name, arguments))):
+        if isinstance(decision, Ask) and not await self._is_permitted(permit, call_name, arguments, context.workspace):
             decision = Refuse(f"{call_name} was not run: nobody has approved this call. {decision.reason}")
         if isinstance(decision, Refuse):
             yield Result(ok=False, text=decision.reason)
@@ -125,8 +127,18 @@ class Toolbox:
             result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
         yield result
 
-    def _fingerprint(self, name: str, arguments: Arguments) -> str:
-        return fingerprint(self._principal, name, arguments)
+    async def binding(self, name: str, arguments: Arguments, workspace: Path) -> str:
+        """What an approval of this call would be bound to, beside its arguments, as it is now."""
+        tool = self._tools.get(name)
+        if tool is None or tool.binds is binds_nothing:
+            return ""
+        return await asyncio.to_thread(tool.binds, arguments, workspace)
+
+    async def _is_permitted(self, permit: Permit | None, name: str, arguments: Arguments, workspace: Path) -> bool:
+        if permit is None:
+            return False
+        binding = await self.binding(name, arguments, workspace)
+        return permit.take(fingerprint(self._principal, name, arguments, binding))
 
     def _what_there_is(self, name: str) -> str:
         names = [tool.name for tool in self.offered]

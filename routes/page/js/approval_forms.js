@@ -155,7 +155,8 @@ function inner(value) {
 
 const HINTS = {
   __proto__: null,
-  command: "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
+  command:
+    "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
 };
 
 /** "Exactly this call" or "calls like it". `value()`: the pattern, or null. */

@@ -19,7 +19,7 @@ const HANDLERS = {
   "tool.progress": (view, event) => view.card(event.call).progress(event),
   "tool.finished": (view, event) => view.over(event.call, event.name).finish(event),
   "tool.rejected": (view, event) => view.over(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
-  "approval.required": (view, event) => view.card(event.call, event.name).ask(event),
+  "approval.required": (view, event) => view.asking(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),
   "context.trimmed": (view, event) => view.less(event, trimmed(event)),
   "context.summarised": (view, event) => view.less(event, summarised(event, view.asked.session)),
@@ -143,7 +143,7 @@ export class RunView {
 
   /** On its card, and for the tray, where it may still be asked. */
   resolved(event) {
-    this.card(event.call).resolve(event);
+    this.asking(event.call).resolve(event);
     if (!this.restoring) this.page.store.set({ resolved: { run: this.asked.run, ...event } });
   }
 
@@ -157,6 +157,11 @@ export class RunView {
       this.append(card.element);
     }
     return card;
+  }
+
+  /** The card that a question is about: one that is asked again has `~2` or `~3` behind the call's id. */
+  asking(call, name) {
+    return this.card(this.#cards.has(call) ? call : call.replace(/~[23]$/, ""), name);
   }
 
   /** The card of a call that has its answer now. */

@@ -44,6 +44,7 @@ export class ToolCard {
   #atLeast = false; // the seconds are those that it told of last
   #result = null;
   #changedBy = null;
+  #question = null; // the id of what was asked last of it
   #drawnResult = false;
 
   constructor(call, name, view) {
@@ -106,7 +107,8 @@ export class ToolCard {
   }
 
   /** The call waits for a person: the tray above the composer is where they answer. */
-  ask({ name, arguments: given, reason }) {
+  ask({ call, name, arguments: given, reason }) {
+    this.#question = call;
     this.#understood(name, given);
     const onclick = () => this.#toTray();
     const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), "Answer");
@@ -234,7 +236,7 @@ export class ToolCard {
   #toTray() {
     const tray = this.view.page.at("approvals");
     const { run } = this.view.asked;
-    tray.dispatchEvent(new CustomEvent("show", { detail: { run, call: this.call } }));
+    tray.dispatchEvent(new CustomEvent("show", { detail: { run, call: this.#question } }));
     if (!tray.contains(document.activeElement)) tray.querySelector("button, textarea, input")?.focus();
   }
 
