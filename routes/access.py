@@ -26,9 +26,10 @@ from routes.errors import REFUSALS, Refused, TooSoon, refusal
 from routes.limits import HOLD, Windows, neighbourhood
 from routes.local_admin import LocalAdmin, sha256_of, uid_of
 from routes.page import wants_page
+from routes.token_auth import PROOF
 
 TOKEN_PREFIX = "dgm_"
-OPEN_PATHS = frozenset({"/livez", "/readyz", CALLBACK})  # for probes and browsers that come back: without a token
+OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
 PAGE = "/page/"
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
 LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to

@@ -23,6 +23,7 @@ from app.settings_models import DEFAULT
 from app.store import EndpointGone, EndpointRow, Store
 from routes.columns import aligned
 from routes.errors import Refused
+from routes.local_admin import read_local_token
 from routes.mcp_remote import NoServer, Refusal, Remote
 from routes.terminal import default_url
 from routes.terminal_link import ChatFailed
@@ -166,7 +167,8 @@ def _of_settings(settings: Settings) -> dict[str, EndpointSpec]:
 async def _list(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
     url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
     try:
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None)
+        own = read_local_token(settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
         endpoints = await asyncio.to_thread(remote.endpoints)
     except (Refusal, ChatFailed) as failure:
         raise Refused(403, "forbidden", str(failure)) from None

@@ -11,6 +11,7 @@ from typing import Any
 from app.settings import Loaded, Settings
 from app.store import AuditRow, McpServerGone, Store
 from routes.columns import aligned
+from routes.local_admin import read_local_token
 from routes.mcp_remote import NoServer, Refusal, Remote
 from routes.terminal import default_url
 from routes.terminal_link import ChatFailed
@@ -58,7 +59,8 @@ def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
     """`command` is what stood behind `--`. Exit code 1 when it cannot be done, with the reason on stderr."""
     url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
     try:
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None)
+        own = read_local_token(loaded.settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
         match args.action:
             case "add":
                 return _add(args, loaded.settings, environ, command)

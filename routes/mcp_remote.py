@@ -9,7 +9,8 @@ from urllib.parse import quote
 import httpx2
 
 from routes.terminal import checked_token, checked_url
-from routes.terminal_link import is_local, refusal
+from routes.terminal_link import refusal
+from routes.token_auth import NotProven, TokenAuth, is_local
 
 LIMIT_S = 15.0
 
@@ -29,9 +30,10 @@ class Refusal(Exception):
 class Remote:
     """The server at `url`. Every method raises NoServer, Refusal, ChatFailed."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, own: str | None = None) -> None:
+        """`own` is the token of this account's own server, for where the system does not tell accounts apart."""
         self._url = checked_url(url)
-        self._headers = {"Authorization": f"Bearer {checked_token(token)}"} if token else {}
+        self._auth = TokenAuth(checked_token(token) if token else None, own)
 
     def servers(self) -> tuple[list[dict[str, Any]], str | None]:
         """All of them, and what is wrong with the file."""
@@ -58,11 +60,13 @@ class Remote:
             answer = httpx2.request(
                 method,
                 f"{self._url}{path}",
-                headers=self._headers,
+                auth=self._auth,
                 json=body,
                 timeout=LIMIT_S,
                 trust_env=not is_local(self._url),
             )
+        except NotProven as error:
+            raise Refusal(str(error), missing=False) from error
         except httpx2.TransportError as error:
             raise NoServer(f"No dragoman server answers at {self._url}. Start it with `dragoman serve`.") from error
         if not answer.is_success:

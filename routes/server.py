@@ -36,6 +36,7 @@ from routes import (
     overview,
     page,
     pause,
+    proofs,
     runs,
     session_log,
     sessions,
@@ -51,6 +52,7 @@ from routes.page_state import Seen
 from routes.peers import kernel_says
 from routes.redacted_answers import RedactedAnswers
 from routes.services import Services, open_services
+from routes.token_auth import PROOF
 from tools.sandbox import NoSandbox, Unboxed
 
 GARBAGE = (10_000, 20, 50)  # what Python waits for before it looks for garbage that refers to itself
@@ -100,6 +102,7 @@ ROUTES = (
     Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
     Route("/tools", overview.list_tools),
+    Route(PROOF, proofs.prove),
     Route("/livez", overview.livez),
     Route("/readyz", overview.readyz),
 )

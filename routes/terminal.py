@@ -16,12 +16,14 @@ from rich.console import Console
 
 from app.events import AgentEvent, Notice, RunFailed, RunFinished
 from app.settings import Loaded, Settings
+from routes.local_admin import read_local_token
 from routes.terminal_asking import Answerer, Asking, Elsewhere, Nobody
 from routes.terminal_keyboard import Keyboard
-from routes.terminal_link import TIMEOUT, ChatFailed, Link, is_local
+from routes.terminal_link import TIMEOUT, ChatFailed, Link
 from routes.terminal_screen import Screen
 from routes.terminal_server import answers, own_server
 from routes.terminal_view import View
+from routes.token_auth import TokenAuth, is_local
 
 PROMPT = "> "
 CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
@@ -56,7 +58,8 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
         message = wishes.message or _piped(loaded.settings.max_message_bytes)
         with _server(wishes.url, loaded, environ) as (url, is_own):
             model = None if is_own else wishes.model  # our own has it as its default
-            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model)
+            own = read_local_token(loaded.settings.data_dir)
+            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model, own)
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _told(error)
@@ -74,11 +77,13 @@ class Talk:
         session: str | None,
         approval: str | None = None,
         model: str | None = None,
+        own: str | None = None,
     ) -> None:
         self._url = url
         self._model = _sendable(model) if model else None
         self._approval = approval
-        self._headers = {"Authorization": f"Bearer {checked_token(token)}"} if token else {}
+        self._has_token = bool(token)
+        self._auth = TokenAuth(checked_token(token) if token else None, own)
         self._session = _sendable(session) if session else None
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._redraw = sys.stdout.isatty() and not self._console.is_dumb_terminal
@@ -123,7 +128,7 @@ class Talk:
     async def _turn(self, message: str, view: View) -> None:
         screen = Screen(self._console, view, redraw=self._redraw)
         async with httpx2.AsyncClient(
-            base_url=self._url, headers=self._headers, timeout=TIMEOUT, trust_env=not is_local(self._url)
+            base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
             link = Link(client, self._session, self._approval, model=self._model)
             asking = Asking(link, screen, self._answerer(link, screen))
@@ -141,7 +146,7 @@ class Talk:
     def _answerer(self, link: Link, screen: Screen) -> Answerer:
         if sys.stdin.isatty() and sys.stdout.isatty():
             return Keyboard(lambda told: screen.show(Notice("approval", told)))
-        return Elsewhere(link, token="Authorization" in self._headers) if self._approval else Nobody()
+        return Elsewhere(link, token=self._has_token) if self._approval else Nobody()
 
 
 class Interrupts:

@@ -14,6 +14,7 @@ import httpx2
 
 from app.events import TERMINAL, AgentEvent, Notice
 from routes.terminal_view import printable, read_event
+from routes.token_auth import NotProven
 
 # The server writes a comment at least every 15 s: three missed ones mean that the connection is dead.
 TIMEOUT = httpx2.Timeout(10.0, read=45.0)
@@ -21,9 +22,6 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 AWAY = frozenset({502, 503, 504})
 DECIDED = frozenset({404, 409, 410})  # nothing waits there, not any more, or it is too late: asking again is no use
 MAX_REFUSAL_BYTES = 64 * 1024
-
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ChatFailed(Exception):
@@ -76,6 +74,8 @@ class Link:
                         yield event
                         if event.type in TERMINAL:
                             return
+            except NotProven as error:
+                raise ChatFailed(str(error)) from error
             except httpx2.TransportError as error:
                 if self.run is None:
                     raise ChatFailed(f"No answer from {self._client.base_url}: {_reason(error)}.") from error
@@ -164,11 +164,6 @@ def refusal(status: int, body: bytes) -> str:
         return printable(str(json.loads(body)["error"]["message"])) + hint
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"The server answered {status}. Check that --url names a dragoman server."
-
-
-def is_local(url: str) -> bool:
-    """Whether the URL leads to this machine: then no proxy is asked, and a server may be started here."""
-    return httpx2.URL(url).host in LOOPBACK
 
 
 def _reason(error: httpx2.TransportError) -> str:

@@ -17,8 +17,9 @@ import httpx2
 from pydantic import SecretStr
 
 from app.settings import Loaded
-from routes.terminal_link import ChatFailed, is_local
+from routes.terminal_link import ChatFailed
 from routes.terminal_view import printable
+from routes.token_auth import is_local
 
 START_LIMIT_S = 60.0
 READY_LIMIT_S = 15.0

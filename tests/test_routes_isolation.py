@@ -62,6 +62,7 @@ Row = Open | Own | Thing | Admins
 ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
+    "GET /proof": Open(422),
     "GET /": Own(),
     "GET /page/{path:path}": Open(),
     "GET /events": Own(shows="job", stream=True),
