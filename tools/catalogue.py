@@ -9,6 +9,7 @@ from tools.files import edit_file, off_the_loop, read_page, state_of_file, write
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.leaving import file_left, hosts_reached, nothing_lost, request_sent, without_its_network
 from tools.listing import list_files
+from tools.network_needs import asking_for_network
 from tools.recall import recall_history
 from tools.results import read_result
 from tools.rights import Risk, Role
@@ -46,7 +47,7 @@ TOOLS = (
         _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
-        normalise=lambda arguments: with_hosts(unmarked(arguments)),
+        normalise=lambda arguments: asking_for_network(unmarked(arguments)),
         leaves=hosts_reached,
         loses_nothing=nothing_lost,
         hopeless=without_its_network,
