@@ -118,7 +118,7 @@ class Bubblewrap:
         size = str(self.limits.scratch_bytes)
         scratch = [word for path in _SCRATCH for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
         return (
-            *(str(self.bwrap), *self.locks, *_system_mounts()),
+            *(str(self.bwrap), *self.locks, *_system_mounts(), *box.HOSTS),
             *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *calls, *_python_mounts(self.python)),
         )
 

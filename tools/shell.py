@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager
 from parsing import Arguments
 from tools.command import Program
 from tools.egress import hosts_wanted
+from tools.network_hints import why_it_failed
 from tools.process import Finished, stream
 from tools.sandbox import NoSandbox
 from tools.tool import Context, Progress, Result, Run, ToolFailed
@@ -29,7 +30,11 @@ def running(program: Program, argument: str) -> Run:
             news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s)
             async with aclosing(news):
                 async for seen in news:
-                    yield _result(seen, context.time_limit_s) if isinstance(seen, Finished) else seen
+                    if isinstance(seen, Finished):
+                        hint = why_it_failed(seen.text, seen.exit_code, context.sandbox, hosts)
+                        yield _result(seen, context.time_limit_s, hint)
+                    else:
+                        yield seen
 
     return run
 
@@ -52,12 +57,13 @@ def _script(code: str) -> Iterator[int]:
             os.close(script)
 
 
-def _result(finished: Finished, time_limit_s: float) -> Result:
+def _result(finished: Finished, time_limit_s: float, hint: str) -> Result:
     text = finished.text.rstrip("\n") if finished.text.strip() else "(no output)"
     if finished.overdue:
         text += f"\n[stopped after {time_limit_s:g} s, the time limit]"
     elif finished.exit_code:
         text += f"\n[exit code {finished.exit_code}{_signal_name(finished.exit_code)}]"
+    text += f"\n{hint}" if hint else ""
     return Result(finished.exit_code == 0 and not finished.overdue, text, finished.exit_code)
 
 

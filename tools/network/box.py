@@ -24,9 +24,9 @@ ENVIRONMENT = {
     "YARN_HTTP_PROXY": _URL,
     "YARN_HTTPS_PROXY": _URL,
 }
+HOSTS = ("--ro-bind", str(_INSIDE / "hosts.txt"), "/etc/hosts")  # of every box: what listens inside is `localhost`
 MOUNTS = (
     *("--ro-bind", str(_INSIDE), _SHOWN),
-    *("--ro-bind", str(_INSIDE / "hosts.txt"), "/etc/hosts"),
     *("--ro-bind", str(_INSIDE / "ssh_config.txt"), "/etc/ssh/ssh_config"),
 )
 
