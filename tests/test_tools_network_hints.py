@@ -94,7 +94,7 @@ def test_nothing_is_added_to_what_succeeds_or_fails_for_another_reason(tmp_path:
         "java.net.UnknownHostException: repo.example",
         "Error: connect ENETUNREACH 192.0.2.1:443 - Local (0.0.0.0:0)",
         "socket.gaierror: [Errno -2] Name or service not known",
-        "error: failed to get `x` as a dependency ... [6] Could not resolve hostname (Could not resolve host: a.example)",
+        "error: failed to get `x` as a dependency: [6] Could not resolve hostname (Could not resolve host: a.example)",
         "Err:1 http://deb.example stable InRelease\n  Temporary failure resolving 'deb.example'",
     ],
 )
