@@ -27,12 +27,15 @@ class Circumstances:
     """What a decision depends on beside the principal and the tool.
 
     `boxed`: commands run in a sandbox without network; where they do not, `way_out` says what is open to them.
+    `networked`: that is the public network alone, which the operator has given to all commands: no reason to ask,
+    until untrusted text may have asked for it.
     `tainted`: the conversation holds untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that the session goes without.
     """
 
     mode: Mode = Mode.SANDBOXED
     boxed: bool = False
+    networked: bool = False
     way_out: str = "No sandbox keeps it in."
     workspace: Path = Path("/")
     tainted: bool = False
@@ -127,13 +130,13 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
         return None
     if leaving:
         return leaving.what
-    return f"{_inside(tool, arguments)} This run asks first (approval: ask)." if under.mode is Mode.ASK else None
+    return f"{_inside(tool, arguments, under)} This run asks first (approval: ask)." if under.mode is Mode.ASK else None
 
 
 def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> Leaving | None:
     """What the call would send out or leave behind; of no call yet (None) only what all of them would."""
     if tool.confined and tool.risk is Risk.EXECUTE and not under.boxed:
-        return Leaving(under.way_out)
+        return Leaving(under.way_out) if under.tainted or not under.networked else None
     if arguments is not None and (named := tool.leaves(arguments, under.workspace)):
         return named
     return None if tool.confined else Leaving(f"{tool.name} {_OUTSIDE[tool.risk]}.")
@@ -148,10 +151,11 @@ _OUTSIDE = {
 }
 
 
-def _inside(tool: Tool, arguments: Arguments | None) -> str:
+def _inside(tool: Tool, arguments: Arguments | None, under: Circumstances) -> str:
     """What a call does that stays in."""
     if tool.risk is Risk.EXECUTE:
-        return f"{tool.name} runs in the sandbox, without network, and can change the workspace."
+        network = "with the network, as all commands here" if under.networked else "without network"
+        return f"{tool.name} runs in the sandbox, {network}, and can change the workspace."
     path = (arguments or {}).get("path")
     return f"{tool.name} changes {shown(path) if isinstance(path, str) else 'something'} in the workspace."
 

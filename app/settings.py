@@ -146,7 +146,9 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
     git_author_name: str = setting("dragoman (agent)", "as whom git commits in commands", "a name")
     git_author_email: str = setting("agent@dragoman.invalid", "the address of its commits", "an e-mail address")
     sandbox_network: bool = setting(
-        False, "give sandboxed commands the network; they then leave the sandbox, and ask", "true or false"
+        False,
+        "let every sandboxed command reach public hosts without asking for it; they ask once there is untrusted text",
+        "true or false",
     )
     unsafe_no_sandbox: bool = setting(
         False, "run commands without the sandbox: they can then do all you can", "true or false"

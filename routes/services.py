@@ -109,6 +109,7 @@ class Services:
         under = Circumstances(
             mode,
             self.sandbox.boxed,
+            self.sandbox.networked,
             WAYS_OUT.get(self.sandbox.level, self.sandbox.blocks),
             workspace or self.settings.workspace,
             commands=self.settings.allowed_commands,

@@ -189,6 +189,17 @@ def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> Non
     assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["a.org"]}, under), Ask)
 
 
+@pytest.mark.parametrize("arguments", [{"command": "make"}, {"command": "pip install x", "network": True}])
+def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_text(arguments: dict[str, Any]) -> None:
+    under = Circumstances(networked=True, way_out="It can send what it reads.")
+    assert decide(ANN, named("bash"), arguments, under) == Allow()
+    asked = decide(ANN, named("bash"), arguments, replace(under, tainted=True))
+    assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
+    first = decide(ANN, named("bash"), arguments, replace(under, mode=Mode.ASK))
+    assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
+    assert isinstance(decide(ANN, named("bash"), arguments, replace(under, networked=False)), Ask)
+
+
 @pytest.mark.parametrize("principal", [GUEST, ANN])
 def test_auto_is_for_admins(principal: Principal) -> None:
     assert isinstance(decide(principal, tool(Risk.NETWORK), {}, Circumstances(Mode.AUTO)), Ask)

@@ -79,6 +79,11 @@ class Bubblewrap:
         return not self.network
 
     @property
+    def networked(self) -> bool:
+        """Whether all that is open to a command is the public network, which the operator has given to every one."""
+        return self.network
+
+    @property
     def blocks(self) -> str:
         """What a command cannot do, for people."""
         others = "nothing of this machine's loopback, its other addresses or the local network"

@@ -38,6 +38,7 @@ class Landlock:
     """
 
     level: ClassVar[str] = "landlock"
+    networked: ClassVar[bool] = False
     python: Path
     hidden: tuple[Path, ...] = ()
     limits: Limits = NO_LIMITS

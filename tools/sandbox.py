@@ -32,6 +32,7 @@ class NoSandbox:
 
     level: ClassVar[str] = "off"
     boxed: ClassVar[bool] = False
+    networked: ClassVar[bool] = False
     blocks: ClassVar[str] = "Commands do not run."
     reason: str
 
@@ -42,6 +43,7 @@ class Unboxed:
 
     level: ClassVar[str] = "none"
     boxed: ClassVar[bool] = False
+    networked: ClassVar[bool] = False
     blocks: ClassVar[str] = "Nothing but the server's environment: a command can do whatever the server's user can."
     python: Path
     author: GitAuthor = AGENT
