@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from app.endpoints.registry import row_of
 from app.endpoints.spec import EndpointSpec
 from app.provider import ProviderFailed
 from app.providers.scripted import Scripted
+from app.settings_sources import SettingsError
 from routes.cli import main
 from routes.endpoints_cli import ago
 from tests.endpoints import LIMIT_S, NOWHERE, model_server
@@ -94,6 +96,15 @@ def test_what_cannot_be_done_says_why(shell: Shell, monkeypatch: pytest.MonkeyPa
     (shell.folder / "dragoman.toml").write_text(f'[endpoints.ours]\nurl = "{NOWHERE}"\n')
     code, out, err = shell(words)
     assert (code, out, told in err) == (1, "", True), err
+
+
+async def test_a_key_is_not_in_the_workspace_of_a_later_start(tmp_path: Path) -> None:
+    spec = EndpointSpec(url=NOWHERE, key_file=(str(tmp_path / "work" / "key"),))
+    async with serving(tmp_path, Scripted([])) as served:
+        await served.services.store.write([row_of("hosted", spec, "test")])
+    with pytest.raises(SettingsError, match="key_file of hosted .* is inside the workspace"):
+        async with serving(tmp_path, Scripted([])):
+            pass
 
 
 def test_a_key_that_is_not_there_is_told(shell: Shell) -> None:

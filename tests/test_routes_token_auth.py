@@ -147,6 +147,15 @@ def test_the_own_token_is_found_where_the_kernel_cannot_say(tmp_path: Path) -> N
         assert not any(token in line for line in heard)
 
 
+async def test_once_there_are_tokens_who_gives_none_is_asked_for_one(tmp_path: Path) -> None:
+    """The own token is none any more: it is not tried, and the answer is the server's."""
+    async with serving(tmp_path, Scripted([])) as served:
+        await bearer(served, "ann")
+        url = f"http://127.0.0.1:{port_of(served)}"
+        code, told = await asyncio.to_thread(dragoman, tmp_path, "chat", "--url", url, "hello")
+    assert (code, "A token is needed here." in told, "--token" in told) == (1, True, True), told
+
+
 async def test_what_is_proven_and_to_whom(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         nonce, port = "0" * 32, port_of(served)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from app.clock import Clock
 from app.context.counter import opened_counter
@@ -15,8 +16,9 @@ from app.endpoints.key_sources import Keys
 from app.endpoints.models import Models
 from app.endpoints.names import is_spelled_out
 from app.endpoints.opener import Common, Opener
-from app.endpoints.registry import Registry
+from app.endpoints.registry import Registry, spec_of
 from app.endpoints.spec import EndpointSpec
+from app.own_files import OwnFile, in_workspace
 from app.pause import Switch
 from app.provider import Provider, ProviderFailed
 from app.providers.connections import Manner
@@ -27,7 +29,7 @@ from app.redaction import Redactor
 from app.settings import Settings
 from app.settings_models import DEFAULT
 from app.settings_sources import SettingsError
-from app.store import Store
+from app.store import EndpointRow, Store
 from tools.paused import Paused
 
 KEYS = "keys"  # the folder of keys that were sent, in the data directory
@@ -87,7 +89,12 @@ async def _opened(
     registry: Registry, settings: Settings, choose: Choose | None, known_servers: Sequence[KnownServer], switch: Switch
 ) -> Opened:
     about, why, opener = "", "as configured", registry.opener
-    elsewhere = is_elsewhere(settings, [row.name for row in await registry.rows()])
+    rows = await registry.rows()
+    if inside := in_workspace(
+        key_files_of(rows), settings.workspace
+    ):  # it may be another one than when they were added
+        raise SettingsError(inside)
+    elsewhere = is_elsewhere(settings, [row.name for row in rows])
     own = None if elsewhere else settings.model
     if choose:
         provider, about = await choose(settings)
@@ -112,6 +119,14 @@ async def _opened(
         default = models.default
         default.count_with(await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer))
     return Opened(models, registry, about)
+
+
+def key_files_of(rows: Iterable[EndpointRow]) -> Iterator[OwnFile]:
+    """The files of keys of endpoints that were added."""
+    for row in rows:
+        for file in (spec_of(row) or EndpointSpec(url="embedded:")).key_file:
+            advice = f"Move it, and add the endpoint again: dragoman endpoint add {row.name}."
+            yield OwnFile(f"The key_file of {row.name}", Path(file), advice)
 
 
 def is_elsewhere(settings: Settings, added: Collection[str]) -> bool:
