@@ -102,7 +102,7 @@ async def test_a_key_is_not_in_the_workspace_of_a_later_start(tmp_path: Path) ->
     spec = EndpointSpec(url=NOWHERE, key_file=(str(tmp_path / "work" / "key"),))
     async with serving(tmp_path, Scripted([])) as served:
         await served.services.store.write([row_of("hosted", spec, "test")])
-    with pytest.raises(SettingsError, match="key_file of hosted .* is inside the workspace"):
+    with pytest.raises(SettingsError, match=r"key_file of hosted .* is inside the workspace"):
         async with serving(tmp_path, Scripted([])):
             pass
 
