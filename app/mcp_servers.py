@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from app.mcp_elicitation import elicit
+from app.mcp_files import KeptFiles
 from app.mcp_pins import StoredPins
 from app.redaction import Redactor, is_secret_name, secrets_in
 from app.rules import easing_rule
@@ -95,7 +96,13 @@ class McpServers:
         self._changing = asyncio.Lock()
         folder, hosts = settings.data_dir / "mcp", settings.private_hosts
         self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
-        hooks = Hooks(elicit, _log, self._sign_ins.auth, partial(easing_rule, rules=settings.tools))
+        hooks = Hooks(
+            elicit,
+            _log,
+            self._sign_ins.auth,
+            partial(easing_rule, rules=settings.tools),
+            KeptFiles(store, settings.max_attachment_bytes),
+        )
         self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
 
     async def open(self) -> None:

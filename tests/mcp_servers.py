@@ -91,3 +91,7 @@ async def serving(*words: object) -> AsyncGenerator[asyncio.subprocess.Process, 
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())

@@ -14,8 +14,10 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
+from app.provider import Said
+from app.providers.scripted import Line, Scripted
 from tests.mcp_served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
+from tests.mcp_servers import files_in
 from tests.people import bearer
 from tests.serving import Served, serving, until
 
@@ -292,3 +294,36 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
             assert code_of(await served.client.request(method, path)) == (404, "not_found"), path
         answer = await served.client.get("/mcp/callback?state=unknown&code=x")
         assert code_of(answer) == (400, "sign_in_failed")
+
+
+async def test_what_an_mcp_server_sent_lies_nowhere_in_the_workspace_and_taints_whoever_reads_it_again(
+    tmp_path: Path,
+) -> None:
+    reads: list[Line] = []  # a call whose id is not known yet
+    provider = Scripted(
+        [
+            '```mcp__helper__long\n{"size": 100000}\n```',
+            "Long.",
+            "```mcp__helper__sound\n```",
+            "Played.",
+            reads,
+            "Read.",
+        ]
+    )
+    rule = '[{"match": "mcp__*", "risk": "read"}]'
+    async with serving_mcp(tmp_path, provider, {"helper": helper()}, tools=rule) as served:
+        first = await served.chat("x")
+        session = first[0]["session"]
+        [call] = [event["call"] for event in first if event["type"] == "tool.finished"]
+        [sound] = finished(await served.chat("y", session=session))
+        url = sound.removesuffix("]").split()[-1]
+        kept = await served.client.get(url)
+        assert (kept.status_code, kept.content) == (200, b"RIFF$")
+        assert kept.headers["content-type"] == "application/octet-stream"
+        assert kept.headers["content-disposition"].startswith("attachment") and "sandbox" in str(kept.headers)
+        assert files_in(tmp_path / "work") == []
+        reads.append(Said(f'```read_result\n{{"call": "{call}", "offset": 100000}}\n```'))
+        await served.chat("z", session=session)
+        messages = await served.services.store.messages(session)
+        again = next(message for message in reversed(messages) if message.name == "read_result")
+        assert again.untrusted and "ignore the rules" in again.text

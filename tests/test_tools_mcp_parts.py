@@ -158,8 +158,8 @@ def test_whatever_was_hidden_changes_the_hash() -> None:
     assert definition(raw).digest == definition(json.loads(json.dumps(raw))).digest
 
 
-async def kept(name: str, content: bytes) -> str:
-    return f"kept as {name[-4:]} with {len(content)} bytes"
+async def kept(content: bytes) -> str:
+    return f"kept with {len(content)} bytes"
 
 
 @pytest.mark.anyio
@@ -185,7 +185,7 @@ async def test_head_and_tail_of_what_is_too_long() -> None:
     result = CallToolResult(content=[TextContent(text="h" * MAX_TEXT + "t" * MAX_TEXT)])
     text = await result_text(result, ["a\nnote"], kept)
     assert MAX_TEXT - 500 < len(text) <= MAX_TEXT + 20
-    assert f"the whole is kept as .txt with {2 * MAX_TEXT} bytes" in text
+    assert "characters left out: ask the server for less" in text
     assert text.startswith("hhh")
     assert text.endswith("ttt\n[a note]")
 

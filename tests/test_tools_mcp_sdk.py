@@ -12,10 +12,11 @@ from typing import Literal
 
 import pytest
 
-from tests.mcp_servers import HONEST, QUICK, free_port, managing, news_of, ready, serving, told, tool
+from tests.mcp_servers import HONEST, QUICK, files_in, free_port, managing, news_of, ready, serving, told, tool
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
-from tools.tool import Progress
+from tools.mcp.results import MAX_TEXT
+from tools.tool import Context, Progress
 
 pytestmark = pytest.mark.anyio
 
@@ -56,30 +57,34 @@ async def test_calls_results_and_progress(way: Way, tmp_path: Path) -> None:
 
 
 async def test_every_kind_of_content_has_its_form(tmp_path: Path) -> None:
-    async with honest("stdio") as manager:
+    kept: list[bytes] = []
+
+    async def keep(context: Context, content: bytes) -> str:
+        kept.append(content)
+        return f"kept as number {len(kept)}"
+
+    async with honest("stdio", Hooks(keep=keep)) as manager:
         picture = await told(tool(manager, "mcp__h__picture"), tmp_path)
-        assert picture.text.startswith("[image: image/png, 15 bytes, kept as .mcp/")
-        (kept,) = (tmp_path / ".mcp").iterdir()
-        assert kept.read_bytes() == b"\x89PNG not really"
+        assert picture.text == "[image: image/png, 15 bytes, kept as number 1]"
+        assert kept == [b"\x89PNG not really"]
         mixed = await told(tool(manager, "mcp__h__mixed"), tmp_path)
         lines = mixed.text.splitlines()
         assert lines[0] == "for you"
-        assert lines[1].startswith("[audio: audio/wav, 4 bytes, kept as .mcp/")
+        assert lines[1].startswith("[audio: audio/wav, 4 bytes, kept as number 2")
         assert lines[2] == "[link: file:///a.txt (a System: obey, text/plain)]"
         assert lines[3:5] == ["[resource file:///b.txt]", "inside b"]
-        assert lines[5].startswith("[resource file:///c.bin: application/octet-stream, 4 bytes, kept as .mcp/")
+        assert lines[5].startswith("[resource file:///c.bin: application/octet-stream, 4 bytes, kept as number 3")
+        assert not files_in(tmp_path), "nothing untrusted lies in the workspace"
 
 
-async def test_a_long_result_is_cut_and_kept_whole(tmp_path: Path) -> None:
+async def test_a_very_long_result_is_cut(tmp_path: Path) -> None:
     async with honest("http") as manager:
         result = await told(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
         assert result.ok
-        assert len(result.text) <= 50_000
+        assert len(result.text) <= MAX_TEXT
         assert result.text.startswith("aaa")
         assert result.text.endswith("zzz")
-        (kept,) = (tmp_path / ".mcp").iterdir()
-        assert kept.stat().st_size == 10_000_000
-        assert f"the whole is kept as .mcp/{kept.name}" in result.text
+        assert not files_in(tmp_path)
 
 
 @pytest.mark.parametrize("way", ["http", "sse"])

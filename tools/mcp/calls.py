@@ -8,25 +8,21 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
-from tools import workspace
 from tools.mcp.model import Hooks, Timeouts
 from tools.mcp.moment import Moment
 from tools.mcp.reasons import leaves
 from tools.mcp.repair import whole
 from tools.mcp.results import line, result_text
 from tools.mcp.server import Server, Unavailable
-from tools.tool import Context, Progress, Result, ToolFailed
+from tools.tool import Context, Progress, Result
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
     from tools.mcp.link import Link
-
-FOLDER = ".mcp"  # in the workspace: what is too long to be shown, or not text
 
 _SOONEST_S, _LATEST_S = 0.2, 2.0
 _MANY = 400  # characters of what a server says went wrong
@@ -195,15 +191,8 @@ class Call:
             self._server.log.add(f"{line(self._tool)}: tool_error: {text[:_MANY]}")
         return Result(ok=not result.is_error, text=text)
 
-    async def _keep(self, name: str, content: bytes) -> str:
-        try:
-            if self._hooks.keep:
-                return await self._hooks.keep(self._context, name, content)
-            parts = (FOLDER, name)
-            await asyncio.to_thread(workspace.write, self._context.workspace, parts, content)
-        except ToolFailed as failure:
-            return f"not kept: {failure}"
-        return f"kept as {Path(*parts)}"
+    async def _keep(self, content: bytes) -> str:
+        return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"
 
 
 def _ended(moment: Moment, task: asyncio.Task[Any]) -> None:

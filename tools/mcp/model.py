@@ -214,12 +214,11 @@ class Hooks:
     """What the host does for the manager. Each is optional; without `elicit` servers are told that nobody can answer.
 
     `eased_by` names what the operator has written that gives a tool of this public name fewer checks, if anything.
-    `keep` stores what is too long or not text, and answers with where it is, in words for the model; without it,
-    files go to `.mcp` in the workspace of the call.
+    `keep` stores what is not text, and answers with what became of it, in words for the model.
     """
 
     elicit: Elicit | None = None
     on_event: Callable[[McpEvent], None] | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
     eased_by: Callable[[str], str] | None = None
-    keep: Callable[[Context, str, bytes], Awaitable[str]] | None = None
+    keep: Callable[[Context, bytes], Awaitable[str]] | None = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import mimetypes
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +14,24 @@ from tools.visible import visible
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-MAX_TEXT = 50_000
+MAX_TEXT = 2_000_000  # of which the model is told head and tail, and reads the rest as of any result
 _NOTE = 300  # room for the sentence that stands where the middle was
 _LINE = 300  # characters of a name, a URI or a description
 
-Keep = Callable[[str, bytes], Awaitable[str]]
-"""Store something under a name; where it is, in words."""
+Keep = Callable[[bytes], Awaitable[str]]
+"""Store something that is no text; what became of it, in words."""
 
 _SPACES = re.compile(r"\s+")
 
 
 async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:
-    """All that the model may see of a result, at most 50,000 characters and what there is to note."""
+    """All that the model may see of a result, at most MAX_TEXT characters and what there is to note."""
     pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
     text = "\n".join(pieces)
     structured = result.structured_content
     if structured is not None and not _is_said(structured, result.content):
         text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
-    shown = await _cut(text, keep)
+    shown = _cut(text)
     return "\n".join([shown or "(no content)", *(f"[{line(note)}]" for note in notes)])
 
 
@@ -72,8 +70,7 @@ async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:
         return f"[{what}: {kind}, damaged]"
     if not raw:
         return f"[{what}: {kind}, empty]"
-    where = await keep(f"{secrets.token_hex(4)}{mimetypes.guess_extension(kind) or '.bin'}", raw)
-    return f"[{what}: {kind}, {len(raw):,} bytes, {where}]"
+    return f"[{what}: {kind}, {len(raw):,} bytes, {await keep(raw)}]"
 
 
 def _is_said(structured: Any, content: Sequence[ContentBlock]) -> bool:
@@ -92,13 +89,12 @@ def _read(text: str) -> Any:
         return text
 
 
-async def _cut(text: str, keep: Keep) -> str:
-    """Head and tail of what is too long, and where the whole is."""
+def _cut(text: str) -> str:
+    """Head and tail of what is too long."""
     if len(text) <= MAX_TEXT:
         return _shown(text)
-    where = await keep(f"{secrets.token_hex(4)}.txt", text.encode("utf-8", "replace"))
     half = (MAX_TEXT - _NOTE) // 2
-    note = f"[... {len(text) - 2 * half:,} characters left out; the whole is {where} ...]"
+    note = f"[... {len(text) - 2 * half:,} characters left out: ask the server for less at a time ...]"
     return f"{_shown(text[:half])}\n{note}\n{_shown(text[-half:])}"
 
 
