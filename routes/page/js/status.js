@@ -1,7 +1,8 @@
-/** The bar at the bottom: model, context, tokens and cost, sandbox, MCP, jobs, connection, pause, settings. */
+/** The bar at the bottom: model, context, tokens and cost, what is allowed, sandbox, MCP, jobs, connection, pause, settings. */
 
 import { fill, h, icon } from "./dom.js";
 import { fetching, showPanel } from "./forms.js";
+import { grantsButton } from "./grants.js";
 import { jobsButton } from "./jobs.js";
 import { mcpButton } from "./mcp.js";
 import { answering } from "./models.js";
@@ -18,6 +19,7 @@ export function start(page) {
     modelButton(page),
     usageButton(page),
     h("span", { class: "status-gap" }),
+    grantsButton(page),
     sandboxButton(page),
     mcpButton(page),
     jobsButton(page),
