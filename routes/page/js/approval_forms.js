@@ -159,9 +159,9 @@ const HINTS = {
     "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
 };
 
-/** "Exactly this call" or "calls like it". `value()`: the pattern, or null. */
-export function sessionForm(name, given) {
-  const suggested = patternOf(name, given);
+/** "Exactly this call" or, unless only that would count (`exactly`), "calls like it". `value()`: the pattern, or null. */
+export function sessionForm(name, given, { exactly = false } = {}) {
+  const suggested = exactly ? null : patternOf(name, given);
   const group = fresh("scope");
   const exact = h("input", { type: "radio", name: group, checked: true });
   const like = h("input", { type: "radio", name: group });
