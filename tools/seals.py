@@ -27,7 +27,12 @@ MADE = "made-in-sandbox"
 _GIT = ".git"
 _ITSELF = ".\n"  # a `commondir` of a repository that is its own
 _LOOKED_AT, _REPOSITORIES = 256, 8  # entries of the workspace, and repositories and submodules in it
-_NOT_OURS = {errno.EROFS, errno.EACCES, errno.EPERM}  # what this server cannot write, its commands cannot either
+_NOT_OURS = {
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOENT,
+}  # what this server cannot write, its commands cannot either
 _CONFIG_S = 5.0
 _TOPS = ("/dev/shm", "/tmp")
 _CONFIG_OF_WORKTREE = b"worktreeconfig"  # the setting by which git reads `config.worktree`
@@ -68,7 +73,9 @@ class Seals:
         return []
 
     def begin(self) -> int:
-        """Make what is missing; a lock for `end`. Raises OSError."""
+        """Make what is missing; a lock for `end`, which is -1 where there is no such folder. Raises OSError."""
+        if not self.workspace.is_dir():
+            return -1
         lock = _shared_lock(self.workspace)
         try:
             for name in SEALED:
@@ -91,6 +98,8 @@ class Seals:
 
     def end(self, lock: int) -> None:
         """Remove again what was made, unless other commands run in the workspace."""
+        if lock < 0:
+            return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
