@@ -232,7 +232,7 @@ const ACTIONS = {
   denied: (box) => box.decide(() => denied(box.form?.value()), "Denied."),
 };
 
-const allowed = (pattern) => ({ decision: "approve", scope: "session", ...(pattern && { pattern }) });
+const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds });
 const changedTo = (given) => ({ decision: "approve", ...(given && { arguments: given }) });
 const denied = (note) => ({ decision: "deny", ...(note && { note }) });
 

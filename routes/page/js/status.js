@@ -66,7 +66,7 @@ const LEVELS = {
   bubblewrap: [
     "Sandboxed",
     false,
-    "Commands run in a box made by bubblewrap: they read the system, write in the workspace only, and see no home folder, no other process, no network and none of the server's secrets.",
+    "Commands run in a box made by bubblewrap: they read the system, write in the workspace only, and see no home folder, no other process, no network but what a call asks for, and none of the server's secrets.",
   ],
   landlock: [
     "Sandboxed",
@@ -84,7 +84,9 @@ const LEVELS = {
     "This machine has no working sandbox, so bash and python are off. Install bubblewrap on it and start the server again.",
   ],
 };
-const OPEN = "Here the box is open in part (it has the network, or the server runs as root), so commands ask first.";
+const OPEN = "Here the box is open in part, so commands ask first.";
+const NETWORKED =
+  "Here every command may reach public hosts through a proxy, never this machine's own services, and asks once the conversation holds untrusted text.";
 
 function sandboxButton(page) {
   const words = h("span", { class: "status-brief" });
@@ -105,7 +107,7 @@ function sandboxButton(page) {
 }
 
 function toggleSandbox(page, button) {
-  const { sandbox, boxed } = page.store.get("server");
+  const { sandbox, boxed, networked } = page.store.get("server");
   const [, warns, meaning] = LEVELS[sandbox] ?? [sandbox, true, ""];
   const open = boxed === false && !warns;
   return showPanel(
@@ -118,7 +120,7 @@ function toggleSandbox(page, button) {
         { class: "stack" },
         h("p", {}, h("strong", {}, `Level: ${sandbox}`)),
         h("p", { class: warns ? "problem" : null }, meaning),
-        open && h("p", {}, OPEN),
+        open && h("p", {}, networked ? NETWORKED : OPEN),
         h(
           "p",
           { class: "faint" },
