@@ -18,12 +18,13 @@ from app.asked_again import MOST, given_up, is_stale, number_of, question_id, re
 from app.conversation import Conversation
 from app.decisions import audit_of, denial_of
 from app.events import AgentEvent, ApprovalRequired, ToolRejected
-from app.gate import Gate
+from app.gate import Gate, of_quotation
 from app.grants import narrowed
 from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
 from app.one_call import Cleared, Company, OneCall, Outcome
 from app.outputs import Outputs
+from app.provenance import Provenance
 from app.results import Results
 from app.side_by_side import side_by_side
 from app.spending import Spending
@@ -33,7 +34,7 @@ from tools.results import NAME as READ_RESULT
 from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
-POLICY = "policy"
+POLICY, PROVENANCE = "policy", "provenance"
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -66,11 +67,15 @@ class Calls:
     results: Results = field(default_factory=Results)
     outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
+    provenance: Provenance = field(default_factory=Provenance)
+    _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
 
     async def answer(
         self, run: str, unanswered: Unanswered, conversation: Conversation
     ) -> AsyncGenerator[AgentEvent, None]:
         """Every call gets exactly one result under its own id, in the order called."""
+        fit = [call for call in unanswered.calls if call.id not in unanswered.refused]
+        self._quoted = await self.provenance.quotations(fit, conversation, self.toolbox)
         calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             yield usage
@@ -136,7 +141,7 @@ class Calls:
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.meant(call.name, call.arguments)
-        return replace(call, name=name, arguments=narrowed(self.gate.under.holding, arguments))
+        return replace(call, name=name, arguments=narrowed(self.gate.under.grants, arguments))
 
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation
@@ -157,7 +162,10 @@ class Calls:
         """The decision, and who made it."""
         if objection := self.guards.objection(call, effect=self._has_effect(call)):
             return Refuse(objection.reason), objection.by
-        return self.toolbox.decide(call.name, call.arguments), POLICY
+        decision = self.toolbox.decide(call.name, call.arguments)
+        if place := self._quoted.get(call.id):
+            return of_quotation(decision, call.name, place, self.gate.under.mode), PROVENANCE
+        return decision, POLICY
 
     async def _binding(self, call: AskedCall) -> str:
         return await self.toolbox.binding(call.name, call.arguments, self.context.workspace)

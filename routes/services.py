@@ -40,9 +40,10 @@ from app.outputs import Outputs
 from app.pause import Switch
 from app.people import Principal, folder_name
 from app.people_named import principal_named
-from app.persona import PERSONAS, persona_in
+from app.persona import PERSONAS, Persona, persona_in
 from app.presence import Presence
-from app.prompt import Prompt, opening
+from app.prompt import Override, Prompt, opening
+from app.provenance import Provenance, Source, of_prompt, of_summaries
 from app.recall import Recaller
 from app.recovery import recover
 from app.redacted_logs import redacted_logs
@@ -153,7 +154,8 @@ class Services:
         discipline = Discipline(self.limits(wish), verify=self.settings.verify)
         spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, spending)
-        prompt = self._prompt(principal, context.workspace, wish, guards.line, route)
+        persona, override = self._persona(principal), self.redactor.redact_value(wish.override)
+        prompt = self._prompt(persona, override, context.workspace, guards.line, route)
         notes = Aside(utility, spending, lambda: utility.counter, self.settings.summary_time_limit_s)
         return Agent(
             route,
@@ -163,6 +165,7 @@ class Services:
                 results=Results(self.settings.result_characters, self.store.result),
                 outputs=self.outputs,
                 parallel_reads=self.settings.parallel_reads,
+                provenance=Provenance(partial(self._also_read, persona, override)),
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.folds, wish.inactivity_s),
@@ -173,10 +176,18 @@ class Services:
             self.switch.check,
         )
 
-    def _prompt(self, principal: Principal, workspace: Path, wish: ChatRequest, guards: str, route: Route) -> Opening:
+    def _persona(self, principal: Principal) -> Persona:
+        return self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
+
+    async def _also_read(self, persona: Persona, override: Override | None, session: str) -> Sequence[Source]:
+        """What a model reads besides the messages of its session, and others than we have written."""
+        summaries = await self.store.summaries(session)
+        return [*of_prompt(persona, override, self.mcp.tools()), *of_summaries(row.text for row in summaries)]
+
+    def _prompt(
+        self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: Route
+    ) -> Opening:
         """What a run's requests begin with; persona and `system` stay as they are now in all of its rounds."""
-        persona = self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
-        override = self.redactor.redact_value(wish.override)  # what has become a secret since it was asked for
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
         return Prompt(Clock(self.settings.time_zone), lambda: route.teach_fences, known)
 

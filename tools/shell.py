@@ -12,7 +12,6 @@ from contextlib import aclosing, contextmanager
 from parsing import Arguments
 from tools.command import Program
 from tools.egress import hosts_wanted
-from tools.left_behind import seal_met
 from tools.network_hints import why_it_failed
 from tools.process import Finished, stream
 from tools.sandbox import NoSandbox
@@ -33,8 +32,7 @@ def running(program: Program, argument: str) -> Run:
                 async for seen in news:
                     if isinstance(seen, Finished):
                         hint = why_it_failed(seen.text, seen.exit_code, context.sandbox, hosts)
-                        seal = seal_met(seen.text) if command.seals else None
-                        yield _result(seen, context.time_limit_s, "\n".join(filter(None, (hint, seal and f"[{seal}]"))))
+                        yield _result(seen, context.time_limit_s, hint)
                     else:
                         yield seen
 

@@ -88,12 +88,8 @@ export class ApprovalBox {
   }
 
   #form(mode) {
-    const { name, arguments: given, reason } = this.row;
-    const forms = {
-      edit: () => editForm(given),
-      session: () => sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
-      deny: () => denyForm(),
-    };
+    const { name, arguments: given } = this.row;
+    const forms = { edit: () => editForm(given), session: () => sessionForm(name, given), deny: () => denyForm() };
     return forms[mode]?.() ?? null;
   }
 
@@ -129,7 +125,7 @@ export class ApprovalBox {
 
   /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
   get #lasting() {
-    return this.tool?.approval !== "always";
+    return this.tool?.approval !== "always" && !UNTRUSTED.test(this.row.reason);
   }
 
   #buttons(mode) {
@@ -232,7 +228,7 @@ const ACTIONS = {
   denied: (box) => box.decide(() => denied(box.form?.value()), "Denied."),
 };
 
-const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds });
+const allowed = (pattern) => ({ decision: "approve", scope: "session", ...(pattern && { pattern }) });
 const changedTo = (given) => ({ decision: "approve", ...(given && { arguments: given }) });
 const denied = (note) => ({ decision: "deny", ...(note && { note }) });
 
