@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from app.events import ApprovalResolved
 from app.granting import UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
@@ -68,6 +69,7 @@ class Approvals:
         self._grant_time_limit_s = grant_time_limit_s
         self._store = store
         self._waiting: dict[str, Waiting] = {}  # by run: one call of each at a time
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
         self._questions: dict[tuple[str, str], tuple[Waiting, Objection]] = {}  # by run and their own id
 
     def open(
@@ -77,6 +79,10 @@ class Approvals:
         row = self._row(run, session, principal, call, reason, binding)
         self.reopen(row)
         return row
+
+    def one_question(self, run: str) -> asyncio.Lock:
+        """Held while a person is asked something in the middle of a call of this run: questions come one by one."""
+        return self._asking.setdefault(run, asyncio.Lock())
 
     def open_question(
         self, run: str, session: str, principal: Principal, asked: AskedCall, reason: str, objection: Objection

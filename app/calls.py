@@ -141,7 +141,7 @@ class Calls:
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.meant(call.name, call.arguments)
-        return replace(call, name=name, arguments=narrowed(self.gate.under.grants, arguments))
+        return replace(call, name=name, arguments=narrowed(self.gate.under.holding, arguments))
 
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation

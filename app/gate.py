@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from app.grants import Grant, without_granted_hosts
+from app.grants import Grant, holding, without_granted_hosts
 from app.people import Principal
 from app.rules import Mode
 from parsing import Arguments
@@ -43,6 +43,11 @@ class Circumstances:
     disabled: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
 
+    @property
+    def holding(self) -> tuple[Grant, ...]:
+        """The grants that let a call out of the box."""
+        return holding(self.grants, tainted=self.tainted)
+
 
 def decide(
     principal: Principal, tool: Tool, arguments: Arguments | None = None, under: Circumstances = Circumstances()
@@ -51,7 +56,7 @@ def decide(
     if reason := _forbidden(principal, tool, under):
         return Refuse(reason)
     question = _question(principal, tool, arguments, under)
-    if question and arguments and (rest := without_granted_hosts(under.grants, arguments)) is not arguments:
+    if question and arguments and (rest := without_granted_hosts(under.holding, arguments)) is not arguments:
         question = _question(principal, tool, rest, under)
     if question and under.mode is Mode.DENY:
         return Refuse(f"{question} This run asks nobody (approval: deny).")
@@ -140,7 +145,7 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
     if leaving and leaving.always:
         return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
     if leaving and under.tainted:
-        return f"{leaving.what}{_taint(under)}"
+        return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
     if tool.approval == "never" or _covered(principal, tool, arguments, under):
         return None
     if under.mode is Mode.AUTO and principal.role is Role.ADMIN:
@@ -205,8 +210,8 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
 
 def _granted_exactly(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
     """Whether the person has granted this very call, knowing as much of the conversation as there is to know now."""
-    exact = [grant for grant in under.grants if grant.tool == tool.name and grant.fingerprint is not None]
-    return arguments is not None and not under.tainted and any(one.covers(principal.name, arguments) for one in exact)
+    exact = [grant for grant in under.holding if grant.tool == tool.name and grant.fingerprint is not None]
+    return arguments is not None and any(one.covers(principal.name, arguments) for one in exact)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -59,6 +59,11 @@ def _fits(name: str, value: object, pattern: str) -> bool:
     return pattern in (ANY, json.dumps(value, sort_keys=True))
 
 
+def holding(grants: Iterable[Grant], *, tainted: bool) -> tuple[Grant, ...]:
+    """Those that let a call out of the box: once the conversation holds untrusted text, only those given since then."""
+    return tuple(grant for grant in grants if grant.in_force and (grant.tainted or not tainted))
+
+
 def granted_hosts(grants: Iterable[Grant]) -> tuple[str, ...]:
     """All hosts that commands of the session may reach without a question."""
     return tuple(sorted({host for grant in grants if grant.in_force for host in grant.hosts}))

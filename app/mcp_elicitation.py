@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.redaction import is_secret_name
 from app.reply import unfit
 from parsing import Arguments
 from tools.mcp.model import Answer, Question
 from tools.mcp.names import question_name
+from tools.mcp.secret_fields import asks_for_secret
 from tools.schemas import complaint_about
 
 DECLINED = Answer("decline")
@@ -42,7 +42,7 @@ def _may_be_asked(question: Question) -> bool:
         return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
     if unfit(dict(question.schema or {})):
         return False  # nobody could be told of it in JSON
-    return not any(map(is_secret_name, _properties(question.schema or {})))
+    return not asks_for_secret(question.message, question.schema or {})
 
 
 def _shown(question: Question) -> dict[str, Any]:

@@ -29,9 +29,13 @@ class Questions:
     conversation: Conversation
 
     async def __call__(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
-        """Raises StoreFailed."""
+        """One question of a run at a time: the others wait until it is answered. Raises StoreFailed."""
         if self.gate.under.mode is Mode.DENY:
             return None
+        async with self.approvals.one_question(self.run):
+            return await self._asked(name, shown, reason, objection)
+
+    async def _asked(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
         conversation, who = self.conversation, self.gate.principal
         asked = conversation.redactor.redact_value(AskedCall(f"q{token_hex(4)}", name, shown, DIALECT))
         row = self.approvals.open_question(self.run, conversation.session, who, asked, reason, objection)

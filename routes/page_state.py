@@ -89,6 +89,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
             "embedded": services.models.endpoint.embedded,
             "sandbox": services.sandbox.level,
             "boxed": services.sandbox.boxed,  # commands stay in it, without network
+            "networked": services.sandbox.networked,  # all that is open to each is the public network
         },
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in services.runs.of(principal.name)],

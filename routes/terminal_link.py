@@ -22,6 +22,8 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 AWAY = frozenset({502, 503, 504})
 DECIDED = frozenset({404, 409, 410})  # nothing waits there, not any more, or it is too late: asking again is no use
 MAX_REFUSAL_BYTES = 64 * 1024
+# An event may hold a whole answer or the whole arguments of a call: 4 Mi characters of 12 ASCII bytes at most.
+MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class ChatFailed(Exception):
@@ -137,7 +139,7 @@ class Link:
                 raise ChatFailed(told)
             self.run = response.headers.get("x-run-id", self.run)
             self.session = response.headers.get("x-session-id", self.session)
-            async for message in httpx2.EventSource(response):
+            async for message in httpx2.EventSource(response, MAX_EVENT_BYTES):
                 self._last_id = message.id or self._last_id
                 try:
                     event = read_event(message.event, message.data)

@@ -357,3 +357,29 @@ def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() ->
     assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert ran == ["write_file"]
+
+
+def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> None:
+    fetch = next(one for one in TOOLS if one.name == "web_fetch")
+    call = {"url": "https://example.org/a"}
+    exact, pattern = fingerprint("ann", "web_fetch", call), {"url": "https://example.org/*"}
+    for since, allowed in ((False, False), (True, True)):
+        under = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=since),))
+        assert isinstance(decide(ANN, fetch, call, under), Allow if allowed else Ask)
+        other = {"url": "https://example.org/b"}
+        assert isinstance(decide(ANN, fetch, other, under), Ask)
+        by_pattern = replace(under, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
+        assert isinstance(decide(ANN, fetch, call, by_pattern), Ask)
+        assert isinstance(decide(ANN, fetch, call, replace(by_pattern, tainted=False)), Allow)
+    over = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=True, expires=1.0),))
+    assert isinstance(decide(ANN, fetch, call, over), Ask)
+
+
+@pytest.mark.parametrize("since", [False, True])
+def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since: bool) -> None:
+    bash = next(one for one in TOOLS if one.name == "bash")
+    call = {"command": "curl https://example.org/", "network": ["example.org"]}
+    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",), tainted=since),))
+    assert isinstance(decide(ANN, bash, call, under), Allow)
+    assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, under), Ask)
+    assert isinstance(decide(ANN, bash, call, replace(under, tainted=True)), Allow if since else Ask)

@@ -33,7 +33,8 @@ async def test_the_state_comes_whole_and_then_by_what_has_changed(tmp_path: Path
             whole = (await feed.until("state")).data
             keys = {"type", "me", "server", "paused", "runs", "approvals", "jobs", "mcp"}
             assert whole.keys() == keys
-            assert whole["server"].keys() == {"version", "model", "endpoint", "embedded", "sandbox", "boxed"}
+            about = {"version", "model", "endpoint", "embedded", "sandbox", "boxed", "networked"}
+            assert whole["server"].keys() == about
             began = await begin(served, "1")
             assert (await feed.until("state")).data.keys() == {"type", "runs"}
             await feed.until_state(lambda state: [run["state"] for run in state["runs"]] == ["running"])

@@ -16,10 +16,12 @@ import pytest
 
 from app.provider import Said
 from app.providers.scripted import Line, Scripted
+from app.rules import ToolRule, easing_rule
 from tests.mcp_served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
 from tests.mcp_servers import files_in
 from tests.people import bearer
 from tests.serving import Served, serving, until
+from tools.rights import Role
 
 pytestmark = pytest.mark.anyio
 FAULTY = Path(__file__).parent.parent / "fixtures/mcp/faulty.py"
@@ -249,6 +251,24 @@ async def test_a_changed_tool_is_held_until_somebody_approves(tmp_path: Path) ->
 
 READ = [{"match": "mcp__shop__*", "role": "user", "risk": "read"}]
 STRICT = [{"match": "mcp__shop__*", "role": "admin", "risk": "admin", "approval": "always", "untrusted": True}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "eases"),
+    [
+        ({"role": "user"}, True),
+        ({"risk": "network"}, True),
+        ({"approval": "never"}, True),
+        ({"untrusted": False}, True),
+        ({"role": "admin", "risk": "admin", "approval": "always", "untrusted": True}, False),
+        ({"approval": "mode"}, False),
+        ({}, False),
+    ],
+)
+def test_what_eases_a_tool(fields: dict[str, Any], eases: bool) -> None:
+    rules = [ToolRule.model_validate({"match": "mcp__a__*", **fields}), ToolRule(match="mcp__*", role=Role.GUEST)]
+    assert (easing_rule("mcp__a__x", rules) == "mcp__a__*") is eases, "the first rule that matches counts"
+    assert easing_rule("mcp__b__x", rules) == "mcp__*" and easing_rule("other", rules) == ""
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from app.providers.scripted import Scripted
 from tests.mcp_served import READS, helper, serving_mcp
 from tests.people import bearer
 from tests.serving import until
+from tools.mcp.asking import MOST_WAITING
 from tools.mcp.model import Question
 from tools.tool import Context
 
@@ -61,6 +62,23 @@ async def test_a_person_answers_a_server(tmp_path: Path) -> None:
             assert (resolved["call"], resolved["decision"]) == (question["call"], "approved")
             assert await told(turn) == ("accept", {"colour": "blue", "size": 7}), "the form's default is in it"
             assert (await until(turn, "run.finished"))["reason"] == "answered"
+
+
+async def test_several_questions_at_once_are_asked_one_by_one_and_not_without_end(tmp_path: Path) -> None:
+    quiz = '```mcp__helper__quiz\n{"count": 6}\n```'
+    async with serving_mcp(tmp_path, Scripted([quiz, "Done."]), {"helper": helper()}, tools=READS) as served:
+        async with aclosing(served.turn(message="x")) as turn:
+            started, messages = await until(turn, "run.started"), []
+            for number in range(MOST_WAITING):
+                question = await until(turn, "approval.required")
+                messages.append(question["arguments"]["message"])
+                assert len((await served.client.get("/approvals")).json()["approvals"]) == 1, "one at a time"
+                body = {"decision": "deny"} if number else {"decision": "approve", "arguments": {"colour": "red"}}
+                url = f"/runs/{started['run']}/approvals/{question['call']}"
+                assert (await served.client.post(url, json=body)).status_code == 200
+            text = (await until(turn, "tool.finished"))["text"]
+        assert json.loads(text) == ["accept", *["decline"] * 5]
+        assert len(set(messages)) == MOST_WAITING and all("question" in message for message in messages)
 
 
 async def test_a_person_declines(tmp_path: Path) -> None:
@@ -169,7 +187,7 @@ async def test_tools_that_are_too_many_are_searched_and_called_through_a_door(tm
 
 async def test_a_large_window_lists_them_all(tmp_path: Path) -> None:
     async with serving_mcp(tmp_path, Scripted(["Hi."]), {"helper": helper("60")}, window="200000") as served:
-        assert len(listed(await served.chat("x"))) == 65
+        assert len(listed(await served.chat("x"))) == 68
 
 
 async def test_the_door_asks_for_the_tool_that_is_meant(tmp_path: Path) -> None:

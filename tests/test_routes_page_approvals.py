@@ -185,6 +185,41 @@ async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path
         assert [row["decision"] for row in rows].count("approved") == 2, "four calls, asked for twice"
 
 
+async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
+    script = [runs("ls -a"), runs("ls -l notes"), "Done.", runs("ls -a"), "Again."]
+    async with asking(tmp_path, *script, allowed_commands="true", unsafe_no_sandbox="true") as (_, _, _, page):
+        bar = page.get_by_role("group", name="Status")
+        await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
+        await say(page, "Look.")
+        await press(page, "Approve for this session")
+        await press(page, "Approve and allow")
+        await expect(bar.get_by_role("button", name="1 allowed")).to_be_visible()
+        await press(page, "Approve for this session")
+        await waiting(page).get_by_role("radio", name="Calls like it").check()
+        await waiting(page).get_by_role("textbox", name="command").fill("ls -l *")
+        await press(page, "Approve and allow")
+        await expect(page.get_by_text("Done.")).to_be_visible()
+        await bar.get_by_role("button", name="2 allowed").click()
+        panel = page.get_by_role("complementary", name="Allowed in this conversation")
+        grants = panel.get_by_role("listitem")
+        await expect(grants).to_have_count(2)
+        await expect(grants.first).to_contain_text("Exactly this call")
+        await expect(grants.first.locator("pre")).to_have_text("ls -a")
+        await expect(grants.last).to_contain_text("ls -l *")
+        await shot(page, "grants")
+        await grants.first.get_by_role("button", name="Withdraw").click()
+        await expect(grants).to_have_count(1)
+        await expect(bar.get_by_role("button", name="1 allowed")).to_be_visible()
+        await say(page, "Once more.")
+        await expect(waiting(page)).to_contain_text("ls -a")
+        await press(page, "Approve once")
+        await expect(page.get_by_text("Again.")).to_be_visible()
+        await grants.get_by_role("button", name="Withdraw").click()
+        await expect(panel.get_by_text("Nothing is allowed beyond the rules")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
+
+
 async def test_nothing_misleads_and_nothing_is_missing(tmp_path: Path) -> None:
     command = "rm -rf build/ \u202egnp.yek\u202c\u200b \npaуpal   \necho \u05d0\nset \x1b[8m<b>x</b>"
     asked = f"<tool_call>{json.dumps({'name': 'bash', 'arguments': {'command': command}})}</tool_call>"

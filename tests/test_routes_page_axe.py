@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,14 +88,21 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         await expect(page.locator("#approvals .approval")).to_be_visible()
         await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
         found += await judged(page, "approval")
+        await page.get_by_role("button", name="Approve for this session").click()
+        await page.get_by_role("button", name="Approve and allow").click()
+        await expect(page.locator("#approvals .approval")).to_have_count(0)
+        found += await panels(page, ("allowed",))
         found += await drawer(page) if look == "phone" else await dialogs(page)
         assert not found, "\n".join(found)
 
 
-async def panels(page: Page) -> list[str]:
+PANELS = ("Model:", "Context:", "Sandboxed", "MCP", "Jobs", "Settings")
+
+
+async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
     found = []
     bar = page.get_by_role("group", name="Status")
-    for name in ("Model:", "Context:", "Sandboxed", "MCP", "Jobs", "Settings"):
+    for name in names:
         await bar.get_by_role("button", name=name).click()
         await expect(page.locator("#panel")).to_be_visible()
         await expect(page.locator("#panel [aria-busy=true]")).to_have_count(0)

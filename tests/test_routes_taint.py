@@ -81,3 +81,23 @@ async def test_the_taint_can_be_switched_off(tmp_path: Path) -> None:
         flags = {"private_hosts": f"127.0.0.1:{web.port}", "taint": "false"}
         async with serving(tmp_path, provider, None, **flags) as served:
             assert asked(await fetched(served, approval="auto")) == []
+
+
+async def test_an_exact_yes_given_after_the_taint_holds_for_the_session(tmp_path: Path) -> None:
+    """One given before does not, and each says which it is."""
+    async with asyncio.timeout(60), upstream(answer(PAGE, kind="text/html"), repeat=True) as web:
+        one = fetch(web.port)
+        async with serving(
+            tmp_path, Scripted([*[one] * 3, "Read."]), None, private_hosts=f"127.0.0.1:{web.port}"
+        ) as served:
+            async with aclosing(served.turn(message="Read it.")) as turn:
+                started = await until(turn, "run.started")
+                for _ in range(2):
+                    question = await until(turn, "approval.required")
+                    path = f"/runs/{started['run']}/approvals/{question['call']}"
+                    wish = {"decision": "approve", "scope": "session"}
+                    assert (await served.client.post(path, json=wish)).status_code == 200
+                kinds = [event["type"] async for event in turn]
+            assert "approval.required" not in kinds and kinds.count("tool.finished") == 2
+            listed = (await served.client.get(f"/sessions/{started['session']}/grants")).json()["grants"]
+            assert [grant["tainted"] for grant in listed] == [False, True]

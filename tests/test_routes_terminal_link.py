@@ -97,6 +97,11 @@ def test_a_lost_connection_goes_on_where_it_was(cut: bool) -> None:
     assert {request.headers["last-event-id"] for request in asked[1:]} == {"1"}
 
 
+def test_an_event_may_be_as_long_as_an_answer() -> None:
+    long = TextDelta("x" * (4 << 20))
+    assert heard(lambda: stream(sse(1, long), sse(2, ANSWERED)))[0] == [long, ANSWERED]
+
+
 def test_attempts_are_bounded_but_progress_renews_them() -> None:
     dripping = [lambda n=n: stream(sse(n, TextDelta("x")), cut=True) for n in range(1, 8)]
     events, _ = heard(*dripping, lambda: stream(sse(9, ANSWERED)), pauses=1)

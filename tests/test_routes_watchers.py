@@ -52,7 +52,7 @@ async def test_a_hundred_watchers_of_a_live_run_see_the_same_bytes(tmp_path: Pat
 
 async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    provider = Scripted([["Sure! ", Pause(go_on), *("x" * 9_000 for _ in range(500))]])
+    provider = Scripted([["Sure! ", Pause(go_on), *("x" * 9_000 for _ in range(450))]])
     async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
         run = (await until(turn, "run.started"))["run"]
         url = served.client.base_url
@@ -63,7 +63,7 @@ async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> 
         assert (await until(turn, "run.finished"))["reason"] == "answered"
         for _, writer in stalled:
             writer.close()
-        assert len(await body(served, run)) > 4_500_000
+        assert len(await body(served, run)) > 4_000_000
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -27,6 +27,7 @@ from tools.egress import ANYWHERE, complaint_about_hosts
 from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
 from tools.network import box
 from tools.network.rules import Rules
+from tools.seals import Seals
 from tools.shown import ETC, SYSTEM, interpreter_tree
 
 # A server that runs as root shares its uid with the box, and that uid alone may do much. So /proc is read-only:
@@ -99,11 +100,11 @@ class Bubblewrap:
         hosts = tuple(network) or (ANYWHERE if self.network else ())
         if complaint := complaint_about_hosts(hosts):
             return refusing(complaint)
-        inside = _SCRIPTS[program]
+        inside, seals = _SCRIPTS[program], Seals(workspace)
         argv = (
             *self.outer(),
             *(box.MOUNTS if hosts else ()),
-            *self._mounts(workspace),
+            *self._mounts(workspace, seals),
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
             *(box.listening(self.python) if hosts else ()),
@@ -111,11 +112,13 @@ class Bubblewrap:
         )
         built = environment(program, self.author, home=_HOME, python_start=_START)
         # Whoever owns the workspace: nothing that its repository names leaves the box but to hosts of its call.
-        built |= git_settings(("safe.directory", str(workspace.resolve())), ("safe.directory", str(workspace)))
+        # And no branch writes into the config, which is sealed.
+        trusted = [("safe.directory", str(path)) for path in {workspace.resolve(), workspace}]
+        built |= git_settings(*trusted, ("branch.autoSetupMerge", "false"))
         built |= box.ENVIRONMENT if hosts else {}
         built["PATH"] += ":/run/bin"
         before = box.launched(Rules(hosts, self.private_hosts, self.closed_ports)) if hosts else ()
-        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before)
+        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before, seals=seals)
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""
@@ -127,8 +130,8 @@ class Bubblewrap:
             *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *calls, *_python_mounts(self.python)),
         )
 
-    def _mounts(self, workspace: Path) -> list[str]:
-        mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
+    def _mounts(self, workspace: Path, seals: Seals) -> list[str]:
+        mounts = [(workspace, ["--bind", str(workspace), str(workspace)]), *seals.mounts()]
         real = workspace.resolve()
         for path in filter(Path.is_dir, self.hidden):
             # The workspace may have been named through a link, and its inside is seen under that name.
@@ -141,8 +144,8 @@ class Bubblewrap:
         # Outer directories first, so that what lies deeper is mounted over them. Sealed when the mount points within
         # have been made.
         mounts.sort(key=lambda mount: len(mount[0].parts))
-        seals = [["--remount-ro", str(seen)] for seen, words in mounts if words[0] == "--tmpfs"]
-        return [word for words in (*(words for _, words in mounts), *seals) for word in words]
+        remounts = [["--remount-ro", str(seen)] for seen, words in mounts if words[0] == "--tmpfs"]
+        return [word for words in (*(words for _, words in mounts), *remounts) for word in words]
 
 
 def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubblewrap | str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tools.limits import NO_LIMITS, Limits
+from tools.seals import Seals
 
 Program = Literal["bash", "python3"]
 
@@ -20,8 +21,8 @@ class Command:
     """What to start. `env` is the whole environment. `fds` stay open in the child.
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
-    what runs inside it is asked to end. `limits`: whoever starts it makes its places before, and clears them after.
-    `before`: words in front of all others, outside of the limits and of the sandbox.
+    what runs inside it is asked to end. `limits` and `seals`: whoever starts it makes their places before, and clears
+    them after. `before`: words in front of all others, outside of the limits and of the sandbox.
     """
 
     argv: tuple[str, ...]
@@ -30,6 +31,7 @@ class Command:
     wrapped: bool = False
     limits: Limits = NO_LIMITS
     before: tuple[str, ...] = ()
+    seals: Seals | None = None
 
 
 def refusing(sentence: str) -> Command:

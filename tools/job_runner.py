@@ -15,7 +15,9 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from tools.box_init import TERM_S, BoxInit
@@ -159,9 +161,12 @@ def main(folder: str) -> None:
     state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
     began = time.monotonic()
     read_end, write_end = os.pipe()
+    let_go = _nothing
     try:
+        let_go = _sealed(command["sealed"])
         child = _spawn(command, f"{folder}/{SCRIPT}", write_end, init)
     except OSError as error:
+        let_go()
         reason = f"{command['argv'][0]} could not be started in {command['cwd']}: {error.strerror}."
         _tell(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
         return
@@ -170,6 +175,7 @@ def main(folder: str) -> None:
     supervisor = Supervisor(child, read_end, asked, output, init)
     why = supervisor.wait(command["time_limit_s"])
     code = supervisor.end(why, command["mark"], command["places"])
+    let_go()
     supervisor.drain()
     end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
     last_word = state | end | {"reason": output.complaint}
@@ -177,6 +183,21 @@ def main(folder: str) -> None:
         write_json(f"{folder}/{STATE}", last_word)
     except OSError:
         write_over(f"{folder}/{STATE}", last_word)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _sealed(workspace: str | None) -> Callable[[], None]:
+    """Make what the seals of the workspace need; the answer clears it. Raises OSError."""
+    if workspace is None:
+        return _nothing
+    from tools.seals import Seals
+
+    seals = Seals(Path(workspace))
+    lock = seals.begin()
+    return lambda: seals.end(lock)
 
 
 def _end_requests() -> int:

@@ -5,6 +5,7 @@ The one table of them: the box shows the `sealed` ones read-only, and the file t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -50,6 +51,13 @@ PLACES = (
     Place(".cursor", _AGENT),
 )
 SEALED = tuple(place.name for place in PLACES if place.sealed)
+_SEALED_IN_TEXT = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALED))})(?![\w.-])")
+_CLOSED = ("Read-only file system", "Device or resource busy", "Is a directory", "not an empty directory")
+_FILE_TOOL = "Write it with write_file, which asks the user, or ask them to do it."
+_INSTEAD = dict.fromkeys(SEALED, _FILE_TOOL) | {
+    ".git": "Give settings to one command, as `git -c name=value ...`, or ask the user to run it."
+}
+_LINE = 1_000  # characters of a line that are looked at
 
 
 def leaves_the_box(path_parts: Iterable[str]) -> str | None:
@@ -62,4 +70,18 @@ def leaves_the_box(path_parts: Iterable[str]) -> str | None:
         for place in PLACES:
             if fnmatchcase(name, place.name):
                 return place.why
+    return None
+
+
+def seal_met(output: str) -> str | None:
+    """What to do where a boxed command met a sealed place, by what it printed; None where it met none."""
+    for line in (line[-_LINE:] for line in output.splitlines()):
+        if any(words in line for words in _CLOSED):
+            if "destination path '.'" in line:
+                return (
+                    f"In the sandbox this folder is never empty: it holds {', '.join(SEALED)}. Clone into a sub-folder."
+                )
+            if found := _SEALED_IN_TEXT.search(line):
+                place = next(place for place in PLACES if place.name == found[1])
+                return f"A command cannot change {place.name} here, where {place.why}. {_INSTEAD[place.name]}"
     return None

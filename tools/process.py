@@ -16,6 +16,7 @@ from tools.box_init import TERM_S, BoxInit
 from tools.command import Command
 from tools.family import descendants, handle_of, surely, sweep, tell
 from tools.output import Output
+from tools.seals import Seals
 from tools.tool import Progress, ToolFailed
 from tools.undertaker import MARK, clear, watched
 
@@ -79,13 +80,43 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
+@dataclass(slots=True)
+class _Made:
+    """What was made for one command beside its process: to be cleared when nothing of it runs any more."""
+
+    mark: str
+    places: tuple[str, ...]
+    seals: Seals | None
+    lock: int = -1
+
+    def begin_seals(self) -> None:
+        if self.seals:
+            self.lock = self.seals.begin()
+
+    def clear(self) -> None:
+        clear(self.places, self.mark)
+        if self.seals and self.lock >= 0:
+            self.seals.end(self.lock)
+            self.lock = -1
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.places) or self.lock >= 0
+
+
 async def _start(command: Command, cwd: Path) -> _Child:
-    places = command.limits.places
-    mark = f"{watched(places)}.{secrets.token_hex(8)}"
+    mark = f"{watched(command.limits.places)}.{secrets.token_hex(8)}"
+    made = _Made(mark, command.limits.places, command.seals)
     try:
+        if made.seals:
+            await surely(asyncio.to_thread(made.begin_seals))
         prefix = command.limits.begin(mark)
     except OSError as error:
+        await surely(asyncio.to_thread(made.clear))
         raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
+    except asyncio.CancelledError:
+        await surely(asyncio.to_thread(made.clear))
+        raise
     read_end, write_end = os.pipe()
     init = BoxInit() if command.wrapped else None
     try:
@@ -104,19 +135,19 @@ async def _start(command: Command, cwd: Path) -> _Child:
         )
     except OSError as error:
         _close(read_end, init)
-        await asyncio.to_thread(clear, places, mark)
+        await asyncio.to_thread(made.clear)
         raise ToolFailed(f"{command.argv[0]} could not be started in {cwd}: {error.strerror}.") from error
     except BaseException:
         # Cancelled half-way: asyncio has killed the child, but perhaps not what it had already started.
         _close(read_end, init)
-        await surely(_swept(mark, places))
+        await surely(_swept(made))
         raise
     finally:
         os.close(write_end)
     if init:
         init.started()
     last_words_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
-    return _Child(process, read_end, mark, places, init, last_words_s)
+    return _Child(process, read_end, made, init, last_words_s)
 
 
 def _close(read_end: int, init: BoxInit | None) -> None:
@@ -125,9 +156,9 @@ def _close(read_end: int, init: BoxInit | None) -> None:
         init.close()
 
 
-async def _swept(mark: str, places: tuple[str, ...]) -> None:
-    await sweep(mark)
-    await asyncio.to_thread(clear, places, mark)
+async def _swept(made: _Made) -> None:
+    await sweep(made.mark)
+    await asyncio.to_thread(made.clear)
 
 
 class _Child:
@@ -137,8 +168,7 @@ class _Child:
         self,
         process: asyncio.subprocess.Process,
         read_end: int,
-        mark: str,
-        places: tuple[str, ...],
+        made: _Made,
         init: BoxInit | None,
         last_words_s: float,
     ) -> None:
@@ -146,8 +176,7 @@ class _Child:
         self.exited = asyncio.Event()
         self._process = process
         self._read_end = read_end
-        self._mark = mark
-        self._places = places
+        self._made = made
         self._init = init
         self._last_words_s = last_words_s
         self._stirred = asyncio.Event()
@@ -187,10 +216,10 @@ class _Child:
                 await self._end_box(self._init)
             else:
                 self._signal(signal.SIGKILL)
-                await sweep(self._mark)
+                await sweep(self._made.mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
-            if self._places:
-                await asyncio.to_thread(clear, self._places, self._mark)
+            if self._made.anything:
+                await asyncio.to_thread(self._made.clear)
             await _wait(self._silent, self._last_words_s)
         finally:
             self._let_go()

@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager
 from parsing import Arguments
 from tools.command import Program
 from tools.egress import hosts_wanted
+from tools.left_behind import seal_met
 from tools.network_hints import why_it_failed
 from tools.process import Finished, stream
 from tools.sandbox import NoSandbox
@@ -32,7 +33,8 @@ def running(program: Program, argument: str) -> Run:
                 async for seen in news:
                     if isinstance(seen, Finished):
                         hint = why_it_failed(seen.text, seen.exit_code, context.sandbox, hosts)
-                        yield _result(seen, context.time_limit_s, hint)
+                        seal = seal_met(seen.text) if command.seals else None
+                        yield _result(seen, context.time_limit_s, "\n".join(filter(None, (hint, seal and f"[{seal}]"))))
                     else:
                         yield seen
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Collection
 from typing import Any
@@ -14,12 +13,11 @@ from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from tools.mcp.model import Answer, Elicit, Question, ServerConfig
 from tools.mcp.moment import Moment, this_moment
+from tools.mcp.secret_fields import asks_for_secret
 from tools.visible import visible
 
 _MESSAGE = 2_000
-# A form goes through the server's hands and the log: what belongs to a person alone is not asked for in one.
-_SECRET = re.compile(r"passw|secret|(api|access|private|card).?(key|number)|token|credential", re.IGNORECASE)
-_SECRET_FIELD = re.compile(rf"{_SECRET.pattern}|(\b|_)(pin|cvv|cvc|otp)(\b|_)", re.IGNORECASE)
+MOST_WAITING, MOST_ASKED = 4, 20  # questions of one call: at a time, and in all
 
 
 class Asking:
@@ -34,8 +32,9 @@ class Asking:
         # Over pipes a request does not say which call it belongs to; with one under way there is no doubt.
         moment = this_moment.get() or (next(iter(self._calls)) if len(self._calls) == 1 else None)
         question = self._question(params, moment)
-        if question is None or moment is None:
+        if question is None or moment is None or moment.asking >= MOST_WAITING or moment.questions >= MOST_ASKED:
             return ElicitResult(action="decline")
+        moment.questions += 1
         began = time.monotonic()
         moment.asking += 1
         asking = asyncio.ensure_future(self._elicit(question))
@@ -58,7 +57,7 @@ class Asking:
                 return None
             return Question(self._config.name, message, url=visible(params.url), tool=tool, context=context)
         schema = params.requested_schema
-        if any(_is_secret(name, field) for name, field in _fields(schema)):
+        if asks_for_secret(message, schema):
             return None
         return Question(self._config.name, message, schema=schema, tool=tool, context=context)
 
@@ -66,12 +65,6 @@ class Asking:
 def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
     properties = schema.get("properties")
     return list(properties.items()) if isinstance(properties, dict) else []
-
-
-def _is_secret(name: str, field: Any) -> bool:
-    """By what the field is called; its description may well say "no PIN, please"."""
-    title = field.get("title") if isinstance(field, dict) else ""
-    return bool(_SECRET_FIELD.search(f"{name} {title}") or _SECRET.search(str(field)))
 
 
 def _result(answer: Answer, params: ElicitRequestParams) -> ElicitResult:

@@ -28,6 +28,7 @@ class Moment:
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     alive_at: float = field(default_factory=time.monotonic)
     asking: int = 0  # questions to a person that are open
+    questions: int = 0  # that people were asked, or are to be
     asked_s: float = 0.0  # how long people have been asked so far
 
     def stir(self) -> None:

@@ -18,10 +18,21 @@ export const isQuestion = (name) => mcpParts(name)?.tool === "elicitation";
 
 const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
 
+/** The hosts that a command asks to reach, in words; null where it asks for none. As `tools/egress.py` reads them. */
+export function reached({ network }) {
+  if (Array.isArray(network)) return network.length ? network.map((host) => oneLine(String(host))).join(", ") : null;
+  return network ? "any public host" : null;
+}
+
+const how = (given) => {
+  const ways = [inBackground(given) && "in the background", reached(given) && "with network"].filter(Boolean);
+  return ways.length ? ` ${ways.join(", ")}` : "";
+};
+
 const SENTENCES = {
   __proto__: null,
-  bash: (given) => (inBackground(given) ? "Run this command in the background?" : "Run this command?"),
-  python: () => "Run this Python code?",
+  bash: (given) => `Run this command${how(given)}?`,
+  python: (given) => `Run this Python code${how(given)}?`,
   write_file: () => "Write this file?",
   edit_file: () => "Change this file?",
   web_fetch: () => "Read this page from the web?",
@@ -110,19 +121,24 @@ const UNBOXED =
   "No sandbox holds it: it can do all that the account can which dragoman runs under, on the whole machine.";
 const BOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
 
-function boxed({ sandbox, boxed: whole }) {
+function boxed(given, { sandbox, boxed: whole, networked }) {
   const box = BOXES[sandbox];
   if (!box) return UNBOXED;
+  const hosts = sandbox === "bubblewrap" ? reached(given) : null;
+  if (hosts)
+    return `It runs in ${box}, with network to ${hosts}: what it can read, your workspace included, can be sent there. Services of this machine and its local network are out of its reach.`;
   if (whole) return `It runs in ${box}: it can change your workspace, and has no network.`;
-  return `It runs in ${box}, which does not hold everything here: the network, or parts of this machine, are open to it.`;
+  if (networked)
+    return `It runs in ${box}, as every command here with network: what it can read can be sent to any public host.`;
+  return `It runs in ${box}, which does not hold everything here: parts of this machine are open to it.`;
 }
 
 const FILE = ({ path }) => `The file ${oneLine(String(path))} in your workspace changes. Nothing else does.`;
 
 const AFFECTED = {
   __proto__: null,
-  bash: (_, server) => boxed(server),
-  python: (_, server) => boxed(server),
+  bash: boxed,
+  python: boxed,
   write_file: FILE,
   edit_file: FILE,
   web_fetch: ({ url }) => `${hostOf(url)} gets this request, and learns whatever is in the address.`,

@@ -88,8 +88,12 @@ export class ApprovalBox {
   }
 
   #form(mode) {
-    const { name, arguments: given } = this.row;
-    const forms = { edit: () => editForm(given), session: () => sessionForm(name, given), deny: () => denyForm() };
+    const { name, arguments: given, reason } = this.row;
+    const forms = {
+      edit: () => editForm(given),
+      session: () => sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
+      deny: () => denyForm(),
+    };
     return forms[mode]?.() ?? null;
   }
 
@@ -125,7 +129,7 @@ export class ApprovalBox {
 
   /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
   get #lasting() {
-    return this.tool?.approval !== "always" && !UNTRUSTED.test(this.row.reason);
+    return this.tool?.approval !== "always";
   }
 
   #buttons(mode) {
@@ -228,7 +232,7 @@ const ACTIONS = {
   denied: (box) => box.decide(() => denied(box.form?.value()), "Denied."),
 };
 
-const allowed = (pattern) => ({ decision: "approve", scope: "session", ...(pattern && { pattern }) });
+const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds });
 const changedTo = (given) => ({ decision: "approve", ...(given && { arguments: given }) });
 const denied = (note) => ({ decision: "deny", ...(note && { note }) });
 

@@ -1,8 +1,11 @@
 /** What a person adds to a decision: other arguments, what else is allowed for the session, a word of reason. */
 
+import { reached } from "./approval_asked.js";
 import { h } from "./dom.js";
 import { oneLine, unseenIn, withoutUnseen } from "./exact.js";
 import { isWhole, readJSON } from "./numbers.js";
+
+const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off", dir: "ltr" };
 
 let made = 0;
 const fresh = (name) => `${name}-${++made}`;
@@ -159,33 +162,73 @@ const HINTS = {
     "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
 };
 
-/** "Exactly this call" or "calls like it". `value()`: the pattern, or null. */
-export function sessionForm(name, given) {
-  const suggested = patternOf(name, given);
+/** "Exactly this call", "calls like it", unless they would not count (`exactly`), or "network to these hosts".
+ * `value()`: what bounds the grant, as it is sent. */
+export function sessionForm(name, given, { exactly = false } = {}) {
   const group = fresh("scope");
-  const exact = h("input", { type: "radio", name: group, checked: true });
-  const like = h("input", { type: "radio", name: group });
-  const fields = Object.entries(suggested ?? {}).map(([key, text]) => patternField(key, text));
-  const more = h(
-    "div",
-    { class: "approval-fields", hidden: true },
-    fields.map((field) => field.element),
-  );
-  const draw = () => (more.hidden = !like.checked);
-  for (const one of [exact, like]) one.addEventListener("change", draw);
-  const choice = (input, words) => h("label", { class: "approval-choice" }, input, h("span", {}, words));
+  const choices = [
+    { words: "Exactly this call, with exactly these arguments", fields: [], value: () => ({}) },
+    exactly ? null : likeThis(patternOf(name, given)),
+    reached(given) && NETWORKED.has(name) ? hostsChoice(given) : null,
+  ].filter(Boolean);
+  for (const one of choices) {
+    one.input = h("input", { type: "radio", name: group });
+    one.more = h("div", { class: "approval-fields", hidden: true }, one.fields);
+    one.label = h("label", { class: "approval-choice" }, one.input, h("span", {}, one.words));
+  }
+  choices[0].input.checked = true;
+  const draw = () => choices.forEach(({ more, input, fields }) => (more.hidden = !input.checked || !fields.length));
+  for (const { input } of choices) input.addEventListener("change", draw);
   return {
     element: h(
       "fieldset",
       { class: "approval-scope" },
       h("legend", {}, "What may run again in this conversation without asking?"),
-      choice(exact, "Exactly this call, with exactly these arguments"),
-      suggested ? choice(like, "Calls like it") : null,
-      more,
+      choices.map(({ label, more }) => [label, more]),
     ),
-    focus: () => exact.focus(),
-    value: () => (like.checked ? Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) : null),
+    focus: () => choices[0].input.focus(),
+    value: () => choices.find(({ input }) => input.checked).value(),
   };
+}
+
+function likeThis(suggested) {
+  if (!suggested) return null;
+  const fields = Object.entries(suggested).map(([key, text]) => patternField(key, text));
+  const value = () => ({ pattern: Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) });
+  return { words: "Calls like it", fields: fields.map(({ element }) => element), value };
+}
+
+const NETWORKED = new Set(["bash", "python"]);
+
+/** The hosts of the call, or those that its text names: a person adds and takes away. */
+function hostsChoice(given) {
+  const id = fresh("hosts");
+  const named = Array.isArray(given.network)
+    ? given.network
+    : hostsIn(Object.values(given).filter(isString).join("\n"));
+  const input = h("textarea", { id, class: "exact-input", rows: Math.max(2, Math.min(6, named.length)), ...PLAIN });
+  input.value = named.join("\n");
+  input.setAttribute("aria-describedby", `${id}-hint`);
+  const hint =
+    "One on each line: example.org, *.example.org for all below it, example.org:8443, or * for any public host.";
+  const label = h("label", { for: id }, "Hosts");
+  const about = h("p", { class: "faint", id: `${id}-hint` }, hint);
+  return {
+    words: "Network to these hosts, for any command",
+    fields: [h("div", { class: "approval-field" }, label, input, unseenNote(input), about)],
+    value() {
+      const hosts = input.value.split(/[\s,]+/).filter(Boolean);
+      if (!hosts.length) throw new Unreadable("Name at least one host, as in example.org.", input);
+      return { hosts };
+    },
+  };
+}
+
+const isString = (value) => typeof value === "string";
+
+function hostsIn(text) {
+  const found = [...text.matchAll(/\b(?:https?|ssh|git):\/\/(?:[^\s/@'"]*@)?([a-z0-9.-]+\.[a-z0-9-]+)/gi)];
+  return [...new Set(found.map(([, host]) => host.toLowerCase()))].slice(0, 20);
 }
 
 function patternField(key, text) {

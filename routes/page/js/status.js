@@ -1,7 +1,8 @@
-/** The bar at the bottom: model, context, tokens and cost, sandbox, MCP, jobs, connection, pause, settings. */
+/** The bar at the bottom: model, context, tokens and cost, what is allowed, sandbox, MCP, jobs, connection, pause, settings. */
 
 import { fill, h, icon } from "./dom.js";
 import { fetching, showPanel } from "./forms.js";
+import { grantsButton } from "./grants.js";
 import { jobsButton } from "./jobs.js";
 import { mcpButton } from "./mcp.js";
 import { answering } from "./models.js";
@@ -18,6 +19,7 @@ export function start(page) {
     modelButton(page),
     usageButton(page),
     h("span", { class: "status-gap" }),
+    grantsButton(page),
     sandboxButton(page),
     mcpButton(page),
     jobsButton(page),
@@ -64,7 +66,7 @@ const LEVELS = {
   bubblewrap: [
     "Sandboxed",
     false,
-    "Commands run in a box made by bubblewrap: they read the system, write in the workspace only, and see no home folder, no other process, no network and none of the server's secrets.",
+    "Commands run in a box made by bubblewrap: they read the system, write in the workspace only, and see no home folder, no other process, no network but what a call asks for, and none of the server's secrets.",
   ],
   landlock: [
     "Sandboxed",
@@ -82,7 +84,9 @@ const LEVELS = {
     "This machine has no working sandbox, so bash and python are off. Install bubblewrap on it and start the server again.",
   ],
 };
-const OPEN = "Here the box is open in part (it has the network, or the server runs as root), so commands ask first.";
+const OPEN = "Here the box is open in part, so commands ask first.";
+const NETWORKED =
+  "Here every command may reach public hosts through a proxy, never this machine's own services, and asks once the conversation holds untrusted text.";
 
 function sandboxButton(page) {
   const words = h("span", { class: "status-brief" });
@@ -103,7 +107,7 @@ function sandboxButton(page) {
 }
 
 function toggleSandbox(page, button) {
-  const { sandbox, boxed } = page.store.get("server");
+  const { sandbox, boxed, networked } = page.store.get("server");
   const [, warns, meaning] = LEVELS[sandbox] ?? [sandbox, true, ""];
   const open = boxed === false && !warns;
   return showPanel(
@@ -116,7 +120,7 @@ function toggleSandbox(page, button) {
         { class: "stack" },
         h("p", {}, h("strong", {}, `Level: ${sandbox}`)),
         h("p", { class: warns ? "problem" : null }, meaning),
-        open && h("p", {}, OPEN),
+        open && h("p", {}, networked ? NETWORKED : OPEN),
         h(
           "p",
           { class: "faint" },

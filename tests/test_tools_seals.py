@@ -1,0 +1,233 @@
+"""What the owner's programs run or obey stays as it is, whatever boxed commands do, and git goes on working in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import end_of, opened, started, until
+from tools.left_behind import SEALED
+from tools.sandbox import Bubblewrap, find_sandbox
+from tools.shell import running
+from tools.tool import Context, Result
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("git"), reason="there is no git"),
+    pytest.mark.skipif(not isinstance(find_sandbox(), Bubblewrap), reason="bubblewrap does not work here"),
+]
+bash = running("bash", "command")
+GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
+GIT |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in GIT.items()}
+
+
+def told(workspace: Path, command: str) -> Result:
+    async def main() -> Result:
+        async with asyncio.timeout(60), aclosing(bash({"command": command}, boxed(workspace))) as news:
+            *_, last = [seen async for seen in news]
+        assert isinstance(last, Result)
+        return last
+
+    return asyncio.run(main())
+
+
+def boxed(workspace: Path) -> Context:
+    return Context(workspace, 60, find_sandbox(levels=["bubblewrap"]))
+
+
+def git(folder: Path, *words: str) -> str:
+    """What the owner's git says."""
+    run = subprocess.run(["git", *words], cwd=folder, env=GIT, capture_output=True, text=True, timeout=30, check=True)
+    return run.stdout.strip()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (made := tmp_path / "work").mkdir()
+    return made
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    git(workspace, "init", "-q", "-b", "main")
+    (workspace / "file").write_text("one\n")
+    git(workspace, "add", "file")
+    git(workspace, "commit", "-qm", "first")
+    return workspace
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """What the owner's programs would run or obey, byte for byte."""
+    found = {}
+    for name in (".git/config", ".git/config.worktree", ".git/commondir", ".git/hooks", ".git/modules", *SEALED[1:]):
+        for path in (folder / name, *sorted((folder / name).rglob("*"))):
+            parts = path.relative_to(folder).parts
+            if os.path.lexists(path) and ("modules" not in parts or {"config", "hooks"} & set(parts)):
+                content = path.read_bytes() if path.is_file() else b""
+                found[str(path.relative_to(folder))] = (path.lstat().st_mode, content)
+    return found
+
+
+EVIL = "printf '[core]\\n\\tfsmonitor = touch /tmp/evil-ran\\n'"
+ATTACKS = (
+    f"{EVIL} >> .git/config",
+    f"{EVIL} > new && mv -f new .git/config",
+    f"{EVIL} > new && ln -f new .git/config",
+    "git config core.fsmonitor 'touch evil'",
+    "rm -f .git/config; " + f"{EVIL} > .git/config",
+    "echo 'touch evil' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    "mv .git/hooks .git/old; mkdir .git/hooks",
+    "rmdir .git/hooks; ln -s ../evil .git/hooks",
+    f"mv .git .old && cp -r .old .git && {EVIL} >> .git/config",
+    f"rm -rf .git/config .git/hooks; mkdir -p evil; {EVIL} > evil/config; ln -sf ../evil/config .git/config",
+    f"cp -r .git evil && {EVIL} >> evil/config; echo ../evil > .git/commondir; cp evil/HEAD n; mv -f n .git/commondir",
+    "git config extensions.worktreeConfig true && git config --worktree core.fsmonitor 'touch evil'",
+    "mkdir -p .vscode && echo '{}' > .vscode/tasks.json",
+    "echo '{}' > .vscode/settings.json; echo '{}' > .vscode/launch.json",
+    "mkdir -p .idea && echo x > .idea/workspace.xml",
+    "echo 'touch evil' > .envrc",
+    "rm -rf .envrc .vscode .idea; ln -s evil .envrc; ln -s evil .vscode; mv file .idea",
+    'mkdir d; echo x > d/tasks.json; mv -T d .vscode; python3 -c \'import os; os.rename("d", ".vscode")\'',
+    'python3 -c \'import ctypes; ctypes.CDLL(None).renameat2(-100, b"file", -100, b".envrc", 2)\'',
+    f"{EVIL} >> .git/modules/inner/config; echo x > .git/modules/inner/hooks/post-checkout; mv .git/modules .git/m",
+    f"mv .git/modules/inner x; mkdir -p .git/modules/inner; {EVIL} > .git/modules/inner/config",
+)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_command_changes_what_the_owners_programs_obey(repository: Path, attack: str, there: bool) -> None:
+    inner = repository / ".git/modules/inner"
+    git(repository, "init", "-q", "--bare", str(inner))
+    if there:
+        (repository / ".vscode").mkdir()
+        (repository / ".vscode/tasks.json").write_text("{}")
+        (repository / ".idea").mkdir()
+        (repository / ".idea/modules.xml").write_text("<xml/>")
+        (repository / ".envrc").write_text("export A=b\n")
+    else:
+        shutil.rmtree(repository / ".git/hooks")
+    before = state(repository)
+    told(repository, attack)
+    (repository / ".git/hooks").mkdir(exist_ok=True)
+    after = state(repository)
+    after.pop(".git/hooks"), before.pop(".git/hooks", None)
+    assert after == before
+    git(repository, "status")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "mkdir -p .git/hooks && echo 'touch evil' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit",
+        "rmdir .git; echo 'gitdir: evil' > .git; mkdir -p evil",
+        "ln -s evil .git; git init -q evil",
+        "echo x > .envrc; mkdir -p .vscode/x .idea/x; echo x > .vscode/tasks.json",
+    ],
+)
+def test_what_is_not_there_cannot_be_made(workspace: Path, attack: str) -> None:
+    told(workspace, attack)
+    assert {path.name for path in workspace.iterdir()} <= {"evil"}
+
+
+def test_a_repository_that_a_command_made_runs_nothing_outside(workspace: Path) -> None:
+    script = """git init -q -b main && echo one > file && git add file && git commit -qm first
+git config core.fsmonitor 'touch evil' && git config core.hooksPath evil && git config alias.st '!touch evil'
+git remote add origin https://example.org/a.git && git config 'branch.main.merge' 'refs/heads/"ma\\in'
+printf 'touch evil' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit
+mkdir evil && cp -r .git evil/git && echo ../evil/git > .git/commondir; git status > /dev/null; rm -rf evil"""
+    told(workspace, script)
+    assert git(workspace, "log", "--format=%s") == "first" and not (workspace / "evil").exists()
+    git(workspace, "commit", "-q", "--allow-empty", "-m", "second")
+    listed = git(workspace, "config", "--local", "--list").splitlines()
+    assert "remote.origin.url=https://example.org/a.git" in listed and 'branch.main.merge=refs/heads/"ma\\in' in listed
+    assert not [line for line in listed if "evil" in line]
+    assert not list((workspace / ".git").glob("hooks/pre-commit")) and not (workspace / ".git/commondir").exists()
+    # From now on it is one as any other.
+    assert "git -c name=value" in told(workspace, "git config core.pager cat").text
+    assert told(workspace, "git commit -q --allow-empty -m third && git log --format=%s").text == "third\nsecond\nfirst"
+
+
+WORK = """set -e
+git status --short; echo two >> file; git stash -q; git stash pop -q; git commit -qam second
+git switch -qc side; echo three >> file; git commit -qam third; git switch -q main; git merge -q side
+git tag v1; git branch --list | wc -l; git rebase -q main side; git switch -q main; git gc -q; git diff HEAD~1 | wc -l
+git clone -q . inner; git -C inner log --oneline | wc -l; git worktree add -q tree side; git -C tree status --short
+git log --format=%s; git fsck; ls -A
+"""
+
+
+def test_git_works_on_in_a_repository(repository: Path) -> None:
+    result = told(repository, WORK)
+    assert result.ok, result.text
+    lines = result.text.splitlines()
+    assert lines[0] == "2" and lines[2] == "3" and lines[3:6] == ["third", "second", "first"]
+    assert git(repository, "log", "--format=%s") == "third\nsecond\nfirst" and git(repository, "status", "-s") != ""
+    assert not [name for name in (".envrc", ".vscode", ".idea", ".git/commondir") if (repository / name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("git config user.name x", "git -c name=value"),
+        ("echo x > .envrc", "write_file"),
+        ("mkdir .vscode/x", "write_file"),
+        ("python3 -c \"open('.idea/x', 'w')\"", "write_file"),
+        ("git clone -q . there && cd there && git clone -q ../there .", None),
+    ],
+)
+def test_a_command_that_meets_a_seal_is_told_what_to_do(repository: Path, command: str, advice: str | None) -> None:
+    assert (advice or "[") in told(repository, command).text or (advice is None)
+
+
+def test_other_commands_keep_their_seals_when_one_ends(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    tail = asyncio.run(of_two_commands(tmp_path))
+    assert tail[-1] == "tried" and [path.name for path in (tmp_path / "work").iterdir()] == ["go"]
+
+
+async def of_two_commands(tmp_path: Path) -> tuple[str, ...]:
+    context = boxed(tmp_path / "work")
+    async with opened(tmp_path) as jobs:
+        assert isinstance(context.sandbox, Bubblewrap)
+        script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo x > .envrc; echo x > .git/config; echo tried"
+        job = await started(jobs, tmp_path, script, context.sandbox)
+        await until(jobs, job.id, lambda glance: "begun" in glance.tail)
+        async with aclosing(bash({"command": "touch go; ls -A"}, context)) as news:
+            *_, last = [seen async for seen in news]
+        assert isinstance(last, Result) and last.ok
+        return (await end_of(jobs, job.id)).tail
+
+
+SERVER = """
+import asyncio, sys
+from contextlib import aclosing
+from pathlib import Path
+from tests.test_tools_seals import bash, boxed
+
+async def main(workspace):
+    async with aclosing(bash({"command": "git init -q; echo begun; sleep 1000"}, boxed(workspace))) as news:
+        async for seen in news:
+            print(getattr(seen, "tail", ""), flush=True)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next_command(workspace: Path) -> None:
+    words = [sys.executable, "-c", SERVER, str(workspace)]
+    with subprocess.Popen(words, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        assert any("begun" in line for line in server.stdout)
+        server.send_signal(signal.SIGKILL)
+    assert (workspace / ".vscode").exists()
+    told(workspace, "touch here")
+    assert {path.name for path in workspace.iterdir()} == {".git", "here"}  # the repository was begun in a sandbox
+    assert git(workspace, "status", "--short") == "?? here"
