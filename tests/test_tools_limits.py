@@ -21,7 +21,7 @@ from tools.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
 from tools.shell import running
 from tools.shown import visible_python
 from tools.tool import Context, Result, ToolFailed
-from tools.undertaker import MARK, PREFIX, clear, clear_stale
+from tools.undertaker import MARK, OF_PRINCIPAL, PREFIX, clear, clear_stale
 
 bash = running("bash", "command")
 BOXES = [box for level in ("bubblewrap", "landlock") if not isinstance(box := find_sandbox(levels=[level]), NoSandbox)]
@@ -119,6 +119,65 @@ def test_nothing_is_left_of_a_command(tmp_path: Path, box: Bubblewrap | Landlock
     places = [Path(place) for place in box.limits.places]
     mark = told(box, tmp_path, f'echo "$DRAGOMAN_CALL" > mark; {command}') and (tmp_path / "mark").read_text().strip()
     assert mark and not [place for place in places if (place / f"{PREFIX}{mark}").exists()]
+
+
+FORKS = """python3 - <<'END'
+import os, time
+made = 0
+try:
+    while made < 40:
+        if os.fork() == 0:
+            time.sleep(1000)
+        made += 1
+except BlockingIOError:
+    pass
+print(made, flush=True)
+{}
+END"""
+
+
+@pytest.mark.skipif(not find_limits().bounds("pids"), reason="no group can be made here")
+@levels
+def test_bounds_hold_for_all_commands_of_a_principal_together(tmp_path: Path, box: Bubblewrap | Landlock) -> None:
+    """Version 1 or 2, whichever this machine has."""
+    limits = find_limits(Limits(pids=64, memory_bytes=256 << 20))
+    box = replace(box, limits=replace(box.limits, groups=limits.groups))
+
+    async def forks(principal: str, then: str = "") -> int:
+        context = Context(tmp_path, 60, box, principal=principal)
+        async with aclosing(bash({"command": FORKS.format(then)}, context)) as news:
+            async for seen in news:
+                lines = seen.text.splitlines() if isinstance(seen, Result) else seen.tail
+                if lines:
+                    if then:
+                        held.set()
+                        await free.wait()
+                    return int(lines[0])
+        raise AssertionError("it said nothing")
+
+    async def main() -> tuple[int, int]:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            group.create_task(forks("ann", "time.sleep(1000)"))
+            await held.wait()
+            try:
+                return await forks("ann"), await forks("bob")
+            finally:
+                free.set()
+
+    held, free = asyncio.Event(), asyncio.Event()
+    more, others = asyncio.run(main())
+    assert more < 24 and others == 40
+    around = [path for one in limits.groups for path in one.folder.glob(f"{OF_PRINCIPAL}*")]
+    assert around and not [path for one in around for path in one.glob(f"{PREFIX}*")]
+
+
+def test_the_group_of_a_principal_hands_on_what_bounds(tmp_path: Path) -> None:
+    """As version 2 wants it, played in a plain folder."""
+    group = Group(tmp_path, (("pids.max", 7),))
+    around = group.make("one", "ann").parent
+    assert around.parent == tmp_path and (around / "pids.max").read_text() == "7"
+    assert group.make("two", "ann").parent == around != group.make("one", "bob").parent
+    assert group.make("three") == tmp_path / "three"
 
 
 @landlock_only

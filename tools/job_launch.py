@@ -45,7 +45,7 @@ def launch(
             with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(script)
             asked: dict[str, object] = {
-                "prefix": (*command.before, *command.limits.begin(job.id, opens=False)),
+                "prefix": (*command.before, *command.limits.begin(job.id, opens=False, principal=job.principal)),
                 "argv": command.argv,
                 "places": command.limits.places,
                 "opened": command.limits.opened,

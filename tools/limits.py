@@ -3,6 +3,9 @@
 A control group bounds its processes and its memory where this server may make one (version 1 or 2). Without one, and
 not as root, the number of its processes is bounded by the kernel's count per user; its memory is not, but the kernel
 ends it before anything else when memory runs out.
+
+The commands of a principal share a group with the same bounds, so that many commands take no more than one may. Without
+control groups that does not hold: processes are counted for all of the server's user, or for each box.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import secrets
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
-from tools.undertaker import PREFIX, clear, clear_stale
+from tools.undertaker import OF_PRINCIPAL, PREFIX, clear, clear_stale
 
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -27,6 +32,7 @@ FILE_BYTES = 16 << 30  # one file: no runaway log fills a large disk; images and
 HOME = "home"  # in a command's temporary directory
 OPENED_FD = 9  # every shell knows one digit
 _TRY_S = 10.0
+_DELEGATED = "cgroup.subtree_control"
 # First in the line when memory runs out; no core dumps, they hold what was in memory. Never over a limit that is there.
 _ALWAYS = ("echo 1000 2>/dev/null > /proc/self/oom_score_adj", "ulimit -c 0 2>/dev/null")
 
@@ -39,14 +45,38 @@ class Group:
     settings: tuple[tuple[str, int], ...]
     wishes: tuple[tuple[str, int], ...] = ()
 
-    def make(self, name: str) -> Path:
-        """Raises OSError."""
+    def make(self, name: str, principal: str = "") -> Path:
+        """A group; the principal's own, with the same bounds for all of them together, is around it. Raises OSError."""
         made = self.folder / name
-        made.mkdir()
-        wishes = (wish for wish in self.wishes if (made / wish[0]).exists())
-        for setting, value in (*self.settings, *wishes):
-            (made / setting).write_text(str(value))
+        if principal:
+            # Other bounds, other group: one may be there from another start of the server.
+            whose = sha256(f"{self.settings} {principal}".encode()).hexdigest()[:16]
+            made = self.folder / f"{OF_PRINCIPAL}{whose}" / name
+        try:
+            made.mkdir()
+        except FileNotFoundError:  # the principal's first, or the first since it was removed
+            if not principal:
+                raise
+            self._make_around(made.parent)
+            made.mkdir()
+        self._bound(made)
         return made
+
+    def _make_around(self, around: Path) -> None:
+        with suppress(FileExistsError):
+            around.mkdir()
+            try:
+                self._bound(around)
+                if (around / _DELEGATED).exists():  # version 2: what the groups in it have to be bound by
+                    (around / _DELEGATED).write_text("+pids +memory")
+            except OSError:
+                around.rmdir()
+                raise
+
+    def _bound(self, group: Path) -> None:
+        wishes = (wish for wish in self.wishes if (group / wish[0]).exists())
+        for setting, value in (*self.settings, *wishes):
+            (group / setting).write_text(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +105,7 @@ class Limits:
         """Whether a group bounds `what`: pids or memory."""
         return any(name.startswith(f"{what}.") for group in self.groups for name, _ in group.settings)
 
-    def begin(self, mark: str, *, opens: bool = True) -> tuple[str, ...]:
+    def begin(self, mark: str, *, opens: bool = True, principal: str = "") -> tuple[str, ...]:
         """Make the places of the command with this mark; the words to put in front of it. Raises OSError.
 
         Not `opens`: whoever starts it gives it `opened` himself.
@@ -85,16 +115,16 @@ class Limits:
         try:
             bounds = (*_ALWAYS, f"ulimit -f {self.file_bytes // 512} 2>/dev/null") if self.bounded else ()
             file = f" {OPENED_FD}<{shlex.quote(self.opened)}" if self.opened and opens else ""
-            steps = (*self._made(mark), *bounds, f'exec "$@"{file}')
+            steps = (*self._made(mark, principal), *bounds, f'exec "$@"{file}')
             return ("/bin/sh", "-c", " ; ".join(steps), "sh")
         except OSError:
             clear(self.places, mark)
             raise
 
-    def _made(self, mark: str) -> Iterator[str]:
+    def _made(self, mark: str, principal: str) -> Iterator[str]:
         name = f"{PREFIX}{mark}"
         for group in self.groups:
-            yield f"echo 0 > {shlex.quote(str(entrance(group.make(name))))} || exit 125"
+            yield f"echo 0 > {shlex.quote(str(entrance(group.make(name, principal))))} || exit 125"
         if self.scratch:
             (self.scratch / name).mkdir(mode=0o700)
             (self.scratch / name / HOME).mkdir(mode=0o700)
@@ -174,7 +204,7 @@ def _unified(lines: list[list[str]], mounts: list[_Mount]) -> Iterator[Path]:
             if mount.kind == "cgroup2" and not controllers:
                 own = mount.seen(path)
                 for folder in (own, *own.parents):
-                    on = " ".join(_read(folder / "cgroup.subtree_control")).split()
+                    on = " ".join(_read(folder / _DELEGATED)).split()
                     if folder.is_relative_to(mount.point) and {"pids", "memory"} <= set(on):
                         yield folder
 

@@ -43,7 +43,7 @@ class Finished:
 
 
 async def stream(
-    command: Command, *, cwd: Path, time_limit_s: float = TIME_LIMIT_S
+    command: Command, *, cwd: Path, time_limit_s: float = TIME_LIMIT_S, principal: str = ""
 ) -> AsyncGenerator[Progress | Finished, None]:
     """Run `command` and tell how it goes: at most 5 times a second on change, at least every 2 s, then `Finished`.
 
@@ -54,7 +54,7 @@ async def stream(
     loop = asyncio.get_running_loop()
     started = loop.time()
     deadline = started + time_limit_s
-    child = await _start(command, cwd)
+    child = await _start(command, cwd, principal)
     shown_at, shown_bytes = started - _SOONEST_S, 0
     try:
         while not child.exited.is_set() and (now := loop.time()) < deadline:
@@ -104,13 +104,13 @@ class _Made:
         return bool(self.places) or self.lock >= 0
 
 
-async def _start(command: Command, cwd: Path) -> _Child:
+async def _start(command: Command, cwd: Path, principal: str) -> _Child:
     mark = f"{watched(command.limits.places)}.{secrets.token_hex(8)}"
     made = _Made(mark, command.limits.places, command.seals)
     try:
         if made.seals:
             await surely(asyncio.to_thread(made.begin_seals))
-        prefix = command.limits.begin(mark)
+        prefix = command.limits.begin(mark, principal=principal)
     except OSError as error:
         await surely(asyncio.to_thread(made.clear))
         raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error

@@ -28,7 +28,8 @@ def running(program: Program, argument: str) -> Run:
         with _script(arguments[argument]) as script:
             hosts = hosts_wanted(arguments)
             command = context.sandbox.command(program, script, context.workspace, network=hosts)
-            news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s)
+            whose = context.principal
+            news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s, principal=whose)
             async with aclosing(news):
                 async for seen in news:
                     if isinstance(seen, Finished):

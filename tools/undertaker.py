@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 MARK = "DRAGOMAN_CALL"
+OF_PRINCIPAL = "dragoman.principal-"  # a group around those of one principal's commands
 PREFIX = "dragoman-"  # of everything that is made for one command; its mark follows
 
 _LINGER_S = 1.0  # what was being started when the server died has shown itself by then
@@ -66,19 +67,36 @@ _watcher = cache(_Watcher)
 
 def clear(places: Iterable[str], mark: str) -> None:
     """Remove what was made in the `places` for the command with this mark; what still runs in its groups is killed."""
-    for place in places:
-        _remove(Path(place, f"{PREFIX}{mark}"))
+    for folder in _folders(places):
+        _remove(folder / f"{PREFIX}{mark}")
+
+
+def _folders(places: Iterable[str]) -> list[Path]:
+    """The places, and the groups of principals in them."""
+    found = [Path(place) for place in places]
+    groups = [folder for folder in found if (folder / "cgroup.procs").exists()]
+    return [*found, *(inner for group in groups for inner in group.glob(f"{OF_PRINCIPAL}*"))]
+
+
+def _remove_empty(places: Iterable[str]) -> None:
+    """The groups of principals that have no command."""
+    for folder in _folders(places):
+        if folder.name.startswith(OF_PRINCIPAL):
+            with suppress(OSError):  # in use
+                folder.rmdir()
 
 
 def clear_stale(places: Iterable[str]) -> None:
     """Remove what was made for commands that are no more, because a server and its undertaker were killed."""
     old = time.time() - _STALE_S
-    left = [path for place in places for path in Path(place).glob(f"{PREFIX}*") if _is_mine_since(path, old)]
+    places = tuple(places)
+    left = [path for folder in _folders(places) for path in folder.glob(f"{PREFIX}*") if _is_mine_since(path, old)]
     if left:
         environments = b"\0".join(_environment(entry) for entry in _processes())
         for path in left:
             if f"{MARK}={path.name.removeprefix(PREFIX)}\0".encode() not in environments + b"\0":
                 _remove(path)
+    _remove_empty(places)
 
 
 def _is_mine_since(path: Path, old: float) -> bool:
@@ -138,10 +156,11 @@ def _outlive(server: str, places: list[str]) -> None:
             if f"{MARK}={server}".encode() in _environment(entry):
                 with suppress(ProcessLookupError):
                     os.kill(int(entry.name), signal.SIGKILL)
-        for place in places:
-            for path in Path(place).glob(f"{PREFIX}{server}.*"):
+        for folder in _folders(places):
+            for path in folder.glob(f"{PREFIX}{server}.*"):
                 _remove(path)
         time.sleep(_PAUSE_S)
+    _remove_empty(places)
 
 
 def _processes() -> list[Path]:
