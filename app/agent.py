@@ -138,6 +138,8 @@ class Agent:
             "approval": under.mode,
             "sandbox": context.sandbox.level,
         }
+        if under.asks_nobody:
+            limits["when_absent"] = "deny"
         return RunStarted(run, session, self.provider.model, tools, limits)
 
     async def _listen(self, reply: Reply, conversation: Conversation, plan: Plan) -> AsyncGenerator[AgentEvent, None]:

@@ -21,6 +21,7 @@ from tools.permit import canonical, fingerprint
 from tools.toolbox import Decision, Refuse
 
 NOBODY = "nobody"
+QUESTION_TIME_LIMIT_S = 300.0  # a tool asks it, whose own time goes on
 RUN_ENDED = "the end of its run"
 CALL_ENDED = "the end of its call"
 
@@ -61,10 +62,12 @@ Objection = Callable[[Arguments], str | None]
 
 
 class Approvals:
-    """All calls that wait. `time_limit_s` is how long each of them does, `grant_time_limit_s` how long a grant lasts;
-    None for the life of its session."""
+    """All calls that wait. `time_limit_s` is how long each of them does, None for as long as it takes;
+    `grant_time_limit_s` how long a grant lasts, None for the life of its session."""
 
-    def __init__(self, store: Store, time_limit_s: float, grant_time_limit_s: float | None = None) -> None:
+    def __init__(
+        self, store: Store, time_limit_s: float | None = None, grant_time_limit_s: float | None = None
+    ) -> None:
         self.time_limit_s = time_limit_s
         self._grant_time_limit_s = grant_time_limit_s
         self._store = store
@@ -76,7 +79,7 @@ class Approvals:
         self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
     ) -> ApprovalRow:
         """A new row, for the caller to store before anybody is told of it, or waits. A yes is bound to `binding`."""
-        row = self._row(run, session, principal, call, reason, binding)
+        row = _row(run, session, principal, call, reason, self.time_limit_s, binding)
         self.reopen(row)
         return row
 
@@ -88,26 +91,9 @@ class Approvals:
         self, run: str, session: str, principal: Principal, asked: AskedCall, reason: str, objection: Objection
     ) -> ApprovalRow:
         """The same for what a tool asks in the middle of a call: the arguments that a person gives are the answer."""
-        row = self._row(run, session, principal, asked, reason)
+        row = _row(run, session, principal, asked, reason, self.time_limit_s or QUESTION_TIME_LIMIT_S)
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
         return row
-
-    def _row(
-        self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
-    ) -> ApprovalRow:
-        now = time.time()
-        return ApprovalRow(
-            run,
-            call.id,
-            session,
-            principal.name,
-            call.name,
-            canonical(call.arguments),
-            fingerprint(principal.name, call.name, call.arguments, binding),
-            reason,
-            now,
-            now + self.time_limit_s,
-        )
 
     def reopen(self, row: ApprovalRow) -> None:
         self._waiting[row.run] = row, asyncio.get_running_loop().create_future()
@@ -129,7 +115,8 @@ class Approvals:
 
     async def _outcome(self, waiting: Waiting) -> ApprovalRow:
         row, decided = waiting
-        await asyncio.wait([decided], timeout=max(0.0, row.expires - time.time()))
+        left_s = None if row.expires is None else max(0.0, row.expires - time.time())
+        await asyncio.wait([decided], timeout=left_s)
         return decided.result() if decided.done() else await self._close(row, "expired", NOBODY)
 
     async def withdraw_questions(self, run: str, call: str | None = None) -> list[ApprovalRow]:
@@ -190,7 +177,7 @@ class Approvals:
         if question:
             _check_answer(question[1], wish)
         else:
-            wish = _checked(row, wish, door)
+            wish = _checked(row, wish, door, tainted=tainted)
         final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
         decided = ApprovalDecided(
             run,
@@ -213,7 +200,7 @@ class Approvals:
         return row
 
 
-def _checked(row: ApprovalRow, wish: Wish, door: Door | None) -> Wish:
+def _checked(row: ApprovalRow, wish: Wish, door: Door | None, *, tainted: bool) -> Wish:
     """The wish, its arguments as they would run. Raises UnfitArguments."""
     if door and wish.arguments is not None:  # an edit comes through the same door as a call
         wish = replace(wish, arguments=door.meant(row.name, wish.arguments)[1])
@@ -227,8 +214,37 @@ def _checked(row: ApprovalRow, wish: Wish, door: Door | None) -> Wish:
     objection = door.decide(row.name, final) if door else None
     if isinstance(objection, Refuse):
         raise UnfitArguments(objection.reason)
-    check_grant(row.name, wish, final)
+    check_grant(row.name, wish, final, tainted=tainted)
     return wish
+
+
+def _row(
+    run: str,
+    session: str,
+    principal: Principal,
+    call: AskedCall,
+    reason: str,
+    time_limit_s: float | None,
+    binding: str = "",
+) -> ApprovalRow:
+    now = time.time()
+    return ApprovalRow(
+        run,
+        call.id,
+        session,
+        principal.name,
+        call.name,
+        canonical(call.arguments),
+        fingerprint(principal.name, call.name, call.arguments, binding),
+        reason,
+        now,
+        None if time_limit_s is None else now + time_limit_s,
+    )
+
+
+def is_over(row: ApprovalRow) -> bool:
+    """Whether the time to decide is."""
+    return row.expires is not None and row.expires <= time.time()
 
 
 def _check_answer(objection: Objection, wish: Wish) -> None:
@@ -248,7 +264,7 @@ def resolution(row: ApprovalRow) -> ApprovalResolved:
 
 
 def _too_late(row: ApprovalRow) -> Exception | None:
-    if row.state == "expired" or (row.state == "pending" and row.expires <= time.time()):
+    if row.state == "expired" or (row.state == "pending" and is_over(row)):
         return ApprovalExpired()
     return None if row.state == "pending" else AlreadyDecided(row)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -67,6 +67,7 @@ class Calls:
     results: Results = field(default_factory=Results)
     outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
 
@@ -190,11 +191,12 @@ class Calls:
         self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation, *, resolved: bool = False
     ) -> AsyncGenerator[AgentEvent, None]:
         """Wait for the decision and do as it says; with `resolved` the client knows of it."""
-        row = await self.approvals.wait(row)
+        with self.waiting():
+            row = await self.approvals.wait(row)
         if not resolved:
             yield resolution(row)
         if row.state != "approved":
-            denial = denial_of(row, self.approvals.time_limit_s)
+            denial = denial_of(row)
             yield ToolRejected(denial, call.id, call.name)
             conversation.answer(call, denial)
             return

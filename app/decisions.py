@@ -25,10 +25,11 @@ def written(name: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in name[:MAX_ACTION])
 
 
-def denial_of(row: ApprovalRow, time_limit_s: float) -> str:
+def denial_of(row: ApprovalRow) -> str:
     """What the model is told of a call that a person did not allow, or nobody."""
     if row.state == "expired":
-        return f"This call was not run: it needs approval, and nobody decided within {time_limit_s:g} s. Go on without."
+        within = f" within {row.expires - row.created:g} s" if row.expires else " in time"
+        return f"This call was not run: it needs approval, and nobody decided{within}. Go on without."
     said = f", saying: {row.note}" if row.note else ""
     end = "" if said.endswith((".", "!", "?")) else "."
     told = f"This call was not run: {row.by} denied it{said}{end}"

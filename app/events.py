@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar
 
@@ -101,14 +101,14 @@ class ToolRejected:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A call that runs only if a person says yes before `expires_at` (Unix time)."""
+    """A call that runs only if a person says yes, before `expires_at` (Unix time) if that is not None."""
 
     type: ClassVar[str] = "approval.required"
     call: str
     name: str
     arguments: dict[str, Any]
     reason: str
-    expires_at: float
+    expires_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +234,10 @@ TERMINAL = frozenset({RunFinished.type, RunFailed.type})
 
 
 def fields_of(event: AgentEvent) -> dict[str, Any]:
-    """The event as the JSON object of its `data:` line; fields that are None are left out."""
-    named = {field.name: getattr(event, field.name) for field in fields(event)}
-    return {"type": event.type} | {name: value for name, value in named.items() if value is not None}
+    """The event as the JSON object of its `data:` line; optional fields that are None are left out."""
+    named = ((field, getattr(event, field.name)) for field in fields(event))
+    told = {field.name: value for field, value in named if value is not None or field.default is MISSING}
+    return {"type": event.type} | told
 
 
 def encode(event: AgentEvent) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.grants import Grant, holding, without_granted_hosts
 from app.people import Principal
-from app.rules import Mode
+from app.rules import Mode, WhenAbsent
 from parsing import Arguments
 from tools.commands import allowed
 from tools.egress import hosts_wanted
@@ -42,6 +42,14 @@ class Circumstances:
     commands: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    when_absent: WhenAbsent = WhenAbsent.WAIT
+
+    @property
+    def asks_nobody(self) -> str:
+        """What of the request says that nobody is there to ask; empty where a question can wait for somebody."""
+        if self.mode is Mode.DENY:
+            return "approval: deny"
+        return "when_absent: deny" if self.when_absent is WhenAbsent.DENY else ""
 
     @property
     def holding(self) -> tuple[Grant, ...]:
@@ -58,8 +66,8 @@ def decide(
     question = _question(principal, tool, arguments, under)
     if question and arguments and (rest := without_granted_hosts(under.holding, arguments)) is not arguments:
         question = _question(principal, tool, rest, under)
-    if question and under.mode is Mode.DENY:
-        return Refuse(f"{question} This run asks nobody (approval: deny).")
+    if question and under.asks_nobody:
+        return Refuse(f"{question} This run asks nobody ({under.asks_nobody}).")
     if question and under.boxed and arguments is not None and (advice := tool.hopeless(arguments)):
         return Refuse(advice, only_so=True)  # nobody is asked for what cannot succeed
     return Ask(question) if question else Allow()
@@ -142,9 +150,7 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
         return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
     if tool.risk is Risk.READ:
         return None
-    if leaving and leaving.always:
-        return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
-    if leaving and under.tainted:
+    if leaving and (leaving.always or under.tainted):
         return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
     if tool.approval == "never" or _covered(principal, tool, arguments, under):
         return None
@@ -211,7 +217,7 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
 def _granted_exactly(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
     """Whether the person has granted this very call, knowing as much of the conversation as there is to know now."""
     exact = [grant for grant in under.holding if grant.tool == tool.name and grant.fingerprint is not None]
-    return arguments is not None and any(one.covers(principal.name, arguments) for one in exact)
+    return any(one.covers(principal.name, arguments) for one in exact) if arguments is not None else bool(exact)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

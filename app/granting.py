@@ -45,8 +45,13 @@ def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
     return egress.with_hosts({**arguments, egress.NETWORK: list(hosts)})
 
 
-def check_grant(tool: str, wish: Wish, final: Arguments) -> None:
+def check_grant(tool: str, wish: Wish, final: Arguments, *, tainted: bool = False) -> None:
     """Raises UnfitArguments where the grant would not even cover the call that it is given with."""
+    if tainted and wish.scope == "session" and (wish.pattern or wish.hosts):
+        raise UnfitArguments(
+            "This conversation holds untrusted text, which may have asked for the call: only a grant of exactly this "
+            "call would hold. Leave pattern and hosts out, or approve it once."
+        )
     if wish.pattern and (reason := misfit(tool, wish.pattern, final)):
         raise UnfitArguments(reason)
 

@@ -43,6 +43,7 @@ from tools.paused import Paused
 
 logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
+SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a person
 SPOKEN = frozenset({"deadline", "budget"})
 BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
 
@@ -94,6 +95,7 @@ class LiveRun:
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
     notice: Notice | None = None  # that its log begins with
+    _timer: asyncio.TimerHandle | None = None
     begins_session: bool = False  # with which there is nothing to be found yet
 
     def __post_init__(self) -> None:
@@ -114,8 +116,8 @@ class LiveRun:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether its conversation holds untrusted text."""
-        return self.conversation is not None and any(message.untrusted for message in self.conversation.messages)
+        """Whether its conversation holds untrusted text, where that makes a difference."""
+        return self.agent.calls.gate.under.tainted
 
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
@@ -127,11 +129,10 @@ class LiveRun:
         """The task's body. Never raises."""
         terminal: AgentEvent | None = None
         self.begun.set()
-        timer = None
         try:
             self.conversation = await self._turn()
             self.agent.discipline.enter(self.time_limit_s)
-            timer = asyncio.get_running_loop().call_later(self.time_limit_s, self.stop, "deadline")
+            self._watch_deadline()
             terminal = await self._iterate(self.conversation)
         except asyncio.CancelledError:
             terminal = self._stopped(self.stopping or "cancelled")
@@ -150,12 +151,21 @@ class LiveRun:
             logger.exception("run %s broke", self.row.id)
         finally:
             self.stopping = self.stopping or "ended"
-            if timer:
-                timer.cancel()
+            if self._timer:
+                self._timer.cancel()
             if self.stopping == SUSPENDED:
                 self.log.leave()
             else:
                 await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
+
+    def _watch_deadline(self) -> None:
+        """Stop the run when its time is over; the time in which it waits for a person does not count."""
+        left_s = self.agent.discipline.left_s() or 0.0
+        if left_s <= 0:
+            self.stop("deadline")
+            return
+        after_s = max(left_s, SHORTEST_LOOK_S) if self.approvals.waits(self.row.id) else left_s
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
 
     async def _turn(self) -> Conversation:
         """The session's history, complete, and what else the run finds there."""

@@ -12,7 +12,6 @@ from app.conversation import Conversation
 from app.events import ApprovalRequired, ApprovalResolved
 from app.gate import Gate
 from app.messages import AskedCall
-from app.rules import Mode
 from app.store import ApprovalRow
 from parsing import Arguments
 
@@ -30,7 +29,7 @@ class Questions:
 
     async def __call__(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
         """One question of a run at a time: the others wait until it is answered. Raises StoreFailed."""
-        if self.gate.under.mode is Mode.DENY:
+        if self.gate.under.asks_nobody:
             return None
         async with self.approvals.one_question(self.run):
             return await self._asked(name, shown, reason, objection)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from app.account import account_of
 from app.agent import Agent
-from app.approvals import NOBODY, RUN_ENDED
+from app.approvals import NOBODY, RUN_ENDED, is_over
 from app.asked_again import number_of
 from app.calls import Unanswered
 from app.conversation import INTERRUPTED
@@ -21,6 +21,7 @@ from app.messages import AskedCall, unanswered
 from app.runs import Runs
 from app.store import ALL, ApprovalDecided, ApprovalRow, EventRow, InboxTaken, RunEnded, RunRow, Store
 from app.turns import NotFound
+from tools.mcp.names import is_question
 
 INTERRUPTION = "The server stopped during this run. Send the next message."
 
@@ -53,9 +54,16 @@ async def _goes_on(store: Store, runs: Runs, row: RunRow, agent_of: AgentOf) -> 
     agent.calls.account = account_of(events, left.calls)
     if asked.state == "pending":
         runs.approvals.reopen(asked)
-    left_s = max(1.0, row.created + time_limit_s - time.time())
+    used_s = time.time() - row.created - waited_s(await store.pending_of(row.id))
+    left_s = max(1.0, time_limit_s - used_s)
     runs.go_on(row, agent, left_s, left, events[-1].seq if events else 0)
     return True
+
+
+def waited_s(rows: Sequence[ApprovalRow]) -> float:
+    """How long a run has waited for decisions on its calls, which does not count as its time."""
+    calls = [row for row in rows if not is_question(row.name)]
+    return sum(max(0.0, (row.decided or time.time()) - row.created) for row in calls)
 
 
 def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:
@@ -77,8 +85,7 @@ async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> Approva
         return None
     questions = [one for one in await store.pending_of(row.id) if number_of(one, pending[0].id)]
     asked = questions[-1] if questions else None  # the others were for what is not there any more
-    too_late = asked is not None and asked.state == "pending" and asked.expires <= time.time()
-    return None if too_late else asked
+    return None if asked is not None and asked.state == "pending" and is_over(asked) else asked
 
 
 async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) -> None:
@@ -95,7 +102,7 @@ async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) ->
     told: list[AgentEvent] = []
     for asked in await store.pending_of(row.id):
         if asked.state == "pending":
-            state, by = ("expired", NOBODY) if asked.expires <= time.time() else ("withdrawn", RUN_ENDED)
+            state, by = ("expired", NOBODY) if is_over(asked) else ("withdrawn", RUN_ENDED)
             journal.put(ApprovalDecided(row.id, asked.call, state, time.time(), by))
             told.append(ApprovalResolved(asked.call, state, by))
     told.append(RunFailed("interrupted", INTERRUPTION, retryable=True))

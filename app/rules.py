@@ -22,7 +22,14 @@ class Mode(StrEnum):
     SANDBOXED = "sandboxed"  # what stays in the sandbox and the workspace runs at once, whatever leaves them asks
     ASK = "ask"  # whatever writes, executes or reaches the network asks, but for what a box keeps from doing harm
     AUTO = "auto"  # nothing asks but what asks in every mode; for admins
-    DENY = "deny"  # nobody is there: what would ask is refused
+    DENY = "deny"  # as sandboxed, and nobody is there (WhenAbsent.DENY): what would ask is refused
+
+
+class WhenAbsent(StrEnum):
+    """What becomes of a call that a person should decide on."""
+
+    WAIT = "wait"  # it waits for them, however long that takes, or as long as the settings say
+    DENY = "deny"  # nobody will come: it is refused at once
 
 
 class ToolRule(BaseModel):

@@ -100,7 +100,9 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
     approval_guest: Mode = mode("guests", *SUPERVISED)
     approval_user: Mode = mode("users", *SUPERVISED)
     approval_admin: Mode = mode("admins", *Mode)
-    approval_time_limit_s: float = seconds(300.0, "how long a call waits for a person's approval")
+    approval_time_limit_s: float | None = seconds(
+        None, "how long a call waits for a person's approval (default: until they decide)"
+    )
     grant_time_limit_s: int = whole(
         28_800, 0, 31_536_000, "seconds that what a person allows for a session lasts; 0 for as long as the session"
     )

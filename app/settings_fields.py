@@ -22,7 +22,7 @@ def whole(default: int | None, low: int, high: int, help_text: str) -> Any:
     return setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
 
 
-def seconds(default: float, help_text: str) -> Any:
+def seconds(default: float | None, help_text: str) -> Any:
     return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.approvals import is_over
 from app.granting import Wish
 from app.store import ApprovalRow
 from routes.errors import ASCIIResponse
@@ -26,8 +26,8 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
 
 async def list_approvals(request: Request) -> Response:
     """What waits for the asker, oldest first."""
-    rows, now = await services_of(request).store.approvals(asker(request).name), time.time()
-    return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if now < row.expires]})
+    rows = await services_of(request).store.approvals(asker(request).name)
+    return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if not is_over(row)]})
 
 
 async def decide(request: Request) -> Response:

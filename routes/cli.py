@@ -130,11 +130,13 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--session", metavar="ID", help="the conversation to continue")
     parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
-    from app.rules import Mode
+    from app.rules import Mode, WhenAbsent
 
     told = "which calls ask first (default: the server's). Without a terminal to ask at, what asks is denied; given"
     told += " this flag, it waits, and standard error says how to decide over HTTP"
     parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=told)
+    told = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
+    parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=told)
     _settings_flags(parser)
 
 
@@ -144,7 +146,7 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
 
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    wishes = Wishes(" ".join(args.message), url, args.session, token, args.approval, args.model)
+    wishes = Wishes(" ".join(args.message), url, args.session, token, args.approval, args.model, args.when_absent)
     return chat(wishes, loaded, environ)
 
 

@@ -93,7 +93,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
         },
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in services.runs.of(principal.name)],
-        "approvals": [row for row in approvals if now < row["expires_at"]],
+        "approvals": [row for row in approvals if row["expires_at"] is None or now < row["expires_at"]],
         "jobs": await seen_before.jobs(services.jobs, principal.name),
     }
     if principal.role is Role.ADMIN:

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.people import Principal
 from app.prompt import Override
 from app.reply import unfit
-from app.rules import Mode
+from app.rules import Mode, WhenAbsent
 from app.settings_fields import DAY_S
 from app.titles import LONGEST_TITLE, one_line
 from app.turns import Key
@@ -42,6 +42,7 @@ POLICY = {
     "time_limit_s",
     "inactivity_s",
     "approval",
+    "when_absent",
     "system",
     "without_vision",
 }
@@ -65,6 +66,7 @@ class ChatRequest(MessageRequest):
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     approval: Annotated[Mode, Strict(strict=False)] | None = None
+    when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     without_vision: Literal["refuse", "describe"] = "refuse"
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
 

@@ -49,7 +49,7 @@ from app.recovery import recover
 from app.redacted_logs import redacted_logs
 from app.redaction import Redactor, secrets_in
 from app.results import Results
-from app.rules import Mode, classified
+from app.rules import Mode, WhenAbsent, classified
 from app.runs import Runs
 from app.settings import Settings
 from app.spending import Spending
@@ -101,7 +101,13 @@ class Services:
         """What there is now; MCP servers come and go."""
         return [*self.built_in, *self.mcp.tools()]
 
-    def gate(self, principal: Principal, mode: Mode | None = None, workspace: Path | None = None) -> Gate:
+    def gate(
+        self,
+        principal: Principal,
+        mode: Mode | None = None,
+        workspace: Path | None = None,
+        when_absent: WhenAbsent = WhenAbsent.WAIT,
+    ) -> Gate:
         """What decides for a run, in this workspace. Raises Refused for a mode that is not theirs."""
         mode = mode or self.settings.mode_of(principal.role)
         if mode is Mode.AUTO and principal.role is not Role.ADMIN:
@@ -114,6 +120,7 @@ class Services:
             WAYS_OUT.get(self.sandbox.level, self.sandbox.blocks),
             workspace or self.settings.workspace,
             commands=self.settings.allowed_commands,
+            when_absent=when_absent,
         )
         return Gate(principal, under, self.settings.taint)
 
@@ -140,7 +147,7 @@ class Services:
             raise Refused(422, "unknown_model", f"model: {unknown}") from unknown
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
-        gate = self.gate(principal, wish.approval, workspace)
+        gate = self.gate(principal, wish.approval, workspace, wish.when_absent)
         toolbox = self.toolbox(gate, wish.tools, route.counter.known_window)
         context = Context(
             workspace,
@@ -166,6 +173,7 @@ class Services:
                 outputs=self.outputs,
                 parallel_reads=self.settings.parallel_reads,
                 provenance=Provenance(partial(self._also_read, persona, override)),
+                waiting=discipline.waiting,
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.folds, wish.inactivity_s),

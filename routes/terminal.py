@@ -15,6 +15,7 @@ import httpx2
 from rich.console import Console
 
 from app.events import AgentEvent, Notice, RunFailed, RunFinished
+from app.rules import WhenAbsent
 from app.settings import Loaded, Settings
 from routes.local_admin import read_local_token
 from routes.terminal_asking import Answerer, Asking, Elsewhere, Nobody
@@ -46,6 +47,7 @@ class Wishes:
     token: str | None = None
     approval: str | None = None
     model: str | None = None
+    when_absent: str | None = None
 
 
 def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -59,7 +61,7 @@ def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
         with _server(wishes.url, loaded, environ) as (url, is_own):
             model = None if is_own else wishes.model  # our own has it as its default
             own = read_local_token(loaded.settings.data_dir)
-            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model, own)
+            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model, own, wishes.when_absent)
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _told(error)
@@ -78,10 +80,12 @@ class Talk:
         approval: str | None = None,
         model: str | None = None,
         own: str | None = None,
+        when_absent: str | None = None,
     ) -> None:
         self._url = url
         self._model = _sendable(model) if model else None
         self._approval = approval
+        self._when_absent = when_absent
         self._has_token = bool(token)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
         self._session = _sendable(session) if session else None
@@ -130,7 +134,7 @@ class Talk:
         async with httpx2.AsyncClient(
             base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
-            link = Link(client, self._session, self._approval, model=self._model)
+            link = Link(client, self._session, self._approval, model=self._model, when_absent=self._when_absent)
             asking = Asking(link, screen, self._answerer(link, screen))
             interrupts = Interrupts(link, asking.show)
             with _interrupts(interrupts):
@@ -146,7 +150,8 @@ class Talk:
     def _answerer(self, link: Link, screen: Screen) -> Answerer:
         if sys.stdin.isatty() and sys.stdout.isatty():
             return Keyboard(lambda told: screen.show(Notice("approval", told)))
-        return Elsewhere(link, token=self._has_token) if self._approval else Nobody()
+        waits = self._approval or self._when_absent == WhenAbsent.WAIT
+        return Elsewhere(link, token=self._has_token) if waits else Nobody()
 
 
 class Interrupts:

@@ -41,7 +41,8 @@ class NotTaken:
 class Link:
     """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
 
-    `approval` is the mode of its runs and `model` their model, None for the server's own. `pauses_s` are the waits
+    `approval` is the mode of its runs, `model` their model and `when_absent` what becomes of a call that asks, None for
+    the server's own. `pauses_s` are the waits
     before each attempt to reconnect; events that arrive start them anew.
     """
 
@@ -52,10 +53,11 @@ class Link:
         approval: str | None = None,
         *,
         model: str | None = None,
+        when_absent: str | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._wishes = {"approval": approval, "model": model}
+        self._wishes = {"approval": approval, "model": model, "when_absent": when_absent}
         self.run: str | None = None
         self._client = client
         self._pauses_s = pauses_s

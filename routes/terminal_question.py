@@ -64,11 +64,12 @@ def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     """What wants to run, why that is asked, and until when. `width` is the window's, None where nothing is folded."""
-    until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
+    silence = "It waits until you answer."
+    if wanted.expires_at is not None:
+        until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
+        silence = f"Without an answer it is off at {until}."
     told = [f"? {one_line(wanted.name)} {'asks you.' if form_of(wanted) is not None else 'wants to run.'}"]
-    reason = [
-        f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} Without an answer it is off at {until}.", width)
-    ]
+    reason = [f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} {silence}", width)]
     return [*_styled(told, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
 
 

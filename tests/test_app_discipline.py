@@ -87,6 +87,19 @@ def test_a_tool_leaves_time_for_a_last_round() -> None:
         assert short.tool_left_s() == math.inf, "that would be too little for an answer"
 
 
+def test_the_time_stands_still_while_a_person_is_waited_for() -> None:
+    clock = Clock()
+    discipline = Discipline(Limits(20, seconds=100), clock=clock)
+    discipline.enter(100)
+    clock.now += 10
+    with discipline.waiting():
+        clock.now += 10_000
+        assert discipline.left_s() == 90
+    assert discipline.left_s() == 90
+    clock.now += 81
+    assert discipline.plan(account()).ends == "deadline"
+
+
 class Clock:
     """A time that the test sets."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from math import inf
@@ -93,14 +94,16 @@ async def test_nobody_answers_in_time(tmp_path: Path) -> None:
     flags = {"tools": READS, "approval_time_limit_s": "1"}
     async with serving_mcp(tmp_path, Scripted([ASK, "Then not."]), {"helper": helper()}, **flags) as served:
         async with aclosing(served.turn(message="x")) as turn:
-            await asked(turn)
+            question, _ = await asked(turn)
+            assert question["expires_at"] < time.time() + 2
             assert (await until(turn, "approval.resolved"))["decision"] == "expired"
             assert (await told(turn))[0] == "decline"
 
 
-async def test_a_run_that_asks_nobody_asks_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wish", [{"approval": "deny"}, {"when_absent": "deny"}])
+async def test_a_run_that_asks_nobody_asks_nobody(tmp_path: Path, wish: dict[str, str]) -> None:
     async with serving_mcp(tmp_path, Scripted([ASK, "Then not."]), {"helper": helper()}, tools=READS) as served:
-        events = await served.chat("x", approval="deny")
+        events = await served.chat("x", **wish)
         assert not [event for event in events if event["type"] == "approval.required"]
         assert [event["text"] for event in events if event["type"] == "tool.finished"] == [
             'answered: {"action": "decline"}'

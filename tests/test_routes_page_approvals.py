@@ -73,7 +73,8 @@ async def decided(page: Page) -> None:
 
 
 async def test_keys_decide_only_where_they_are_meant_to(tmp_path: Path) -> None:
-    async with asking(tmp_path, runs("touch made"), "Made.") as (_, _, _, page):
+    flags = {"approval_time_limit_s": "300"}
+    async with asking(tmp_path, runs("touch made"), "Made.", **flags) as (_, _, _, page):
         posted: list[Request] = []
         page.on("request", lambda request: posted.append(request) if "/approvals/" in request.url else None)
         await say(page, "Make it.")
@@ -157,28 +158,26 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
         assert any("local changed the arguments to" in message.text for message in provider.requests[-1].messages)
 
 
+WRITTEN = [("one.txt", "a"), ("one.txt", "a"), ("notes/two.txt", "b"), ("notes/three.txt", "c")]
+
+
 async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path) -> None:
-    script = [runs("ls -a"), runs("ls -a"), runs("ls -l notes"), runs("ls -l src"), "Done."]
-    async with asking(tmp_path, *script, allowed_commands="true", unsafe_no_sandbox="true") as (
-        served,
-        _,
-        browser,
-        page,
-    ):
+    written = [f"```write_file\n{path}\n{text}\n```" for path, text in WRITTEN]
+    async with asking(tmp_path, *written, "Done.") as (served, _, browser, page):
         browser.expected.append("422")
         await say(page, "Look.")
         await press(page, "Approve for this session")
         await press(page, "Approve and allow")
-        await expect(waiting(page).get_by_text("ls -l notes")).to_be_visible()
+        await expect(waiting(page).get_by_text("notes/two.txt", exact=True)).to_be_visible()
         await press(page, "Approve for this session")
         await waiting(page).get_by_role("radio", name="Calls like it").check()
-        pattern = waiting(page).get_by_role("textbox", name="command")
-        await expect(pattern).to_have_value("ls -l notes")
-        await pattern.fill("cat *")
+        pattern = waiting(page).get_by_role("textbox", name="path")
+        await expect(pattern).to_have_value("notes/two.txt")
+        await pattern.fill("src/*")
         await press(page, "Approve and allow")
         await expect(waiting(page).get_by_role("alert")).to_contain_text("does not fit this very call")
         await shot(page, "approval-session")
-        await pattern.fill("ls -l *")
+        await pattern.fill("notes/*")
         await press(page, "Approve and allow")
         await expect(page.get_by_text("Done.")).to_be_visible()
         rows = (await served.client.get("/audit")).json()["audit"]

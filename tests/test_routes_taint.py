@@ -65,6 +65,32 @@ async def test_a_conversation_stays_tainted(tmp_path: Path) -> None:
             await served.client.delete(f"/sessions/{session}")
 
 
+async def test_an_exact_yes_after_the_taint_holds_for_the_session_and_one_before_it_does_not(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), upstream(answer(PAGE, kind="text/html"), repeat=True) as web:
+        named = {"private_hosts": f"127.0.0.1:{web.port}"}
+        one, other = fetch(web.port), fetch(web.port).replace("/\n", "/?b\n")
+        provider = Scripted([one, one, one, other, "Read.", one, "Again."])
+        async with serving(tmp_path, provider, None, **named) as served:
+            events: list[dict[str, Any]] = []
+            async with aclosing(served.turn(message="Read it.")) as turn:
+                async for event in turn:
+                    events.append(event)
+                    if event["type"] != "approval.required":
+                        continue
+                    path = f"/runs/{events[0]['run']}/approvals/{event['call']}"
+                    if len(asked(events)) == 2:  # after the taint no pattern could hold
+                        wide = {"decision": "approve", "scope": "session", "pattern": {"url": "http://127.0.0.1/*"}}
+                        refused = await served.client.post(path, json=wide)
+                        assert refused.status_code == 422 and "exactly this call" in refused.text
+                    wish = {"decision": "approve", "scope": "session"}
+                    assert (await served.client.post(path, json=wish)).status_code == 200
+            urls = [event["arguments"]["url"][-2:] for event in events if event["type"] == "approval.required"]
+            assert urls == [f"{str(web.port)[-1]}/", f"{str(web.port)[-1]}/", "?b"], "before, after, and another"
+            session = events[0]["session"]
+        async with serving(tmp_path, provider, None, **named) as served:
+            assert asked(await fetched(served, session=session)) == []
+
+
 async def test_the_model_sees_strangers_words_as_such_and_never_in_the_system_prompt(tmp_path: Path) -> None:
     async with asyncio.timeout(60), upstream(answer(PAGE, kind="text/html"), repeat=True) as web:
         provider = Scripted([fetch(web.port), "Read."])

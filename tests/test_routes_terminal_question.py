@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -62,6 +63,11 @@ def test_no_character_is_left_out_in_any_window(value: str, width: int) -> None:
     whole = "".join(row.removeprefix(GUTTER) for row in rows)
     assert whole == "".join(row.expandtabs(4) for row in exact(value).split("\n"))
     assert all(cell_len(row) <= max(width, 12 + len(GUTTER)) for row in rows)
+
+
+def test_it_says_how_long_it_waits() -> None:
+    assert "  bash asks each time. It waits until you answer." in rows_of(replace(asked({}), expires_at=None), None)
+    assert any("Without an answer it is off at" in row for row in rows_of(asked({}), None))
 
 
 def test_no_value_passes_for_a_line_of_ours() -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from app.account import Account
 from app.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
@@ -52,6 +53,7 @@ class Discipline:
         self.verify = verify
         self._clock = clock
         self._ends_at: float | None = None
+        self._waiting_since: float | None = None  # for a person
         self._stall = Stall()
         self._loops = False
         self._nudge = ""
@@ -66,6 +68,17 @@ class Discipline:
     def enter(self, left_s: float) -> None:
         """The run begins, or goes on after a restart, and will be stopped in `left_s`."""
         self._ends_at = self._clock() + left_s
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While the run waits for a person its time stands still."""
+        self._waiting_since = self._clock()
+        try:
+            yield
+        finally:
+            if self._ends_at is not None:
+                self._ends_at += self._clock() - self._waiting_since
+            self._waiting_since = None
 
     def plan(self, account: Account, *, offers: bool = True) -> Plan:
         """The next round. `offers`: there are tools that could be used in it."""
@@ -157,8 +170,11 @@ class Discipline:
         return True
 
     def left_s(self) -> float | None:
-        """Until the run is stopped, if it has a time limit."""
-        return self._ends_at - self._clock() if self._ends_at is not None else None
+        """Until the run is stopped, if it has a time limit; as much as there was when it began to wait for a person."""
+        return self._ends_at - self._now() if self._ends_at is not None else None
+
+    def _now(self) -> float:
+        return self._clock() if self._waiting_since is None else self._waiting_since
 
     def tool_left_s(self) -> float:
         """How long a tool may take, so that time is left for a last round, if that is enough for one at all."""

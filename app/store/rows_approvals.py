@@ -11,7 +11,7 @@ class ApprovalRow:
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn`: its run ended, or it is forbidden by now.
     `arguments` is JSON, `fingerprint` what tools.permit makes of the call. `edited`: the JSON of other arguments that
-    the person gave, `note`: what the person said to it.
+    the person gave, `note`: what the person said to it. `expires` is None where it waits without an end.
     """
 
     run: str
@@ -23,7 +23,7 @@ class ApprovalRow:
     fingerprint: str
     reason: str
     created: float
-    expires: float
+    expires: float | None
     state: str = "pending"
     decided: float | None = None
     by: str | None = None

@@ -30,6 +30,8 @@ export class ApprovalBox {
     this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
     this.element = this.#build();
     this.#show("ask", { moved: false });
+    this.#stop = () => {};
+    if (row.expires_at === null) return; // it waits until somebody decides
     this.#stop = ticking(() => this.#tick());
     this.#tick();
   }
