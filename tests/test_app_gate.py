@@ -173,12 +173,14 @@ def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()
 
 
-@pytest.mark.parametrize("command", ["curl localhost:8000", "git push origin main", "cd a && pip install b"])
-def test_nobody_is_asked_for_a_command_that_lacks_the_network_it_is_for(command: str) -> None:
+@pytest.mark.parametrize("command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://[::1]/"])
+def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
     bash, under = named("bash"), Circumstances(Mode.ASK, boxed=True)
     refused = decide(ANN, bash, {"command": command}, under)
-    assert isinstance(refused, Refuse) and "again with network" in refused.reason
+    assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
     assert isinstance(decide(ANN, bash, {"command": command, "network": ["a.org"]}, under), Ask)
+    for more in (f"{command}; rm a", f"server & {command}", f"{command} https://a.org"):
+        assert isinstance(decide(ANN, bash, {"command": more}, under), Ask)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
 

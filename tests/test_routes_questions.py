@@ -58,8 +58,8 @@ CALLS = (
     bash("npm test", "npm test", "npm"),
     bash("git commit", "git commit -qam 'Change it'", "git"),
     bash("rm -rf build", "rm -rf build"),
-    bash("pip install", "pip install --no-input nothing-of-this-name", network=["pypi.org", "files.pythonhosted.org"]),
-    bash("git push", "git push https://git.example/calc.git main", network=["git.example"]),
+    bash("pip install", "pip install requests"),
+    bash("git push", "git push origin main"),
     bash("curl localhost", "curl -sS -m 5 http://localhost:8000/health", "curl"),
 )
 INSIDE = [call.label for call in CALLS[:17]]
@@ -162,7 +162,8 @@ async def test_twenty_usual_calls_ask_twice(tmp_path: Path) -> None:
     assert_done(told)
     assert [label for label in INSIDE if told[label].asked] == []
     assert {label: len(one.asked) for label, one in told.items() if one.asked} == {"pip install": 1, "git push": 1}
-    assert "pypi.org" in told["pip install"].asked[0] and "git.example" in told["git push"].asked[0]
+    assert all("with network (any public host)" in told[label].asked[0] for label in ("pip install", "git push"))
+    assert "localhost is the sandbox's own" in told["curl localhost"].text
 
 
 async def test_after_a_web_page_they_ask_no_more_than_before(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tools.egress import NETWORK, with_hosts
 from tools.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
-from tools.leaving import file_left, hosts_reached, nothing_lost, request_sent, without_its_network
+from tools.leaving import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
 from tools.listing import list_files
 from tools.network_needs import asking_for_network
 from tools.recall import recall_history
@@ -50,7 +50,7 @@ TOOLS = (
         normalise=lambda arguments: asking_for_network(unmarked(arguments)),
         leaves=hosts_reached,
         loses_nothing=nothing_lost,
-        hopeless=without_its_network,
+        hopeless=nothing_to_reach,
     ),
     _confined(
         "python",

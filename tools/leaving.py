@@ -9,9 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from parsing import Arguments
-from tools.commands import Doubt, loses_nothing, simple_commands
+from tools.commands import loses_nothing
 from tools.egress import hosts_wanted, told
 from tools.left_behind import leaves_the_box
+from tools.network_needs import calls_only_loopback
 from tools.rights import Leaving
 from tools.tool import ToolFailed
 from tools.workspace import inside
@@ -52,34 +53,15 @@ def file_left(arguments: Arguments, workspace: Path) -> Leaving | None:
     return Leaving(f"It would leave {shown('/'.join(parts))}: {why}.", always=True) if why else None
 
 
-# What these are there for is the network. Their words stand at the beginning of a command.
-CLIENTS = (
-    *("curl", "wget", "ping", "ssh", "scp", "sftp", "gh", "npx", "uvx"),
-    *("git push", "git pull", "git fetch", "git clone", "git ls-remote", "git submodule"),
-    *("pip install", "pip3 install", "pip download", "python -m pip", "python3 -m pip", "pipx", "uv pip", "uv add"),
-    *("npm install", "npm i", "npm ci", "npm publish", "yarn add", "yarn install", "pnpm add", "pnpm install"),
-    *("apt", "apt-get", "cargo install", "cargo add", "go get", "go install", "gem install", "docker"),
-)
-
-
-def without_its_network(arguments: Arguments) -> str | None:
-    """`bash`: why a command that is there for the network cannot succeed without it, and what to do instead."""
+def nothing_to_reach(arguments: Arguments) -> str | None:
+    """`bash`: why a command cannot succeed that does nothing but to call a service of this machine, without network."""
     command = arguments.get("command")
-    if not isinstance(command, str) or hosts_wanted(arguments):
-        return None
-    commands = simple_commands(command)
-    found = [] if isinstance(commands, Doubt) else [name for words in commands for name in CLIENTS if _is(name, words)]
-    if not found:
+    if not isinstance(command, str) or hosts_wanted(arguments) or not calls_only_loopback(command):
         return None
     return (
-        f"{found[0]} needs the network, and this command has none. Call bash again with network: a list of the hosts "
-        "that it needs. What runs on this machine (localhost) cannot be reached from the sandbox."
+        "In the sandbox, localhost is the sandbox itself: what runs on this machine cannot be reached there. Start "
+        "what you want to call in the same command, or go on without."
     )
-
-
-def _is(name: str, words: tuple[str, ...]) -> bool:
-    wanted = tuple(name.split())
-    return words[: len(wanted)] == wanted
 
 
 def nothing_lost(arguments: Arguments) -> bool:

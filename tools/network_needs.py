@@ -99,6 +99,15 @@ def needs_network(command: str) -> bool:
     return any(map(_reaches, _commands(command[:_MAX_READ], _NESTED)))
 
 
+def calls_only_loopback(command: str) -> bool:
+    """Whether the text is plain, and nothing in it does more than to call a service on this machine's loopback."""
+    read = simple_commands(command)
+    if isinstance(read, Doubt) or not read:
+        return False
+    called = [list(_urls(words[1:])) for words in read if words[0] in _LOADERS]
+    return len(called) == len(read) and all(urls and all(map(_is_loopback, urls)) for urls in called)
+
+
 def _commands(text: str, depth: int) -> Iterator[Words]:
     read = simple_commands(text)
     for words in _roughly(text) if isinstance(read, Doubt) else read:
