@@ -173,13 +173,15 @@ def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()
 
 
-@pytest.mark.parametrize("command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://[::1]/"])
+@pytest.mark.parametrize(
+    "command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://localhost/a"]
+)
 def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
     bash, under = named("bash"), Circumstances(Mode.ASK, boxed=True)
     refused = decide(ANN, bash, {"command": command}, under)
     assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
-    assert isinstance(decide(ANN, bash, {"command": command, "network": ["a.org"]}, under), Ask)
-    for more in (f"{command}; rm a", f"server & {command}", f"{command} https://a.org"):
+    assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, under), Ask)
+    for more in (f"{command}; rm a", f"server & {command}", f"{command} https://example.org"):
         assert isinstance(decide(ANN, bash, {"command": more}, under), Ask)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
@@ -209,7 +211,7 @@ def test_after_untrusted_text_only_an_exact_yes_that_was_given_after_it_holds(
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
     under = Circumstances(boxed=True, commands=("echo *",))
     assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()
-    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["a.org"]}, under), Ask)
+    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["example.org"]}, under), Ask)
 
 
 @pytest.mark.parametrize("arguments", [{"command": "make"}, {"command": "pip install x", "network": True}])
