@@ -47,10 +47,10 @@ def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
 
 def check_grant(tool: str, wish: Wish, final: Arguments, *, tainted: bool = False) -> None:
     """Raises UnfitArguments where the grant would not even cover the call that it is given with."""
-    if tainted and wish.scope == "session" and (wish.pattern or wish.hosts):
+    if tainted and wish.pattern:
         raise UnfitArguments(
             "This conversation holds untrusted text, which may have asked for the call: only a grant of exactly this "
-            "call would hold. Leave pattern and hosts out, or approve it once."
+            "call, or of hosts, would hold. Leave pattern out."
         )
     if wish.pattern and (reason := misfit(tool, wish.pattern, final)):
         raise UnfitArguments(reason)

@@ -187,27 +187,6 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
 
 
-INSTALL = {"command": "pip install x", "network": ["pypi.org"]}
-GIVEN = [
-    # a grant, and whether it holds before and after untrusted text was read
-    (Grant("bash", fingerprint("local", "bash", INSTALL)), True, False),
-    (Grant("bash", fingerprint("local", "bash", INSTALL), tainted=True), True, True),
-    (Grant("bash", fingerprint("local", "bash", {"command": "pip install x"}), tainted=True), False, False),
-    (Grant("bash", hosts=("pypi.org",)), True, False),
-    (Grant("bash", hosts=("pypi.org",), tainted=True), True, False),
-]
-
-
-@pytest.mark.parametrize(("grant", "before", "after"), GIVEN)
-def test_after_untrusted_text_only_an_exact_yes_that_was_given_after_it_holds(
-    grant: Grant, before: bool, after: bool
-) -> None:
-    for mode in (Mode.SANDBOXED, Mode.AUTO):
-        under = Circumstances(mode, boxed=True, grants=(grant,))
-        assert (decide(LOCAL_USER, named("bash"), INSTALL, under) == Allow()) is (before or mode is Mode.AUTO)
-        assert (decide(LOCAL_USER, named("bash"), INSTALL, replace(under, tainted=True)) == Allow()) is after
-
-
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
     under = Circumstances(boxed=True, commands=("echo *",))
     assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()
