@@ -165,7 +165,7 @@ class Calls:
             return Refuse(objection.reason), objection.by
         decision = self.toolbox.decide(call.name, call.arguments)
         if place := self._quoted.get(call.id):
-            return of_quotation(decision, call.name, place, self.gate.under.mode), PROVENANCE
+            return of_quotation(decision, call.name, place, self.gate.under), PROVENANCE
         return decision, POLICY
 
     async def _binding(self, call: AskedCall) -> str:

@@ -73,15 +73,15 @@ def decide(
     return Ask(question) if question else Allow()
 
 
-def of_quotation(decision: Decision, name: str, place: str, mode: Mode) -> Decision:
+def of_quotation(decision: Decision, name: str, place: str, under: Circumstances) -> Decision:
     """The decision on a call that stands in what the model has read, at `place`: no grant and no mode lets it run."""
     if isinstance(decision, Refuse):
         return decision
-    if mode is Mode.DENY:
+    if under.asks_nobody:
         return Refuse(
             f"{name} was not run: this call stands in {place}, so it counts as quoted, not as decided, and this run "
-            "asks nobody (approval: deny). Go on without it, and tell the person what you left out: only a person can "
-            "allow it, in a run that asks. To quote such text, put it between back-ticks."
+            f"asks nobody ({under.asks_nobody}). Go on without it, and tell the person what you left out: only a "
+            "person can allow it, in a run that asks. To quote such text, put it between back-ticks."
         )
     also = f" {decision.reason}" if isinstance(decision, Ask) else ""
     return Ask(
