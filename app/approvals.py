@@ -11,13 +11,14 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.events import ApprovalResolved
-from app.granting import UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
-from app.grants import Grant, grant_of
+from app.granting import NO_HOSTS, UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
+from app.grants import Grant, grant_of, reaches_hosts
 from app.messages import AskedCall
 from app.people import Principal
 from app.store import ApprovalDecided, ApprovalRow, AuditRow, Change, Store
 from parsing import Arguments
 from tools.permit import canonical, fingerprint
+from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
 NOBODY = "nobody"
@@ -55,6 +56,8 @@ class Door(Protocol):
     def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
 
     def decide(self, name: str, arguments: Arguments) -> Decision: ...
+
+    def tool(self, name: str) -> Tool | None: ...
 
 
 Objection = Callable[[Arguments], str | None]
@@ -147,9 +150,10 @@ class Approvals:
     async def _close(self, row: ApprovalRow, state: str, by: str) -> ApprovalRow:
         """Decide without a person, unless one was faster."""
         closed = ApprovalDecided(row.run, row.call, state, time.time(), by)
-        audit = AuditRow(
-            closed.decided, row.principal, row.name, state, row.reason, by, row.run, row.call, row.fingerprint
-        )
+        call = fingerprint(
+            row.principal, row.name, json.loads(row.arguments)
+        )  # as all of the audit: without its binding
+        audit = AuditRow(closed.decided, row.principal, row.name, state, row.reason, by, row.run, row.call, call)
         if await self._store.decide_approval(closed, [audit]):
             return _after(row, closed)
         return await self._store.approval(row.run, row.call) or _after(row, closed)
@@ -208,6 +212,8 @@ def _checked(row: ApprovalRow, wish: Wish, door: Door | None, *, tainted: bool) 
         return wish
     asked: Arguments = json.loads(row.arguments)
     if wish.hosts:
+        if not reaches_hosts(door.tool(row.name) if door else None):
+            raise UnfitArguments(NO_HOSTS)
         chosen = with_chosen_hosts(asked if wish.arguments is None else wish.arguments, wish.hosts)
         wish = replace(wish, arguments=None if chosen == asked else chosen)
     final = asked if wish.arguments is None else wish.arguments

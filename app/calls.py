@@ -19,7 +19,7 @@ from app.conversation import Conversation
 from app.decisions import audit_of, denial_of
 from app.events import AgentEvent, ApprovalRequired, ToolRejected
 from app.gate import Gate, of_quotation
-from app.grants import narrowed
+from app.grants import narrowed, reaches_hosts
 from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
 from app.one_call import Cleared, Company, OneCall, Outcome
@@ -142,7 +142,9 @@ class Calls:
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.meant(call.name, call.arguments)
-        return replace(call, name=name, arguments=narrowed(self.gate.under.holding, arguments))
+        if reaches_hosts(self.toolbox.tool(name)):
+            arguments = narrowed(self.gate.under.holding, arguments)
+        return replace(call, name=name, arguments=arguments)
 
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation

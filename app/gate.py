@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from app.grants import Grant, holding, without_granted_hosts
+from app.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.people import Principal
 from app.rules import Mode, WhenAbsent
 from parsing import Arguments
@@ -64,8 +64,8 @@ def decide(
     if reason := _forbidden(principal, tool, under):
         return Refuse(reason)
     question = _question(principal, tool, arguments, under)
-    if question and arguments and (rest := without_granted_hosts(under.holding, arguments)) is not arguments:
-        question = _question(principal, tool, rest, under)
+    if question and arguments and reaches_hosts(tool):
+        question = _question(principal, tool, without_granted_hosts(under.holding, arguments), under)
     if question and under.asks_nobody:
         return Refuse(f"{question} This run asks nobody ({under.asks_nobody}).")
     if question and under.boxed and arguments is not None and (advice := tool.hopeless(arguments)):

@@ -15,6 +15,8 @@ from parsing import Arguments
 from tools import egress
 from tools.permit import canonical, fingerprint
 
+NO_HOSTS = "This call wants no network, so there are no hosts to choose. Leave hosts out."
+
 
 class UnfitArguments(Exception):
     """The call could not run with the arguments that the person gave, or their grant would fit nothing. Says why."""
@@ -39,7 +41,7 @@ class Wish:
 def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
     """A call that wants network, to exactly these hosts. Raises UnfitArguments."""
     if not egress.hosts_wanted(arguments):
-        raise UnfitArguments("This call wants no network, so there are no hosts to choose. Leave hosts out.")
+        raise UnfitArguments(NO_HOSTS)
     if reason := egress.complaint_about_hosts(hosts):
         raise UnfitArguments(reason)
     return egress.with_hosts({**arguments, egress.NETWORK: list(hosts)})

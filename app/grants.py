@@ -13,6 +13,7 @@ from parsing import Arguments
 from tools import egress
 from tools.commands import allowed, refusal
 from tools.permit import fingerprint
+from tools.tool import Tool
 
 # Arguments that are read as a shell reads them, never as plain text, and those that no pattern can be trusted with.
 COMMANDS = frozenset(("command", "cmd", "command_line", "commandline", "shell_command"))
@@ -62,6 +63,11 @@ def _fits(name: str, value: object, pattern: str) -> bool:
 def holding(grants: Iterable[Grant], *, tainted: bool) -> tuple[Grant, ...]:
     """Those that let a call out of the box: once the conversation holds untrusted text, only those given since then."""
     return tuple(grant for grant in grants if grant.in_force and (grant.tainted or not tainted))
+
+
+def reaches_hosts(tool: Tool | None) -> bool:
+    """Whether its argument `network` names what the sandbox lets it reach; elsewhere it is any argument."""
+    return tool is not None and tool.confined and egress.NETWORK in tool.parameters.get("properties", {})
 
 
 def granted_hosts(grants: Iterable[Grant]) -> tuple[str, ...]:

@@ -379,6 +379,14 @@ def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> N
     assert isinstance(decide(ANN, fetch, call, over), Ask)
 
 
+def test_an_argument_of_the_same_name_of_another_tool_is_no_matter_of_hosts() -> None:
+    own = Tool("mcp__x__y", "", {"type": "object", "properties": {"network": {}}}, Risk.WRITE, answering(nothing))
+    pattern = Grant(own.name, pattern={"a": "*"})
+    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",)), pattern))
+    assert isinstance(decide(LOCAL_USER, own, {"a": "b"}, under), Allow)
+    assert isinstance(decide(LOCAL_USER, own, {"a": "b", "network": ["example.org"]}, under), Ask)
+
+
 @pytest.mark.parametrize("since", [False, True])
 def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since: bool) -> None:
     bash = next(one for one in TOOLS if one.name == "bash")

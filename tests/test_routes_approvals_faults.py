@@ -20,7 +20,7 @@ from app.providers.scripted import Scripted
 from app.store import ApprovalDecided, ApprovalRow, EventRow, Store
 from app.store.sqlite import SQLiteStore
 from parsing import Arguments, BadCall, Call, CallOpened
-from tests.serving import Served, serving
+from tests.serving import Served, serving, until
 from tests.test_routes_approvals_survive import following, left_as_killed, note, say, waiting
 from tests.test_routes_faults import full_disk
 from tools.rights import Risk
@@ -239,9 +239,12 @@ async def test_an_approval_is_for_what_the_person_saw(tmp_path: Path) -> None:
         await store._writer.commit()
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
-        events = await rest(served, question["run"], question["seq"])
-    [finished] = [event for event in events if event["type"] == "tool.finished"]
-    assert not finished["ok"] and "nobody has approved" in finished["text"]
+        async with aclosing(following(served.client, question["run"], question["seq"])) as events:
+            again = await until(events, "approval.required")  # of what stands there now
+            assert again["call"] == f"{question['call']}~2" and again["arguments"]["path"] == "other.txt"
+            assert not (tmp_path / "work" / "other.txt").exists()
+            await served.client.post(f"{path}~2", json={"decision": "deny"})
+            await until(events, "run.finished")
     assert not (tmp_path / "work" / "other.txt").exists()
 
 
