@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
@@ -12,6 +13,7 @@ from tools.jobs import Jobs
 from tools.tool import Context, Progress, Result, Run, ToolFailed, answering
 
 MARKER = "#!bg"
+_MARKER = re.compile(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
 OFF = "Background jobs are off here: run the command in the foreground."
 PAGE = 10_000  # bytes of output that one answer shows at most; it is told whole
 _NOTE = 120  # room for the lines that say where it lies in the whole
@@ -34,20 +36,17 @@ def unmarked(arguments: Arguments) -> Arguments:
     """The arguments of `bash` with every leading `#!bg` turned into `background`: a fixed point, so that nothing
     behind the door finds a marker to act on, and what is decided on is what runs."""
     command = arguments.get("command")
-    if not isinstance(command, str) or _behind_marker(command) is None:
+    if not isinstance(command, str) or not (end := _end_of_markers(command)):
         return arguments
-    while (rest := _behind_marker(command)) is not None:
-        command = rest
-    return {**arguments, "command": command, "background": True}
+    return {**arguments, "command": command[end:], "background": True}
 
 
-def _behind_marker(command: str) -> str | None:
-    """The command without the marker that it begins with; None without one."""
-    first, _, rest = command.lstrip().partition("\n")
-    words = first.split(maxsplit=1)
-    if not words or words[0] != MARKER:
-        return None
-    return "\n".join([*words[1:], rest])
+def _end_of_markers(command: str) -> int:
+    """Where the text behind all leading markers begins; 0 without one. One pass: a model may write a million."""
+    end = 0
+    while found := _MARKER.match(command, end):
+        end = found.end()
+    return end
 
 
 Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
