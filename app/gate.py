@@ -5,6 +5,7 @@ Rights are an allow-list: a tool that nobody classified belongs to admins, and a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,12 +15,27 @@ from app.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.people import Principal
 from app.rules import Mode, WhenAbsent
 from parsing import Arguments
-from tools.commands import allowed
+from tools.commands import allowed, reads
 from tools.egress import hosts_wanted
 from tools.leaving import shown
 from tools.rights import Leaving, Risk, Role
 from tools.tool import Tool, nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
+
+
+@dataclass(slots=True)
+class Writes:
+    """When a tool last wrote into the workspaces of this server, whoever called it.
+
+    Where no box holds a command, what was written may be what it runs: a yes to execute holds until the next write. Of
+    what came before this server nothing is known, so a yes of before counts no more.
+    """
+
+    started: float = field(default_factory=time.time)
+    last: float = 0.0
+
+    def note(self) -> None:
+        self.last = time.time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,7 @@ class Circumstances:
     disabled: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     when_absent: WhenAbsent = WhenAbsent.WAIT
+    writes: Writes = field(default_factory=Writes)
 
     @property
     def asks_nobody(self) -> str:
@@ -123,6 +140,11 @@ class Gate:
         """All that the session's person has granted."""
         self.under = replace(self.under, grants=tuple(grants))
 
+    def wrote(self, tool: Tool | None) -> None:
+        """Before and after each call that was run."""
+        if tool is not None and tool.risk not in (Risk.READ, Risk.EXECUTE):
+            self.under.writes.note()
+
     def taint(self) -> None:
         self.under = replace(self.under, tainted=self.watches_taint)
 
@@ -202,21 +224,29 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
         if arguments is None:
             return True
         command = arguments.get("command")
+        unchanged = under.boxed or under.writes.last < under.writes.started
         if isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, under.commands):
-            return True
+            return unchanged or reads(command)
     if under.boxed and (
         tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments)
     ):
         return True
-    grants = [grant for grant in under.grants if grant.tool == tool.name]
+    grants = _grants_for(tool, under.grants, under)
     if arguments is None:
         return bool(grants)
     return any(grant.covers(principal.name, arguments) for grant in grants)
 
 
+def _grants_for(tool: Tool, grants: Iterable[Grant], under: Circumstances) -> list[Grant]:
+    """Those of the tool that hold: where no box keeps it in, none of before the last write."""
+    changed = max(under.writes.started, under.writes.last)
+    kept_in = under.boxed or tool.risk is not Risk.EXECUTE
+    return [grant for grant in grants if grant.tool == tool.name and (kept_in or grant.created > changed)]
+
+
 def _granted_exactly(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
     """Whether the person has granted this very call, knowing as much of the conversation as there is to know now."""
-    exact = [grant for grant in under.holding if grant.tool == tool.name and grant.fingerprint is not None]
+    exact = [grant for grant in _grants_for(tool, under.holding, under) if grant.fingerprint is not None]
     return any(one.covers(principal.name, arguments) for one in exact) if arguments is not None else bool(exact)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Grant:
     hosts: tuple[str, ...] = ()
     expires: float | None = None
     tainted: bool = False
+    created: float = math.inf  # just now
 
     @property
     def in_force(self) -> bool:
@@ -112,4 +114,4 @@ def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str |
 def grant_of(row: GrantRow) -> Grant:
     hosts = tuple(json.loads(row.hosts)) if row.hosts else ()
     pattern = json.loads(row.pattern) if row.pattern else None
-    return Grant(row.tool, row.fingerprint, pattern, hosts, row.expires, bool(row.tainted))
+    return Grant(row.tool, row.fingerprint, pattern, hosts, row.expires, bool(row.tainted), row.created)

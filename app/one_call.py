@@ -109,6 +109,7 @@ class OneCall:
         started = time.monotonic()
         yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
         await self.conversation.stored()  # with its time: after a kill it must not be run again
+        self.gate.wrote(tool := self.toolbox.tool(call.name))
         steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
         with self.outputs.writing(self.run, call.id, self.redactors) as written:
             async with aclosing(steps) as seen:
@@ -119,6 +120,7 @@ class OneCall:
                             yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
                             running.go_on()
                         case Result(ok, text, exit_code, untrusted):
+                            self.gate.wrote(tool)
                             duration, text = round(time.monotonic() - started, 3), cleared.note + text
                             finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
                             yield Outcome(finished, untrusted or self._is_untrusted(call.name))

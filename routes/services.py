@@ -29,7 +29,7 @@ from app.endpoints.route import Route
 from app.events import Notice
 from app.files.reading import Files
 from app.follow_up import LAST, ROUNDS, FollowUps, NoRoom, kept_for_next_run, room_in
-from app.gate import Circumstances, Gate
+from app.gate import Circumstances, Gate, Writes
 from app.guards import guards_of
 from app.housekeeping import Housekeeping
 from app.job_time import JobTime
@@ -95,6 +95,7 @@ class Services:
     built_in: Sequence[Tool] = TOOLS
     folds: Folds = field(default_factory=Folds)
     outputs: Outputs = field(default_factory=Outputs)
+    writes: Writes = field(default_factory=Writes)
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -121,6 +122,7 @@ class Services:
             workspace or self.settings.workspace,
             commands=self.settings.allowed_commands,
             when_absent=when_absent,
+            writes=self.writes,
         )
         return Gate(principal, under, self.settings.taint)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -185,6 +186,30 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
         assert isinstance(decide(ANN, bash, {"command": more}, under), Ask)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
+
+
+def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() -> None:
+    bash, write = named("bash"), named("write_file")
+    run, look = {"command": "python3 script.py"}, {"command": "ls -l"}
+    grant = Grant("bash", fingerprint("local", "bash", run), created=time.time() + 1)
+    under = Circumstances(commands=("make test", "ls *"), grants=(grant,))
+    gate = Gate(LOCAL_USER, under)
+    for call in (run, look, {"command": "make test"}):
+        assert gate.decide(bash, call) == Allow()
+    gate.wrote(bash)  # has had its own yes
+    gate.wrote(named("read_file"))
+    assert gate.decide(bash, run) == Allow()
+    gate.wrote(write)
+    gate.under.writes.last += 2
+    assert isinstance(gate.decide(bash, run), Ask) and isinstance(gate.decide(bash, {"command": "make test"}), Ask)
+    assert gate.decide(bash, look) == Allow() and gate.decide(write, {"path": "a", "content": ""}) == Allow()
+    gate.grant([replace(grant, created=time.time() + 3)])  # a new yes
+    assert gate.decide(bash, run) == Allow()
+    gate.grant([replace(grant, created=gate.under.writes.started - 1)])  # of before this server
+    assert isinstance(gate.decide(bash, run), Ask)
+    boxed = Gate(LOCAL_USER, replace(under, mode=Mode.ASK, boxed=True))
+    boxed.wrote(write)
+    assert boxed.decide(bash, run) == Allow() and boxed.decide(bash, {"command": "make test"}) == Allow()
 
 
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:

@@ -106,6 +106,24 @@ async def test_a_grant_for_the_session_is_for_the_same_call_only(tmp_path: Path)
             await served.client.post(f"/runs/{later['run']}/cancel")
 
 
+async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_path: Path) -> None:
+    """In the session of another, too: what it runs may have been written there."""
+    run, script = "```bash\nsh script.sh\n```", "```write_file\nscript.sh\necho theirs\n```"
+    provider = Scripted([run, run, "Done.", script, "Written.", run, "Done."])
+    async with asyncio.timeout(30), serving(tmp_path, provider, unsafe_no_sandbox="true") as served:
+        turn, question, path = await asked(served, approval="sandboxed")
+        async with aclosing(turn):
+            await served.client.post(path, json={"decision": "approve", "scope": "session"})
+            kinds = [event["type"] for event in await rest(turn)]
+        assert kinds.count("tool.finished") == 2 and "approval.required" not in kinds
+        kinds = [event["type"] for event in await served.chat("Write.")]
+        assert "approval.required" not in kinds, "each command that could run it asks"
+        again, later, _ = await asked(served, session=question["session"], approval="sandboxed")
+        async with aclosing(again):
+            assert "No sandbox holds it" in later["reason"]
+            await served.client.post(f"/runs/{later['run']}/cancel")
+
+
 async def test_a_pattern_that_a_person_chose_covers_calls_like_it(tmp_path: Path) -> None:
     script = [WRITE, "```write_file\nnote.txt\nsecond\n```", "Done."]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script)) as served:
