@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -53,6 +52,10 @@ def test_a_tool_that_nobody_classified_belongs_to_admins(risk: Risk) -> None:
     assert not isinstance(decide(LOCAL_USER, unknown), Refuse)
 
 
+def named(name: str) -> Tool:
+    return next(one for one in TOOLS if one.name == name)
+
+
 MODES = [
     # risk, confined, boxed: what sandboxed, ask, auto and deny say
     (Risk.READ, False, False, "allow allow allow allow"),
@@ -71,162 +74,6 @@ def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str)
     one = tool(risk, confined=confined)
     under = [Circumstances(mode, boxed) for mode in Mode]
     assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in under) == said
-
-
-TAINTED = [
-    # risk, confined, boxed: whether it asks once untrusted text was read, in every mode and whatever was granted before
-    (Risk.READ, False, False, False),
-    (Risk.WRITE, True, False, False),
-    (Risk.WRITE, False, True, True),
-    (Risk.EXECUTE, True, True, False),
-    (Risk.EXECUTE, True, False, True),
-    (Risk.EXECUTE, False, True, True),
-    (Risk.NETWORK, False, True, True),
-    (Risk.ADMIN, False, True, True),
-]
-
-
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize(("risk", "confined", "boxed", "asks"), TAINTED)
-def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
-    risk: Risk, confined: bool, boxed: bool, asks: bool, mode: Mode
-) -> None:
-    grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
-    one = tool(risk, confined=confined, approval="never")
-    under = Circumstances(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
-    wanted = "allow" if not asks else "refuse" if mode is Mode.DENY else "ask"
-    assert word(decide(LOCAL_USER, one, {}, under)) == wanted
-
-
-def named(name: str) -> Tool:
-    return next(one for one in TOOLS if one.name == name)
-
-
-LEFT = [
-    # tool, arguments, what the question names
-    ("write_file", {"path": ".git/hooks/pre-commit", "content": ""}, ".git/hooks/pre-commit: git runs its hooks"),
-    ("write_file", {"path": "/w/sub/../.envrc", "content": ""}, ".envrc: direnv runs it"),
-    ("edit_file", {"path": "a/.VSCode/tasks.json", "old": "a", "new": "b"}, "a/.VSCode/tasks.json: editors run"),
-    ("edit_file", {"path": ".idea/workspace.xml", "old": "a", "new": "b"}, ".idea/workspace.xml: editors run"),
-    ("bash", {"command": "pip install x", "network": ["pypi.org"]}, "with network (pypi.org)"),
-    ("python", {"code": "1", "network": True}, "with network (any public host)"),
-    ("web_fetch", {"url": "https://example.org/a?b"}, "example.org would get"),
-]
-
-
-@pytest.mark.parametrize("tainted", [False, True])
-@pytest.mark.parametrize(("name", "arguments", "named_so"), LEFT)
-def test_a_question_names_what_would_leave_or_be_left(
-    name: str, arguments: dict[str, Any], named_so: str, tainted: bool
-) -> None:
-    decision = decide(
-        LOCAL_USER, named(name), arguments, Circumstances(boxed=True, workspace=Path("/w"), tainted=tainted)
-    )
-    assert isinstance(decision, Ask) and named_so in decision.reason
-    assert ("untrusted text" in decision.reason) is tainted
-
-
-@pytest.mark.parametrize(("name", "arguments"), [row[:2] for row in LEFT if row[0].endswith("_file")])
-def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this_very_call(
-    name: str, arguments: dict[str, Any]
-) -> None:
-    one = replace(named(name), approval="never")
-    exact = Grant(name, fingerprint("local", name, arguments))
-    wide = Grant(name, pattern=dict.fromkeys(arguments, "*"))
-    for mode in Mode:
-        under = Circumstances(mode, boxed=True, workspace=Path("/w"))
-        asks = Refuse if mode is Mode.DENY else Ask
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(wide,))), asks)
-        assert decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,))) == Allow()
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,), tainted=True)), asks)
-
-
-UNASKED = (
-    "ls -la",
-    "cat a.txt | grep b | head -3",
-    "wc -l a.txt",
-    "git status",
-    "git diff HEAD~1",
-    "git log --oneline",
-)
-ADDING = ("mkdir -p a/b", "git add -A && git commit -m 'all of it'", "cd sub && git commit -am x")
-ASKED = (
-    "cat a > b",
-    "git diff --output=a",
-    "find . -delete",
-    "pytest",
-    "git commit --amend",
-    "rm a",
-    "ls $(id)",
-    "ls &",
-)
-
-
-@pytest.mark.parametrize("command", [*UNASKED, *ADDING, *ASKED])
-def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
-    """In mode `ask`, that is; in the default one nothing asks that stays in the box."""
-    bash, boxed = named("bash"), Circumstances(Mode.ASK, boxed=True)
-    wanted: type = Ask if command in ASKED else Allow
-    assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, tainted=True)), wanted)
-    assert isinstance(decide(ANN, bash, {"command": command, "network": True}, boxed), Ask)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, boxed=False)), Ask)
-    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()
-
-
-@pytest.mark.parametrize(
-    "command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://localhost/a"]
-)
-def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
-    bash, under = named("bash"), Circumstances(Mode.ASK, boxed=True)
-    refused = decide(ANN, bash, {"command": command}, under)
-    assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
-    assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, under), Ask)
-    for more in (f"{command}; rm a", f"server & {command}", f"{command} https://example.org"):
-        assert isinstance(decide(ANN, bash, {"command": more}, under), Ask)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
-    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
-
-
-def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() -> None:
-    bash, write = named("bash"), named("write_file")
-    run, look = {"command": "python3 script.py"}, {"command": "ls -l"}
-    grant = Grant("bash", fingerprint("local", "bash", run), created=time.time() + 1)
-    under = Circumstances(commands=("make test", "ls *"), grants=(grant,))
-    gate = Gate(LOCAL_USER, under)
-    for call in (run, look, {"command": "make test"}):
-        assert gate.decide(bash, call) == Allow()
-    gate.wrote(bash)  # has had its own yes
-    gate.wrote(named("read_file"))
-    assert gate.decide(bash, run) == Allow()
-    gate.wrote(write)
-    gate.under.writes.last += 2
-    assert isinstance(gate.decide(bash, run), Ask) and isinstance(gate.decide(bash, {"command": "make test"}), Ask)
-    assert gate.decide(bash, look) == Allow() and gate.decide(write, {"path": "a", "content": ""}) == Allow()
-    gate.grant([replace(grant, created=time.time() + 3)])  # a new yes
-    assert gate.decide(bash, run) == Allow()
-    gate.grant([replace(grant, created=gate.under.writes.started - 1)])  # of before this server
-    assert isinstance(gate.decide(bash, run), Ask)
-    boxed = Gate(LOCAL_USER, replace(under, mode=Mode.ASK, boxed=True))
-    boxed.wrote(write)
-    assert boxed.decide(bash, run) == Allow() and boxed.decide(bash, {"command": "make test"}) == Allow()
-
-
-def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
-    under = Circumstances(boxed=True, commands=("echo *",))
-    assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()
-    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["example.org"]}, under), Ask)
-
-
-@pytest.mark.parametrize("arguments", [{"command": "make"}, {"command": "pip install x", "network": True}])
-def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_text(arguments: dict[str, Any]) -> None:
-    under = Circumstances(networked=True, way_out="It can send what it reads.")
-    assert decide(ANN, named("bash"), arguments, under) == Allow()
-    asked = decide(ANN, named("bash"), arguments, replace(under, tainted=True))
-    assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
-    first = decide(ANN, named("bash"), arguments, replace(under, mode=Mode.ASK))
-    assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
-    assert isinstance(decide(ANN, named("bash"), arguments, replace(under, networked=False)), Ask)
 
 
 @pytest.mark.parametrize("principal", [GUEST, ANN])
@@ -386,37 +233,3 @@ def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() ->
     assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert ran == ["write_file"]
-
-
-def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> None:
-    fetch = next(one for one in TOOLS if one.name == "web_fetch")
-    call = {"url": "https://example.org/a"}
-    exact, pattern = fingerprint("ann", "web_fetch", call), {"url": "https://example.org/*"}
-    for since, allowed in ((False, False), (True, True)):
-        under = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=since),))
-        assert isinstance(decide(ANN, fetch, call, under), Allow if allowed else Ask)
-        other = {"url": "https://example.org/b"}
-        assert isinstance(decide(ANN, fetch, other, under), Ask)
-        by_pattern = replace(under, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
-        assert isinstance(decide(ANN, fetch, call, by_pattern), Ask)
-        assert isinstance(decide(ANN, fetch, call, replace(by_pattern, tainted=False)), Allow)
-    over = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=True, expires=1.0),))
-    assert isinstance(decide(ANN, fetch, call, over), Ask)
-
-
-def test_an_argument_of_the_same_name_of_another_tool_is_no_matter_of_hosts() -> None:
-    own = Tool("mcp__x__y", "", {"type": "object", "properties": {"network": {}}}, Risk.WRITE, answering(nothing))
-    pattern = Grant(own.name, pattern={"a": "*"})
-    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",)), pattern))
-    assert isinstance(decide(LOCAL_USER, own, {"a": "b"}, under), Allow)
-    assert isinstance(decide(LOCAL_USER, own, {"a": "b", "network": ["example.org"]}, under), Ask)
-
-
-@pytest.mark.parametrize("since", [False, True])
-def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since: bool) -> None:
-    bash = next(one for one in TOOLS if one.name == "bash")
-    call = {"command": "curl https://example.org/", "network": ["example.org"]}
-    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",), tainted=since),))
-    assert isinstance(decide(ANN, bash, call, under), Allow)
-    assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, under), Ask)
-    assert isinstance(decide(ANN, bash, call, replace(under, tainted=True)), Allow if since else Ask)
