@@ -66,7 +66,7 @@ ANSWERS: dict[str, tuple[bytes, Serve]] = {
         OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         silence,
     ),
-    "compressed": (OK + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"hello"), close),
+    "compressed": (OK + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"hello", mtime=0), close),
     "said to be compressed": (OK + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello", silence),
     "large": (OK + b"content-length: 3000000\r\n\r\n" + LARGE, silence),
     "too much": (OK + b"content-length: 5\r\n\r\nhello world", silence),
