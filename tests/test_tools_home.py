@@ -6,15 +6,16 @@ import asyncio
 import os
 import shutil
 import subprocess
+import tempfile
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.jobs import LEVELS, end_of, opened, started
+from tests.jobs import LEVELS, UNBOXED, end_of, opened, started
 from tools.command import GitAuthor
-from tools.sandbox import Sandbox, find_sandbox
+from tools.sandbox import Sandbox, Unboxed, find_sandbox
 from tools.shell import running
 from tools.tool import Context, Result
 
@@ -82,22 +83,54 @@ def test_nothing_planted_runs_inside_harmless_commands(hostile: Path, box: Sandb
     assert "PLANTED" not in "\n".join(asyncio.run(job()))
 
 
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, where another account has put a module under the name of one of Python's own."""
+    (folder := tmp_path / "temporary").mkdir()
+    folder.chmod(0o1777)
+    (folder / "json.py").write_text("import sys\nsys.stdout.write('PLANTED ')\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+ITS_PATH = "import json, sys\nprint(json.__name__, *sys.path)"
+
+
+@levels
+def test_no_module_comes_from_the_folder_of_temporary_files(tmp_path: Path, planted: Path, box: Sandbox) -> None:
+    (tmp_path / "work").mkdir()
+    name, *path = told(box, tmp_path / "work", ITS_PATH, with_python=True).text.split()
+    assert name == "json" and not {str(planted), "/", "/tmp", "/run"} & set(path)
+
+
+def test_an_older_python_passes_over_the_folder_of_its_script(tmp_path: Path, planted: Path) -> None:
+    assert isinstance(UNBOXED, Unboxed)
+    with tempfile.TemporaryFile() as script:
+        script.write(ITS_PATH.encode())
+        script.flush()
+        command = UNBOXED.command("python3", script.fileno(), tmp_path)
+        env = {name: value for name, value in command.env.items() if name != "PYTHONSAFEPATH"}  # since 3.11
+        said = subprocess.check_output(command.argv, env=env, pass_fds=command.fds, cwd=tmp_path, text=True, timeout=30)
+    assert said.startswith(f"json {planted}")
+
+
 @levels
 def test_the_workspace_comes_after_pythons_own_modules(tmp_path: Path, box: Sandbox) -> None:
     (tmp_path / "mine.py").write_text("def twice(n):\n    return 2 * n\n")
     code = """import mine, os, sys
-print(mine.twice(21), os.environ.get("PYTHONPATH"), sys.path[-1] == "", __name__, sys.argv[1:])
+gone = map(os.environ.get, ("PYTHONPATH", "PYTHONSAFEPATH"))
+print(mine.twice(21), *gone, sys.path[-1] == "", __name__, sys.argv[1:])
 def fails():
     raise ValueError("it fails")
 fails()
 """
     lines = told(box, tmp_path, code, with_python=True).text.splitlines()
-    assert lines[0] == "42 None False __main__ []"
+    assert lines[0] == "42 None None False __main__ []"
     # As Python itself tells it: the script's own lines, and nothing that started it.
     assert lines[1] == "Traceback (most recent call last):"
     assert [line.partition(", ")[2] for line in lines if line.startswith("  File")] == [
-        "line 5, in <module>",
-        "line 4, in fails",
+        "line 6, in <module>",
+        "line 5, in fails",
     ]
 
 

@@ -74,8 +74,10 @@ def environment(
         "PYTHONUNBUFFERED": "1",
         **author.environment(),
     }
-    more = {"HOME": home, "PYTHONPATH": python_start if program == "python3" else ""}
-    return built | {name: value for name, value in more.items() if value}
+    if program == "python3":
+        # The script's own folder may be one in which every account can write: it is no place for modules.
+        built |= {"PYTHONPATH": python_start, "PYTHONSAFEPATH": "1"}
+    return {**built, "HOME": home} if home else built
 
 
 def words(program: Program, interpreter: str, script: str) -> tuple[str, ...]:
