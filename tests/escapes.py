@@ -26,6 +26,19 @@ _FIND = "grep -ao 'the-canary-[0-9a-f]*' | sort -u"
 _THEIRS = {ALWAYS: "the workspace is the command's own"}
 _MODES = {LANDLOCK: "Landlock knows no right to change modes and times"}
 _PRESENCE = {LANDLOCK: "Landlock knows no right to look for names: there is no namespace of its own"}
+_GONE = "if os.path.lexists('mine'): os.unlink('mine')\n"  # of an attack before
+_SET_ID = {
+    "handle": "f = os.open('mine', os.O_CREAT | os.O_RDWR, 0o755); os.fchmod(f, 0o4755)",
+    "creation": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o4755)",
+    "folder": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o2755, dir_fd=os.open('.', os.O_RDONLY))",
+    "node": "os.mknod('mine', 0o104755)",
+    # With AT_SYMLINK_FOLLOW, which Python leaves out: else it is the link in /proc that would get a name.
+    "link": """
+f = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)
+libc.linkat(-100, f'/proc/self/fd/{f}'.encode(), -100, b'mine', 0x400)""",
+    "openat2": "libc.syscall(437, -100, b'mine', (ctypes.c_uint64 * 3)(0o102, 0o4755, 0), 24)",
+    "fchmodat2": "os.open('mine', os.O_CREAT, 0o755); libc.syscall(452, -100, b'mine', 0o4755, 0)",
+}
 _SOCK = "s = socket.socket({0}); s.connect({1}); s.send(b'x')"
 
 READING = (
@@ -94,16 +107,8 @@ WRITING = (
     Attack("a set-uid file", says("cp /bin/true mine && chmod 4755 mine && test -u mine")),
     Attack("a set-gid file", says("cp /bin/true mine && chmod g+xs mine && test -g mine")),
     *(
-        Attack(f"a set-uid file by {name}", python(code + "\ndone(os.stat('mine').st_mode & 0o6000)"))
-        for name, code in {
-            "handle": "f = os.open('mine', os.O_CREAT | os.O_RDWR, 0o755); os.fchmod(f, 0o4755)",
-            "creation": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o4755)",
-            "folder": "os.open('mine', os.O_CREAT | os.O_RDWR, 0o2755, dir_fd=os.open('.', os.O_RDONLY))",
-            "node": "os.mknod('mine', 0o104755)",
-            "link": "f = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755); os.link(f'/proc/self/fd/{{f}}', 'mine')",
-            "openat2": "libc.syscall(437, -100, b'mine', (ctypes.c_uint64 * 3)(0o102, 0o4755, 0), 24)",
-            "fchmodat2": "os.open('mine', os.O_CREAT, 0o755); libc.syscall(452, -100, b'mine', 0o4755, 0)",
-        }.items()
+        Attack(f"a set-uid file by {name}", python(_GONE + code + "\ndone(os.stat('mine').st_mode & 0o6000)"))
+        for name, code in _SET_ID.items()
     ),
 )
 
@@ -311,7 +316,8 @@ HARMLESS = frozenset(
         *("a file of the server by handle", "processors of the server", "a process left behind", "TCP on loopback"),
         *("UDP on loopback", "a socket of a daemon", "a datagram socket of a daemon", "a datagram from a pair"),
         *("an abstract socket", "TCP on loopback, as multipath", "memory without end", "one file without end"),
-        *("many files", "shared memory without end", "a fork bomb", "a double fork left behind"),
+        *("many files", "shared memory without end", "a fork bomb", "a double fork left behind", "a set-gid file"),
+        *(f"a set-uid file by {name}" for name in _SET_ID),
     }
 )
 
