@@ -11,7 +11,9 @@ import pytest
 from app.data_folder import OURS, make_private
 from app.providers.scripted import Scripted
 from routes.folders import Unusable, only_server
+from tests.accounts import OTHER, needs_root
 from tests.serving import serving
+from tests.test_routes_access import dragoman
 from tests.test_routes_jobs import in_background, job_of, says
 
 pytestmark = pytest.mark.anyio
@@ -62,3 +64,63 @@ def test_a_folder_that_is_shared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="shared with other accounts"), only_server(shared):
         pass
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def test_a_data_directory_that_is_a_link_is_closed_where_it_leads(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "data"
+    (real / "jobs").mkdir(parents=True)
+    real.chmod(0o777)
+    link.symlink_to("real")
+    with only_server(link):
+        assert open_to_others(real) == []
+
+
+FOREIGN = ("data", "data/local.token", "data/dragoman.db", "data/dragoman.db-wal", "data/keys", "data/persona/local/x")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_another_account_has_put_there_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    needs_root()
+    foreign = tmp_path / name
+    foreign.parent.mkdir(parents=True, exist_ok=True)
+    if foreign.name in ("data", "keys"):
+        foreign.mkdir(0o777)
+    else:
+        foreign.touch(0o666)
+    os.chown(foreign, OTHER, OTHER)
+    before = foreign.stat().st_mode
+    with pytest.raises(Unusable) as refused, only_server(tmp_path / "data"):
+        pass
+    assert f"{foreign} belongs to another account (user id {OTHER})" in str(refused.value)
+    assert "remove it, or run dragoman as that account" in str(refused.value)
+    assert foreign.stat().st_mode == before
+
+
+@pytest.mark.parametrize("name", ["data", "data/dragoman.db", "data/persona/local/x"])
+@pytest.mark.parametrize("of_another", ["link", "target"])
+def test_a_link_of_another_account_or_to_what_is_theirs_is_refused(tmp_path: Path, name: str, of_another: str) -> None:
+    needs_root()
+    link, target = tmp_path / name, tmp_path / "elsewhere"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    target.mkdir(0o755)
+    link.symlink_to(target)
+    foreign = link if of_another == "link" else target
+    os.chown(foreign, OTHER, OTHER, follow_symlinks=False)
+    with pytest.raises(Unusable, match=f"{foreign} belongs to another account"), only_server(tmp_path / "data"):
+        pass
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("name", ["local.token", "dragoman.db"])
+def test_a_server_does_not_start_on_what_another_account_has_planted(tmp_path: Path, name: str) -> None:
+    needs_root()
+    (tmp_path / "data").mkdir(0o777)
+    planted = tmp_path / "data" / name
+    planted.write_text("dgm_local_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n" if name == "local.token" else "")
+    os.chown(planted, OTHER, OTHER)
+    ended = dragoman(
+        tmp_path, "serve", "--port", "0", "--model-url", "scripted:", "--workspace", str(tmp_path / "work")
+    )
+    assert ended.returncode == 1
+    assert f"{planted} belongs to another account" in ended.stderr and "Traceback" not in ended.stderr
+    assert stat.S_IMODE(planted.stat().st_mode) & 0o077, "its mode is its account's matter"
