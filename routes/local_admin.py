@@ -27,12 +27,21 @@ LOCAL_TOKEN = "local.token"
 LOCAL_PREFIX = "dgm_local_"
 LOCAL_LENGTH = 47  # like every token, so that all are redacted alike; 37 random characters are 222 bits
 MAX_TOKEN_BYTES = 256
-# What a proxy adds to a request, and no client of its own accord.
+# What proxies, tunnels, clouds and sign-ins in front of a server add to a request, and no client of its own accord.
 FORWARDING = frozenset(
-    {"forwarded", "forwarded-for", "via", "cdn-loop", "true-client-ip", "cf-connecting-ip", "fastly-client-ip"}
-    | {"x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-forwarded-for"}
+    {"forwarded", "forwarded-for", "via", "cdn-loop", "true-client-ip", "client-ip", "incap-client-ip", "x-varnish"}
+    | {"fastly-client-ip", "fastly-ssl", "fastly-ff", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-host"}
+    | {"x-scheme", "x-url-scheme", "x-rewrite-url", "x-nginx-proxy", "x-cloud-trace-context", "x-bluecoat-via"}
+    | {"front-end-https", "early-data", "surrogate-capability", "proxy-connection", "disguised-host"}
+    | {"remote-user", "remote-name", "remote-email", "remote-groups", "x-ms-proxy"}
 )
-FORWARDING_PREFIXES = ("x-forwarded", "x-envoy-", "x-amzn-trace-", "tailscale-", "cf-")
+FORWARDING_PREFIXES = (
+    *("akamai-", "cf-", "fly-", "ngrok-", "tailscale-", "teleport-", "wl-proxy-", "x-akamai-", "x-amz-cf-"),
+    *("x-amzn-", "x-appengine-", "x-arr-", "x-auth-request-", "x-authentik-", "x-azure-", "x-coder-"),
+    *("x-envoy-", "x-forward-", "x-forwarded", "x-github-", "x-goog-authenticated-", "x-goog-iap-"),
+    *("x-ms-client-principal", "x-nf-", "x-original-", "x-pomerium-", "x-proxy", "x-remote-", "x-sucuri-"),
+    *("x-vercel-", "x-waws-"),
+)
 MAKE_ONE = "`dragoman token create --name NAME`, run by the account that runs the server, makes a token."
 
 
@@ -51,9 +60,14 @@ def local_token(data_dir: Path) -> str:
 
 
 def read_local_token(data_dir: Path) -> str | None:
-    """The token of this data directory; None where there is none, or it is not this account's to read."""
+    """The token of this data directory; None where there is none, or it is not a file of this account's.
+
+    What another account has written it knows, and could let itself in with, or pass for the server.
+    """
     try:
         with os.fdopen(os.open(data_dir / LOCAL_TOKEN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return None
             token = file.read(MAX_TOKEN_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None

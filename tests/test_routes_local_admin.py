@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -90,6 +91,21 @@ async def test_the_account_of_the_server_comes_in_with_nothing_typed(tmp_path: P
         "True-Client-IP: 192.0.2.1",
         "X-Envoy-External-Address: 192.0.2.1",
         "Tailscale-User-Login: ann",
+        "X-ProxyUser-Ip: 192.0.2.1",
+        "X-Azure-ClientIP: 192.0.2.1",
+        "Fly-Client-IP: 192.0.2.1",
+        "X-Vercel-Forwarded-For: 192.0.2.1",
+        "X-Appengine-User-Ip: 192.0.2.1",
+        "X-Original-URL: /tools",
+        "X-Rewrite-Url: /tools",
+        "X-Arr-Ssl: 1",
+        "X-Nginx-Proxy: true",
+        "Front-End-Https: on",
+        "X-Remote-User: ann",
+        "Remote-User: ann",
+        "X-Auth-Request-User: ann",
+        "X-Varnish: 1",
+        "Surrogate-Capability: x",
     ],
 )
 async def test_what_a_proxy_forwards_is_never_the_local_admins(tmp_path: Path, header: str) -> None:
@@ -127,6 +143,15 @@ def test_the_local_token_is_made_once_for_its_account_alone(tmp_path: Path) -> N
     assert read_local_token(tmp_path) is None
 
 
+def test_a_local_token_that_another_account_wrote_is_none(tmp_path: Path) -> None:
+    needs_root()
+    token = local_token(tmp_path)
+    os.chown(tmp_path / LOCAL_TOKEN, OTHER, OTHER)
+    assert read_local_token(tmp_path) is None
+    assert local_token(tmp_path) not in (token, None)
+    assert (tmp_path / LOCAL_TOKEN).stat().st_uid == os.geteuid()
+
+
 @pytest.mark.parametrize(("host", "family"), LOOPBACK)
 def test_the_kernel_names_the_account_of_a_connection(host: str, family: socket.AddressFamily) -> None:
     with closing(socket.create_server((host, 0), family=family)) as listener:
@@ -162,6 +187,26 @@ def test_a_connection_that_its_process_has_closed_is_nobodys() -> None:
             assert left and (left.uid, left.inode) == (0, 0)
             assert uid_of_peer(ours) is None
         assert uid_of_peer(ours) is None
+
+
+class ResetBetweenLooks(socket.socket):
+    """Our end of a connection that is reset after the other end was looked up, before this one is."""
+
+    other: socket.socket
+
+    def getsockopt(self, *option: int) -> Any:
+        self.other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.other.close()
+        return super().getsockopt(*option)
+
+
+def test_a_connection_that_is_reset_between_the_two_looks_is_nobodys() -> None:
+    """From then on another account may have had those addresses: what was found may be of its socket."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        client = socket.create_connection(listener.getsockname())
+        with closing(ResetBetweenLooks(fileno=listener.accept()[0].detach())) as ours:
+            ours.other = client
+            assert uid_of_peer(ours) is None
 
 
 def test_a_port_that_another_listens_on_says_nothing_of_a_connection() -> None:
