@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -94,7 +95,7 @@ class Access:
         ever = row is not None or (await self.store.token_counts(now)).all > 0
         if not ever:
             self._check_host(headers.get("host", ""))
-        self._check_origin(headers.get("origin"), headers.get("host", ""))
+        self._check_origin(headers.getlist("origin"), headers.get("host", ""))
         check_fetch_site(scope, headers)
         if _open_to_all(scope["path"], headers):
             return None
@@ -152,10 +153,13 @@ class Access:
             message = f"The Host header {host[:80]!a} is not this server's; use http://localhost or make a token."
             raise Refused(403, "wrong_host", message)
 
-    def _check_origin(self, origin: str | None, host: str) -> None:
-        """Only a page that this server has served may call it from a browser."""
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
+    def _check_origin(self, origins: Sequence[str], host: str) -> None:
+        """Only a page that this server has served may call it from a browser, which says once which page that is."""
+        if len(origins) > 1:
+            raise Refused(403, "wrong_origin", "The request has more than one Origin header; send one, or none.")
+        for origin in origins:
+            if origin not in (f"http://{host}", f"https://{host}"):
+                raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
 
 
 def bearer_of(authorization: str) -> str | None:

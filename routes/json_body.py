@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from routes.errors import Refused
 
+ENCODING = "send JSON encoded as UTF-8"
 MAX_DEPTH = 64  # of lists and objects within each other
 
 
@@ -21,7 +22,7 @@ def read_object(kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. Raises Refused with 400 and an example of what `kind` takes."""
     example = f'send an object such as {{"{next(iter(kind.model_fields))}": ...}}'
     try:
-        fields = json.loads(body, object_pairs_hook=_once_each)
+        fields = json.loads(_text(body), object_pairs_hook=_once_each)
     except RecursionError:
         raise Refused(400, "invalid_json", f"The body is nested too deeply; {example}") from None
     except RepeatedKey as repeated:
@@ -33,6 +34,20 @@ def read_object(kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deep(fields):
         raise Refused(400, "invalid_json", f"The body is nested more than {MAX_DEPTH} levels deep; {example}")
     return fields
+
+
+def _text(body: bytes) -> str:
+    """JSON between systems is UTF-8 (RFC 8259, 8.1): guessed encodings are one more way to read a body twice.
+
+    A byte order mark may be ignored, and is. Raises Refused.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused(400, "invalid_json", f"The body is not UTF-8 (at byte {error.start}); {ENCODING}") from None
+    if "\0" in text:  # in every text of UTF-16 and UTF-32, and in none of JSON
+        raise Refused(400, "invalid_json", f"The body has zero bytes, as UTF-16 has them; {ENCODING}")
+    return text
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

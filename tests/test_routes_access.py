@@ -52,6 +52,16 @@ async def test_a_page_of_another_origin_is_refused(tmp_path: Path, origin: str |
     assert response.status_code == status
 
 
+async def test_two_origins_are_refused(tmp_path: Path) -> None:
+    """The first one, the last one, both: readers differ on which counts."""
+    async with serving(tmp_path, Scripted([])) as served:
+        own = str(served.client.base_url).rstrip("/")
+        for origins in ((own, "http://evil.example"), ("http://evil.example", own), (own, own)):
+            answer = await served.client.get("/tools", headers=[("origin", one) for one in origins])
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_origin")
+            assert "more than one Origin" in answer.json()["error"]["message"]
+
+
 FETCHES = [
     # method, path, site, mode, status
     ("GET", "/tools", "same-origin", "cors", 200),

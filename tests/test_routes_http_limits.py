@@ -111,6 +111,20 @@ async def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "work" / "note.txt").exists()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+async def test_a_body_that_is_not_utf_8_is_refused(tmp_path: Path, encoding: str) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        answered = await served.client.post("/chat", content='{"message": "Grüße"}'.encode(encoding))
+        error = answered.json()["error"]
+        assert (answered.status_code, error["code"]) == (400, "invalid_json")
+        assert "send JSON encoded as UTF-8" in error["message"]
+
+
+async def test_a_byte_order_mark_of_utf_8_is_ignored(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        assert (await served.client.post("/pause", content=b"\xef\xbb\xbf{}")).status_code == 200
+
+
 @pytest.mark.parametrize("size", [1, MAX_HEAD - 100])
 async def test_a_head_within_the_limit_is_read_however_it_arrives(tmp_path: Path, size: int) -> None:
     request = GET + b"h: " + b"v" * size + b"\r\n\r\n"
