@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.settings_sources import home_of
+from app.settings_sources import DEFAULT_FILE, home_of
+from tools.code_in_environment import code_in_environment
 from tools.containment import lies_in
 
 PACKAGES = Path(__file__).parent.parent  # the folder of the code that runs
@@ -37,8 +38,8 @@ def own_files(
 ) -> Iterator[OwnFile]:
     """All of them. `named` are files of settings by the setting's name, `file` is the settings file that was read."""
     yield OwnFile("data_dir", data_dir)
-    if file:
-        yield OwnFile("The settings file", file, "Move it, and name it with --config or DRAGOMAN_CONFIG.")
+    settings_file = file or folder / DEFAULT_FILE  # a link to what is not there yet is read once it is
+    yield OwnFile("The settings file", settings_file, "Move it, and name it with --config or DRAGOMAN_CONFIG.")
     # Where the next start looks for a settings file, and what the server starts looks for code.
     yield OwnFile("The current folder", folder, "Start dragoman in another folder.")
     for name, path in named.items():
@@ -50,6 +51,8 @@ def own_files(
     yield from _program()
     for one in filter(None, environ.get("PATH", "").split(os.pathsep)):
         yield OwnFile("A folder of PATH, whose programs the server runs", Path(one), "Take it out of PATH.")
+    for name, path in code_in_environment(environ):
+        yield OwnFile(f"{name}, by which programs find code or settings,", path, "Let it name another place.")
     if home := home_of(environ):
         yield OwnFile("HOME, whose files configure what the server runs,", home)
 

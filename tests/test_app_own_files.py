@@ -94,6 +94,36 @@ def test_what_is_not_there_yet_would_count_at_the_next_start(folder: Path, name:
     assert "The current folder (" in problems(folder, elsewhere, here=folder / name)
 
 
+def test_a_settings_file_that_a_tool_could_make_counts(folder: Path) -> None:
+    (folder / "dragoman.toml").symlink_to("work/dragoman.toml")
+    assert "The settings file (" in problems(folder, {})
+
+
+VARIABLES = {
+    "LD_PRELOAD": "/usr/lib/x.so {work}/x.so",
+    "LD_LIBRARY_PATH": "/usr/lib:{work}",
+    "SSL_CERT_FILE": "{work}/ca.pem",
+    "SSL_CERT_DIR": "{work}",
+    "TMPDIR": "{work}/tmp",
+    "XDG_CONFIG_HOME": "{work}/config",
+    "XDG_DATA_DIRS": "/usr/share:{work}",
+    "PYTHONSTARTUP": "{work}/start.py",
+    "PYTHONUSERBASE": "{work}",
+    "PYTHONPYCACHEPREFIX": "{work}/cache",
+    "NODE_OPTIONS": "--max-old-space-size=512 --require={work}/x",
+    "BASH_ENV": "{work}/env",
+    "PERL5OPT": "-I{work} -MX",
+    "GIT_CONFIG_GLOBAL": "{work}/gitconfig",
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_no_variable_of_the_server_names_code_in_the_workspace(folder: Path, name: str) -> None:
+    value = VARIABLES[name].replace("{work}", str(folder / "to-work"))
+    assert f"{name}, by which programs find code or settings, (" in problems(folder, {}, {name: value})
+    assert problems(folder, {}, {name: VARIABLES[name].replace("{work}", str(folder / "home"))}) == ""
+
+
 def test_programs_and_homes_in_the_workspace_are_refused(folder: Path) -> None:
     assert "A folder of PATH" in problems(folder, {}, {"PATH": f"/usr/bin:{folder}/work/.venv/bin"})
     assert "HOME, whose files" in problems(folder, {}, {"HOME": str(folder / "work")})
@@ -152,7 +182,27 @@ ENTRIES = {
     "args[1]": {"command": "uv", "args": ["run", "--script={work}/server.py"]},
     "env.PATH": {"command": "srv", "env": {"PATH": "/usr/bin:{work}/bin"}},
     "env.PYTHONPATH": {"command": "srv", "env": {"PYTHONPATH": "{work}"}},
+    "env.NODE_OPTIONS": {"command": "srv", "env": {"NODE_OPTIONS": "-r {work}/x"}},
+    "env.BASH_ENV": {"command": "srv", "env": {"BASH_ENV": "{work}/x"}},
+    "env.LD_AUDIT": {"command": "srv", "env": {"LD_AUDIT": "{work}/x.so"}},
 }
+# The argument that an interpreter runs, whatever it is called, and none that it only works on.
+RUN_FIRST = {
+    "node, a file": (["node", "{work}/server"], 0),
+    "python, a package": (["/usr/bin/python3.11", "-u", "{work}/pkg"], 1),
+    "an option's value before it": (["node", "--title", "x", "{work}/server"], 2),
+    "what is not there yet": (["node", "{work}/later"], 0),
+    "behind a launcher": (["env", "A=1", "python3", "{work}/pkg"], 2),
+    "a package of npx": (["npx", "-y", "{work}/pkg"], 1),
+}
+WORKED_ON = (
+    ["node", "{home}/server.js", "{work}"],
+    ["node", "{home}/server", "{work}"],
+    ["python3", "-m", "server", "{work}"],
+    ["bash", "-c", "server", "{work}"],
+    ["npx", "-y", "server", "{work}"],
+    ["server", "{work}", "node", "--root={work}"],
+)
 
 
 @pytest.mark.parametrize("field", ENTRIES)
@@ -166,3 +216,24 @@ def test_no_part_of_an_mcp_server_lies_in_the_workspace(folder: Path, field: str
     bad, good = parse_config(json.dumps(whole), {}, folder / "mcp.json", work).configs
     assert bad.problem.startswith(f"{field}: ") and "is inside the workspace" in bad.problem
     assert good.problem == ""
+
+
+def problem_of(folder: Path, words: list[str]) -> str:
+    filled = [one.replace("{work}", str(folder / "work")).replace("{home}", str(folder / "home")) for one in words]
+    whole = {"mcpServers": {"x": {"command": filled[0], "args": filled[1:]}}}
+    [config] = parse_config(json.dumps(whole), {}, folder / "mcp.json", folder / "work").configs
+    return config.problem
+
+
+@pytest.mark.parametrize("case", RUN_FIRST)
+def test_what_an_interpreter_runs_does_not_lie_in_the_workspace(folder: Path, case: str) -> None:
+    (folder / "work" / "pkg").mkdir()
+    (folder / "work" / "server").touch()
+    words, place = RUN_FIRST[case]
+    assert problem_of(folder, words).startswith(f"args[{place}]: ")
+
+
+def test_what_a_server_works_on_may_lie_in_the_workspace(folder: Path) -> None:
+    (folder / "home" / "server.js").touch()
+    for words in WORKED_ON:
+        assert problem_of(folder, words) == "", words

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools.code_in_environment import code_in_environment
 from tools.containment import lies_in
 from tools.mcp.model import ServerConfig
 from tools.mcp.variables import BadEntry
@@ -16,8 +18,13 @@ CODE = frozenset(
     {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".rb", ".pl", ".php", ".lua", ".jar", ".wasm"}
     | {".so", ".dll", ".exe", ".toml"}
 )
-# Variables in which programs find more code, in folders or files apart by colons.
-PATHS = ("PATH", "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "PERL5LIB", "RUBYLIB", "LD_LIBRARY_PATH", "LD_PRELOAD")
+# What runs the first file or folder among its arguments; what follows that one is for the program.
+INTERPRETERS = re.compile(
+    r"(python|pypy|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|java|sh|bash|dash|zsh|pwsh)[\d.]*(\.exe)?", re.I
+)
+# Code itself, or a module by its name: what follows is for it.
+INLINE = re.compile(r"-[A-Za-z]*[cme]|--eval|--print")
+RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx"})  # of a package, which may be a folder
 
 
 def check_code_places(config: ServerConfig, workspace: Path | None) -> None:
@@ -35,12 +42,36 @@ def _places(config: ServerConfig) -> Iterator[tuple[str, Path]]:
         yield "cwd", config.cwd
     if found := shutil.which(config.command, path=config.env.get("PATH")):
         yield "command", folder / found
-    for name, places in _paths_of(config.env):
-        yield f"env.{name}", folder / places
+    for place in filter(None, config.env.get("PATH", "").split(os.pathsep)):
+        yield "env.PATH", folder / place
+    for name, path in code_in_environment(config.env):
+        yield f"env.{name}", folder / path
     for number, argument in enumerate(config.args):
         if Path(argument.rpartition("=")[2]).suffix.lower() in CODE:
             yield f"args[{number}]", folder / argument.rpartition("=")[2]
+    for number in _run_first(config.command, config.args, folder):
+        yield f"args[{number}]", folder / config.args[number]
 
 
-def _paths_of(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((name, place) for name in PATHS for place in filter(None, env.get(name, "").split(os.pathsep)))
+def _run_first(command: str, args: Sequence[str], folder: Path) -> Iterator[int]:
+    """Which arguments may be what an interpreter or a runner runs, whatever it is called (`node server`)."""
+    words = [command, *args]
+    named = (at for at, word in enumerate(words) if INTERPRETERS.fullmatch(Path(word).name))
+    runs = next((at for at in named if not (folder / words[at]).is_dir()), None)
+    is_runner = runs is None and Path(command).name in RUNNERS
+    if runs is None and not is_runner:
+        return
+    for number in range(runs or 0, len(args)):
+        argument = args[number]
+        if not is_runner and INLINE.fullmatch(argument):
+            return
+        if argument.startswith("-"):
+            continue
+        yield number
+        if is_runner or _is_there(folder / argument):
+            return
+
+
+def _is_there(path: Path) -> bool:
+    """Also with the suffix that an interpreter adds by itself."""
+    return any(path.with_name(path.name + suffix).exists() for suffix in ("", ".js", ".mjs", ".cjs", ".ts"))
