@@ -138,7 +138,9 @@ class FollowUps:
 
     async def _tell(self, job: Job, message: str) -> None:
         try:
-            if job.state is State.CANCELLED:  # with all others, by the kill switch
+            # Ended from outside: by the kill switch, or by a signal as when the machine shuts down. No run begins by
+            # itself after that. What a person cancelled alone does not come here: it has no follow-up any more.
+            if job.state is State.CANCELLED:
                 raise NoRoom
             await self._begin(job, message)
         except (SessionBusy, Paused):

@@ -30,6 +30,7 @@ from app.provider import Used
 from app.store import ApprovalRow, EventRow, KeyRow, RunRow, SessionRow, SessionTools, Store, StoreFailed
 from app.turns import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
 from app.watching import watched
+from tools.all_of import all_of
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class Runs:
         await asyncio.wait([live.task])
 
     async def cancel_all(self, why: str) -> None:
-        await asyncio.gather(*(self.cancel(run, why) for run in list(self._live)))
+        await all_of(self.cancel(run, why) for run in list(self._live))
 
     async def cancel_of(self, principal: str, why: str) -> None:
         """Stop whatever a principal has under way."""

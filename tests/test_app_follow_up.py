@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
 from app.store import StoreFailed
 from app.turns import NotFound, SessionBusy
-from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started
+from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started, until
 from tools.job_folder import JOB as JOB_FILE
 from tools.job_records import FollowUp, Job, Part, State
 from tools.jobs import Jobs
@@ -204,4 +206,17 @@ async def test_a_cancelled_job_is_not_told_of(tmp_path: Path) -> None:
     async with telling(tmp_path, sessions) as jobs:
         job = await started(jobs, tmp_path, "exec sleep 1000")
         assert (await jobs.cancel(job.id, ANN)).follow_up is FollowUp.OFF
-    assert sessions.begun.empty()
+    assert sessions.begun.empty() and not sessions.kept
+
+
+async def test_a_job_that_was_ended_from_outside_begins_no_run_and_is_told_of_later(tmp_path: Path) -> None:
+    """As when the machine shuts down."""
+    sessions = Sessions()
+    async with telling(tmp_path, sessions) as jobs:
+        job = await started(jobs, tmp_path, "exec sleep 1000")
+        running = await until(jobs, job.id, lambda glance: glance.job.pid is not None)
+        assert running.job.pid
+        os.kill(running.job.pid, signal.SIGTERM)
+        while jobs.untold(job.id):
+            await asyncio.to_thread(jobs.untold, job.id)
+    assert sessions.begun.empty() and "cancelled" in sessions.kept[0]

@@ -7,18 +7,22 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from app.mcp_servers import McpServers
 from app.providers.scripted import Scripted
 from tests.endpoints import model_server
+from tests.jobs import ANN, started
 from tests.mcp_served import HELPFUL, READS, helper, settled, write_list
 from tests.mcp_servers import is_there
 from tests.processes import all_gone, endless, until_alive
 from tests.serving import Served, serving
 from tests.test_routes_jobs import in_background, job_of, says, watched
-from tools.job_records import JobsFailed
+from tools.job_records import Job, JobsFailed
+from tools.job_records import State as JobState
+from tools.jobs import Jobs
 from tools.mcp.model import State, Status
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +68,54 @@ async def test_pausing_with_cancel_ends_jobs_and_mcp_servers_with_all_that_they_
         assert again.pid != before.pid, "what runs by itself runs again"
         await until_alive(of_server)
         assert len((await served.client.get(f"/sessions/{session}")).json()["runs"]) == 1, "no run begins for that job"
+
+
+class Unstoppable:
+    """MCP servers that cannot be ended, at once."""
+
+    async def stop_all(self) -> None:
+        raise OSError(5, "no process can be ended")
+
+
+async def test_what_cannot_be_ended_keeps_nothing_else_alive_and_is_named(tmp_path: Path) -> None:
+    sleeper = endless()
+    provider = Scripted([in_background(f"trap '' TERM; {sleeper}; {sleeper}"), says("It runs.")])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **ALLOWED) as served:
+        _, job = await job_of(served)
+        await until_alive(sleeper)
+        real, served.services.mcp = served.services.mcp, cast(McpServers, Unstoppable())
+        answer = await served.client.post("/pause", json={"cancel": True})
+        served.services.mcp = real
+        assert all_gone(sleeper) and served.services.jobs.get(job, "local").state is JobState.CANCELLED
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "not_all_ended")
+        message = answer.json()["error"]["message"]
+        assert "is paused" in message and "MCP servers." in message and "jobs" not in message
+        await pause(served, cancel=True)
+
+
+class OneStays(Jobs):
+    """One of the jobs cannot be ended."""
+
+    stays = ""
+
+    async def cancel(self, job: str, principal: str, *, silent: bool = True) -> Job:
+        if job == self.stays:
+            raise JobsFailed("It stays.")
+        return await super().cancel(job, principal, silent=silent)
+
+
+async def test_a_job_that_cannot_be_ended_keeps_no_other_alive(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        jobs = OneStays(tmp_path / "data" / "jobs")
+        await jobs.open()
+        stays = jobs.stays = (await started(jobs, tmp_path, "exec sleep 1000")).id
+        others = [(await started(jobs, tmp_path, "exec sleep 1000")).id for _ in range(2)]
+        with pytest.raises(ExceptionGroup):
+            await jobs.cancel_all()
+        assert [jobs.get(one, ANN).state for one in others] == [JobState.CANCELLED] * 2
+        jobs.stays = ""
+        await jobs.cancel(stays, ANN)
+        await jobs.close()
 
 
 async def test_pausing_alone_lets_run_what_runs(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.test_tools_mcp_faults import HIDES
 from tools.mcp.child import EOF_S
 from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State, Timeouts
 from tools.mcp.pinned import identity_of
+from tools.paused import Paused
 
 pytestmark = pytest.mark.anyio
 
@@ -213,3 +214,19 @@ async def test_the_log_has_what_the_server_wrote() -> None:
         await manager.settled("s", 15)
         assert any("cannot read the settings" in line for line in manager.logs("s"))
         assert json.dumps(manager.logs("s"))
+
+
+async def test_a_server_that_dies_while_all_is_paused_is_not_asked_in_the_older_way(tmp_path: Path) -> None:
+    """The second attempt starts a process as the first one does."""
+    starts = tmp_path / "starts"
+    words = ("-c", 'echo started >> "$0"; exit 3', str(starts))
+
+    def check_paused() -> None:
+        if starts.exists():
+            raise Paused
+
+    config = ServerConfig("s", command="sh", args=words, eager=True, timeouts=QUICK)
+    async with managing(config, check_paused=check_paused) as manager:
+        status = await manager.settled("s", 20)
+        assert (status.state, "paused" in status.error) == (State.STOPPED, True)
+    assert starts.read_text() == "started\n"

@@ -20,6 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from tools.all_of import all_of
 from tools.job_launch import find, find_all, launch, leave_nothing, reap, wait_for
 from tools.job_records import (
     SHOWN_COMMAND,
@@ -196,7 +197,7 @@ class Jobs:
     async def cancel_all(self) -> None:
         """End all jobs; their sessions are told of it with the next message that a person sends."""
         running = [known.job for known in self._known.values() if not known.ended.is_set()]
-        await asyncio.gather(*(self.cancel(job.id, job.principal, silent=False) for job in running))
+        await all_of(self.cancel(job.id, job.principal, silent=False) for job in running)
 
     async def cancel(self, job: str, principal: str, *, silent: bool = True) -> Job:
         """End a job with everything it started, and return when it is gone.

@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 
 from parsing import Arguments
+from tools.all_of import all_of
 from tools.family import surely
 from tools.leaving import call_sent
 from tools.mcp.calls import Call
@@ -68,7 +69,7 @@ class Manager:
     async def stop_all(self) -> None:
         """End every connection and all that the servers have started. A call, or `go_on`, starts one again."""
         running = [server for server in self._servers.values() if server.state is not State.DISABLED]
-        await asyncio.gather(*(server.stop() for server in running if not server.config.problem))
+        await all_of(server.stop() for server in running if not server.config.problem)
 
     def go_on(self) -> None:
         """After a pause: start what would run by itself, and get to know what is not known yet."""

@@ -180,6 +180,8 @@ class Server:
                 self._enter(State.STOPPED, paused)
                 return
             link, is_final = await self._connect()
+            if not link and not is_final and self._paused():
+                continue  # no failure of the server's
             if link:
                 began = time.monotonic()
                 idle = await self._live(link)
@@ -211,7 +213,8 @@ class Server:
         identity = self.catalogue.identity
         mode = self._house.eras.get(identity, "auto")
         link, error = await self._attempt(mode)
-        died = error is not None and not any(isinstance(one, TimeoutError | CannotStart) for one in leaves(error))
+        others = TimeoutError | CannotStart | Paused
+        died = error is not None and not any(isinstance(one, others) for one in leaves(error))
         if died and mode == "auto" and self.config.transport == "stdio":
             # Some servers die of a question that they do not know: asked in the older way, they live.
             again, later_error = await self._attempt("legacy")
@@ -236,6 +239,10 @@ class Server:
         began = time.monotonic()
         house = self._house
         link: Link = module.Link(self.config, mode, house.hooks, house.private_hosts, self.log, self._offered)
+        try:
+            house.check_paused()  # each attempt starts a process, and much may have happened since the last look
+        except Paused as paused:
+            return link, paused
         running = asyncio.create_task(link.run())
         running.add_done_callback(_ending)
         self.link, self._running = link, running
