@@ -38,8 +38,9 @@ def own_files(
 ) -> Iterator[OwnFile]:
     """All of them. `named` are files of settings by the setting's name, `file` is the settings file that was read."""
     yield OwnFile("data_dir", data_dir)
-    settings_file = file or folder / DEFAULT_FILE  # a link to what is not there yet is read once it is
-    yield OwnFile("The settings file", settings_file, "Move it, and name it with --config or DRAGOMAN_CONFIG.")
+    usual = folder / DEFAULT_FILE
+    if settings_file := file or (usual if usual.is_symlink() else None):  # a link counts before it leads to a file
+        yield OwnFile("The settings file", settings_file, "Move it, and name it with --config or DRAGOMAN_CONFIG.")
     # Where the next start looks for a settings file, and what the server starts looks for code.
     yield OwnFile("The current folder", folder, "Start dragoman in another folder.")
     for name, path in named.items():
