@@ -155,6 +155,70 @@ mkdir evil && cp -r .git evil/git && echo ../evil/git > .git/commondir; git stat
     assert told(workspace, "git commit -q --allow-empty -m third && git log --format=%s").text == "third\nsecond\nfirst"
 
 
+@pytest.mark.parametrize("name", [".npmrc", ".yarnrc.yml", ".mcp.json", ".pre-commit-config.yaml", ".zed", ".claude"])
+def test_what_other_programs_of_the_owner_obey_is_closed_where_it_is(workspace: Path, name: str) -> None:
+    file = workspace / name if "." in name[1:] or name == ".npmrc" else workspace / name / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("theirs")
+    path = file.relative_to(workspace)
+    result = told(workspace, f"echo evil > {path}; rm -rf {name}; mv {name} x; echo evil > new; mv -f new {path}")
+    assert file.read_text() == "theirs" and "write_file" in result.text
+
+
+def test_what_programs_obey_that_the_owner_uses_cannot_be_made(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home := workspace.parent / "home").mkdir()
+    (home / ".cursor").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    told(workspace, "mkdir -p .cursor/x; echo '{}' > .cursor/mcp.json")
+    assert not list(workspace.iterdir())
+    tail = asyncio.run(of_a_job(workspace.parent, "mkdir -p .cursor/x; echo '{}' > .cursor/mcp.json; ls -A"))
+    assert ".cursor" in tail and not list(workspace.iterdir())
+
+
+async def of_a_job(tmp_path: Path, script: str) -> tuple[str, ...]:
+    async with opened(tmp_path) as jobs:
+        sandbox = boxed(tmp_path / "work").sandbox
+        assert isinstance(sandbox, Bubblewrap)
+        return (await end_of(jobs, (await started(jobs, tmp_path, script, sandbox)).id)).tail
+
+
+@pytest.mark.parametrize("name", [".vscode", ".idea", ".envrc", ".git", ".git/made-in-sandbox", ".claude"])
+def test_an_empty_folder_of_the_owner_stays(workspace: Path, name: str) -> None:
+    (workspace / name).mkdir(parents=True)
+    for _ in range(2):
+        told(workspace, "echo x > .vscode/x; ls -A")
+        assert (workspace / name).is_dir() or name == ".git/made-in-sandbox"
+        assert {path.name for path in workspace.iterdir()} == {name.partition("/")[0]}
+
+
+def test_what_the_owner_puts_in_place_of_a_placeholder_stays(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as jobs:
+            sandbox = boxed(tmp_path / "work").sandbox
+            assert isinstance(sandbox, Bubblewrap)
+            job = await started(jobs, tmp_path, "echo begun; until [ -e go ]; do sleep 0.05; done", sandbox)
+            await until(jobs, job.id, lambda glance: "begun" in glance.tail)
+            (tmp_path / "work/.vscode/tasks.json").write_text("{}")
+            (tmp_path / "work/.idea/x").write_text("")
+            (tmp_path / "work/.idea/x").unlink()  # it is theirs now
+            (tmp_path / "work/go").touch()
+            await end_of(jobs, job.id)
+
+    asyncio.run(main())
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {".vscode", ".idea", "go"}
+    assert (tmp_path / "work/.vscode/tasks.json").read_text() == "{}"
+
+
+def test_git_clean_and_stash_pass_over_placeholders(repository: Path) -> None:
+    result = told(repository, "echo a > new; mkdir dir; echo b > dir/f; git clean -fd && git status --porcelain")
+    assert result.text == "Removing dir/\nRemoving new"
+    stash = "echo a > new; echo b >> file; git stash -qu && git status --porcelain && ls && git stash pop -q && cat new"
+    assert told(repository, stash).text == "file\na"
+    assert git(repository, "status", "--porcelain", "--ignored") == "M file\n?? new"
+
+
 WORK = """set -e
 git status --short; echo two >> file; git stash -q; git stash pop -q; git commit -qam second
 git switch -qc side; echo three >> file; git commit -qam third; git switch -q main; git merge -q side

@@ -24,6 +24,7 @@ from tools.command import (
     words,
 )
 from tools.egress import ANYWHERE, complaint_about_hosts
+from tools.left_behind import sealed_names
 from tools.limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
 from tools.network import box
 from tools.network.rules import Rules
@@ -100,7 +101,7 @@ class Bubblewrap:
         hosts = tuple(network) or (ANYWHERE if self.network else ())
         if complaint := complaint_about_hosts(hosts):
             return refusing(complaint)
-        inside, seals = _SCRIPTS[program], Seals(workspace)
+        inside, seals = _SCRIPTS[program], Seals(workspace, sealed_names())
         argv = (
             *self.outer(),
             *(box.MOUNTS if hosts else ()),

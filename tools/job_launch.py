@@ -52,7 +52,7 @@ def launch(
                 "opened_fd": OPENED_FD,
                 "env": {**command.env, MARK: job.id},
                 "wrapped": command.wrapped,
-                "sealed": str(command.seals.workspace) if command.seals else None,
+                "sealed": command.seals and (str(command.seals.workspace), *command.seals.names),
                 "cwd": str(workspace),
                 "mark": job.id,
                 "time_limit_s": job.time_limit_s,

@@ -189,13 +189,14 @@ def _nothing() -> None:
     pass
 
 
-def _sealed(workspace: str | None) -> Callable[[], None]:
-    """Make what the seals of the workspace need; the answer clears it. Raises OSError."""
-    if workspace is None:
+def _sealed(sealed: list[str] | None) -> Callable[[], None]:
+    """Make what seals need: a workspace, and then names of places; the answer clears it. Raises OSError."""
+    if sealed is None:
         return _nothing
     from tools.seals import Seals
 
-    seals = Seals(Path(workspace))
+    workspace, *names = sealed
+    seals = Seals(Path(workspace), tuple(names))
     lock = seals.begin()
     return lambda: seals.end(lock)
 

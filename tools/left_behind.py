@@ -1,63 +1,119 @@
 """Places in a workspace that the owner's own programs run or obey outside of the sandbox: git, shells, editors.
 
-The one table of them: the box shows the `sealed` ones read-only, and the file tools ask before they write to any.
+The one table of them. In it belongs what a program of the owner's runs or obeys when a folder is merely opened, or by a
+harmless command in it (`git status`, `npm ls`, `yarn --version`), and not what the owner starts knowingly (a Makefile,
+a script, a test), nor text that an agent reads (AGENTS.md). The file tools ask before they write to any of them; a box
+closes those that have a `seal` and lie in the workspace's root. Some have none: their name is a pattern, usual commands
+write there (`npm install` in `.husky`), or a file that is closed says whether they count.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatchcase
+from pathlib import Path
+
+
+class Seal(Enum):
+    """What a boxed command cannot do to a place in the workspace's root."""
+
+    NONE = 0  # a question of the file tools only
+    THERE = 1  # change it where it is there
+    ALWAYS = 2  # nor make it: every command costs a folder of that name for as long as it runs
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A name, as a pattern in lower case, and why what lies there leaves the sandbox.
 
-    `sealed`: a boxed command cannot write there in the workspace's root, nor make it where it does not exist.
+    `sign`: what lies in the home of those who use the program; for them it cannot be made either.
     """
 
     name: str
     why: str
-    sealed: bool = False
+    seal: Seal = Seal.NONE
+    sign: str = ""
 
 
 _EDITOR = "editors run the tasks and programs that it names when they open the folder"
 _AGENT = "other agents take commands and permissions from it"
+_PACKAGES = "package managers run the programs that it names, whatever they are asked for"
 
 PLACES = (
-    Place(".git", "git runs its hooks, and the programs that its config names, for everyone who uses it there", True),
-    Place("*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"),
-    Place(".gitmodules", "git fetches what it names when it updates submodules"),
-    Place(".husky", "git runs the hooks in it where core.hooksPath names it"),
-    Place(".githooks", "git runs the hooks in it where core.hooksPath names it"),
-    Place(".pre-commit-config.yaml", "pre-commit runs what it names at each commit"),
-    Place(".envrc", "direnv runs it in every shell that enters the folder", True),
-    Place(".vscode", _EDITOR, True),
-    Place("*.code-workspace", _EDITOR),
-    Place(".idea", _EDITOR, True),
-    Place(".fleet", _EDITOR),
-    Place(".zed", _EDITOR),
-    Place(".devcontainer", _EDITOR),
-    Place(".devcontainer.json", _EDITOR),
-    Place(".dir-locals.el", "Emacs evaluates it when it opens a file there"),
-    Place(".exrc", "vi runs it when it is started there"),
-    Place(".vimrc", "vi runs it when it is started there"),
-    Place(".nvimrc", "Neovim runs it when it is started there"),
-    Place(".nvim.lua", "Neovim runs it when it is started there"),
-    Place(".mcp.json", _AGENT),
-    Place(".claude", _AGENT),
-    Place(".cursor", _AGENT),
+    *(
+        Place(
+            ".git",
+            "git runs its hooks, and the programs that its config names, for everyone who uses it there",
+            Seal.ALWAYS,
+        ),
+        Place("*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"),
+        Place(".gitmodules", "git fetches what it names when it updates submodules"),
+        Place(".husky", "git runs the hooks in it where core.hooksPath names it"),
+        Place(".githooks", "git runs the hooks in it where core.hooksPath names it"),
+        Place(".pre-commit-config.yaml", "pre-commit runs what it names at each commit", Seal.THERE),
+        Place(".lefthook.y*ml", "lefthook runs what it names at each commit"),
+        Place("lefthook.y*ml", "lefthook runs what it names at each commit"),
+        Place(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
+        Place(".direnv", "direnv loads what it has kept there"),
+        *(
+            Place(name, "mise sets variables and runs hooks by it in every shell that enters the folder", Seal.THERE)
+            for name in (".mise.toml", "mise.toml", ".mise")
+        ),
+    ),
+    *(
+        Place(".vscode", _EDITOR, Seal.ALWAYS),
+        Place("*.code-workspace", _EDITOR),
+        Place(".idea", _EDITOR, Seal.ALWAYS),
+        Place(".fleet", _EDITOR, Seal.THERE, ".fleet"),
+        Place(".zed", _EDITOR, Seal.THERE, ".config/zed"),
+        Place(".helix", _EDITOR, Seal.THERE, ".config/helix"),
+        Place(".devcontainer", _EDITOR, Seal.THERE),
+        Place(".devcontainer.json", _EDITOR, Seal.THERE),
+        Place(".dir-locals.el", "Emacs evaluates it when it opens a file there", Seal.THERE),
+        Place(".exrc", "vi runs it when it is started there", Seal.THERE),
+        Place(".vimrc", "vi runs it when it is started there", Seal.THERE),
+        Place(".nvimrc", "Neovim runs it when it is started there", Seal.THERE),
+        Place(".nvim.lua", "Neovim runs it when it is started there", Seal.THERE),
+    ),
+    *(
+        Place(".npmrc", _PACKAGES, Seal.THERE),
+        Place(".yarnrc", _PACKAGES, Seal.THERE),
+        Place(".yarnrc.yml", _PACKAGES, Seal.THERE),
+        Place(".pnpmfile.?js", _PACKAGES),
+    ),
+    *(
+        Place(".mcp.json", _AGENT, Seal.THERE),
+        Place(".claude", _AGENT, Seal.THERE, ".claude"),
+        Place(".cursor", _AGENT, Seal.THERE, ".cursor"),
+        Place(".gemini", _AGENT, Seal.THERE, ".gemini"),
+        Place(".codex", _AGENT, Seal.THERE, ".codex"),
+        Place(".windsurf", _AGENT, Seal.THERE, ".codeium/windsurf"),
+        Place(".continue", _AGENT, Seal.THERE, ".continue"),
+        Place(".opencode", _AGENT, Seal.THERE, ".config/opencode"),
+        Place("opencode.json*", _AGENT),
+        Place(".aider.conf.y*ml", _AGENT),
+    ),
 )
-SEALED = tuple(place.name for place in PLACES if place.sealed)
-_SEALED_IN_TEXT = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALED))})(?![\w.-])")
+SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
+SEALED = tuple(place.name for place in PLACES if place.seal == Seal.ALWAYS)
+_SEALED_IN_TEXT = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALABLE))})(?![\w.-])")
 _CLOSED = ("Read-only file system", "Device or resource busy", "Is a directory", "not an empty directory")
 _FILE_TOOL = "Write it with write_file, which asks the user, or ask them to do it."
-_INSTEAD = dict.fromkeys(SEALED, _FILE_TOOL) | {
+_INSTEAD = dict.fromkeys(SEALABLE, _FILE_TOOL) | {
     ".git": "Give settings to one command, as `git -c name=value ...`, or ask the user to run it."
 }
 _LINE = 1_000  # characters of a line that are looked at
+
+
+def sealed_names(home: Path | None = None) -> tuple[str, ...]:
+    """The places that a boxed command cannot make either, by what programs there are signs of in this home."""
+    there = home or Path(os.path.expanduser("~"))  # noqa: PTH111 - it does not fail without a home
+    used = (place.name for place in PLACES if place.sign and os.path.lexists(there / place.sign))
+    return (*SEALED, *used)
 
 
 def leaves_the_box(path_parts: Iterable[str]) -> str | None:

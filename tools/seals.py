@@ -1,6 +1,6 @@
 """What the owner's own programs run or obey (`tools.left_behind`), closed to the boxed commands of a workspace.
 
-A mount closes what is there. What is not there needs a mount point: an empty folder, which git does not see, made for
+A mount closes what is there. What is not there needs a mount point: an empty folder (`tools.placeholders`), made for
 the first command of a workspace and removed by the last; a lock that no box reaches tells which that is. A repository
 is pinned, because its folder could else be renamed and another put in its place, and gets a `commondir` that leads to
 itself, because another one would lead to another config.
@@ -11,7 +11,6 @@ does not take for one. The last command moves it to its place, without hooks and
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -21,20 +20,23 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tools.left_behind import SEALED
+from tools.left_behind import SEALABLE, SEALED
+from tools.placeholders import (
+    is_marked,
+    make_file,
+    make_folder,
+    make_placeholder,
+    mark,
+    own_folder,
+    remove_placeholder,
+    seen_instead,
+)
 
 MADE = "made-in-sandbox"
 _GIT = ".git"
 _ITSELF = ".\n"  # a `commondir` of a repository that is its own
 _LOOKED_AT, _REPOSITORIES = 256, 8  # entries of the workspace, and repositories and submodules in it
-_NOT_OURS = {
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOENT,
-}  # what this server cannot write, its commands cannot either
 _CONFIG_S = 5.0
-_TOPS = ("/dev/shm", "/tmp")
 _CONFIG_OF_WORKTREE = b"worktreeconfig"  # the setting by which git reads `config.worktree`
 # What makes no program run, wherever it is said.
 _HARMLESS = re.compile(
@@ -49,14 +51,26 @@ Mount = tuple[Path, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Seals:
-    """Whoever starts a command calls `begin` before, and `end` when nothing of it runs any more."""
+    """Whoever starts a command calls `begin` before, and `end` when nothing of it runs any more.
+
+    `names` are of the places that cannot be made either; others are closed where they are.
+    """
 
     workspace: Path
+    names: tuple[str, ...] = SEALED
 
     def mounts(self) -> list[Mount]:
         """bubblewrap's words for each place, once `begin` has made what is missing."""
-        found = [_closed(self.workspace / name) for name in SEALED if name != _GIT]
+        found = [self._closed_place(name) for name in SEALABLE if name != _GIT]
         return [mount for mounts in (*found, self._root_repository(), self._inner_repositories()) for mount in mounts]
+
+    def _closed_place(self, name: str) -> list[Mount]:
+        path = self.workspace / name
+        if os.path.lexists(path) and not is_marked(path):
+            return _closed(path)
+        if name in self.names and os.access(self.workspace, os.W_OK):
+            return [(path, ["--ro-bind", str(seen_instead()), str(path)])]
+        return []
 
     def _root_repository(self) -> list[Mount]:
         git = self.workspace / _GIT
@@ -78,19 +92,20 @@ class Seals:
             return -1
         lock = _shared_lock(self.workspace)
         try:
-            for name in SEALED:
-                if not os.path.lexists(path := self.workspace / name):
-                    _made(path)
+            for name in self.names:
+                if name != _GIT and not os.path.lexists(path := self.workspace / name):
+                    make_placeholder(path)
             git = self.workspace / _GIT
             if _may_be_made(git):
-                _made(git / MADE)
+                make_placeholder(git, MADE)
             elif git.is_dir() and not git.is_symlink():
                 for folder in (git, *(config.parent for config in _inner_configs(git))):
-                    _made(folder / "hooks")
-                _written(git / "config", _PLAIN)
-                _written(git / "commondir", _ITSELF)
+                    make_folder(folder / "hooks")
+                make_file(git / "config", _PLAIN)
+                if make_file(git / "commondir", _ITSELF):
+                    mark(git / "commondir")
                 if _CONFIG_OF_WORKTREE in (git / "config").read_bytes().lower():
-                    _written(git / "config.worktree", "")
+                    make_file(git / "config.worktree", "")
         except BaseException:
             os.close(lock)
             raise
@@ -106,18 +121,25 @@ class Seals:
             os.close(lock)
             return
         try:
-            git = self.workspace / _GIT
-            if not git.is_symlink() and (git / MADE).is_dir():
-                _move_to_its_place(git)
-            with suppress(OSError):
-                if (git / "commondir").read_text() == _ITSELF:
-                    (git / "commondir").unlink()
-            for name in SEALED:
-                with suppress(OSError):  # not empty, or never made
-                    (self.workspace / name).rmdir()
+            self._restore_repository()
+            for name in SEALABLE:
+                remove_placeholder(self.workspace / name)
         finally:
             _lock_file(self.workspace).unlink(missing_ok=True)
             os.close(lock)
+
+    def _restore_repository(self) -> None:
+        git = self.workspace / _GIT
+        if git.is_symlink():
+            return
+        if (git / MADE).is_dir():
+            ours = is_marked(git)
+            _move_to_its_place(git)
+            if ours and not any(git.iterdir()):
+                git.rmdir()
+        if is_marked(git / "commondir"):
+            with suppress(OSError):
+                (git / "commondir").unlink()
 
 
 def _may_be_made(git: Path) -> bool:
@@ -162,32 +184,8 @@ def _inner_configs(git: Path) -> list[Path]:
     return list(islice((path for depth in ("*", "*/*") for path in modules.glob(f"{depth}/config")), _REPOSITORIES + 1))
 
 
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        if error.errno not in _NOT_OURS:
-            raise
-
-
-def _written(file: Path, text: str) -> None:
-    """A new file; one that is there stays."""
-    try:
-        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno not in {errno.EEXIST, *_NOT_OURS}:
-            raise
-    else:
-        with os.fdopen(opened, "w") as written:
-            written.write(text)
-
-
 def _lock_file(workspace: Path) -> Path:
-    """Where no box sees it: these folders are others in a box."""
-    folder = Path("/tmp", f".dragoman-seals-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(errno.EPERM, "It belongs to another account", str(folder))
+    folder = own_folder()
     status = workspace.stat()
     return folder / f"{status.st_dev:x}-{status.st_ino:x}"
 
@@ -217,7 +215,7 @@ def _move_to_its_place(git: Path) -> None:
         _set_aside(made / "hooks")
     harmless = _harmless(made / "config")
     _set_aside(made / "config", keep=False)
-    _written(made / "config", harmless)
+    make_file(made / "config", harmless)
     for path in sorted(made.iterdir(), key=lambda path: path.name == "HEAD"):
         if not os.path.lexists(git / path.name):
             path.rename(git / path.name)

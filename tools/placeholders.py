@@ -1,0 +1,91 @@
+"""Empty folders that stand for what is not there, so that a mount can close it to boxed commands.
+
+Each is marked by its time of change, on the folder itself: whatever ends between, a crash or the machine, a later
+command finds it, and takes no empty folder of the owner's for one. Putting something in it takes the mark away.
+In a box another folder is seen in its place, of which git knows that it is to be ignored: `git stash -u` and
+`git clean` would else fail to remove it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_MARK_S = 981_173_106  # 2001-02-03 04:05:06: no program's own, and even, as some file systems' times are
+_NOT_OURS = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT}  # closed to this server, and so to its commands
+_SEEN = "seen"
+_IGNORED = "*\n"  # and no word of explanation, which every `grep -r` would find
+
+
+def own_folder() -> Path:
+    """A folder of this account, where no box sees it: in a box /tmp is another. Raises OSError."""
+    folder = Path("/tmp", f".dragoman-seals-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "It belongs to another account", str(folder))
+    return folder
+
+
+def seen_instead() -> Path:
+    """What a box shows in the place of any. Raises OSError."""
+    folder = own_folder() / _SEEN
+    make_folder(folder)
+    make_file(folder / ".gitignore", _IGNORED)
+    return folder
+
+
+def make_placeholder(path: Path, inner: str = "") -> None:
+    """Where nothing is. With an `inner` folder, which other commands may make at the same time. Raises OSError."""
+    new = make_folder(path)
+    if inner:
+        make_folder(path / inner)
+    if new:
+        mark(path)
+
+
+def mark(path: Path) -> None:
+    """As made here."""
+    os.utime(path, (_MARK_S, _MARK_S))
+
+
+def is_marked(path: Path) -> bool:
+    """Whether it was made here, and nothing was put into it or taken out since."""
+    try:
+        return int(path.lstat().st_mtime) == _MARK_S
+    except OSError:
+        return False
+
+
+def remove_placeholder(path: Path) -> None:
+    """Nothing else, and nothing where it is not empty."""
+    if is_marked(path):
+        with suppress(OSError):
+            path.rmdir()
+
+
+def make_folder(folder: Path) -> bool:
+    """Whether it is new. Raises OSError, but not where nobody of this account can write."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
+        return False
+    return True
+
+
+def make_file(file: Path, text: str) -> bool:
+    """Whether it is new: one that is there stays. Raises OSError as above."""
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, *_NOT_OURS}:
+            raise
+        return False
+    with os.fdopen(opened, "w") as written:
+        written.write(text)
+    return True
