@@ -199,8 +199,9 @@ class Blocks:
     def _forget(self, draft: Draft) -> None:
         self._draft = self._reader = self._after = None
         self._sink.events.clear()
+        for index in range(draft.index, self._sink.index):  # not all there are: drafts are as many as a text likes
+            self.raw.pop(index, None)
         self._sink.index = draft.index
-        self.raw = {index: raw for index, raw in self.raw.items() if index < draft.index}
         self._sink.is_open = self._sink.whole = self._sink.spoilt = False
 
     def _commit(self) -> None:

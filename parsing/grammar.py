@@ -72,7 +72,7 @@ K3_TAGS = Markup(
     ends=r"<\|close\|>call<\|sep\|>",
     after=r"<\|open\|>call|<\|(?:open|close)\|>tools",
 )
-SPACE = r"(?:\s|\\n){0,100}"
+SPACE = r"(?:\s|\\n){0,100}+"  # never given back: next to other space each way to share it would be tried
 TAG = r"(?:longcat_|ifm\|)?"
 CALL_TAG = r"(?:longcat_|ifm\||iquest_|iquestcoder_)?tool_call"
 SUFFIX = r"(?::[\w-]{1,40})?"

@@ -37,6 +37,7 @@ GATES = "<[]`\n✿◁"
 _LINE_FIRST = frozenset("fF-> A*`~T[acOot")
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
+_VISIBLE = re.compile(r"\S")
 _SPAN_LIMIT = 4096
 
 
@@ -110,7 +111,9 @@ class Prose(Blocks):
             if match or end == WAIT:
                 return self._begin_kind(marked(), match, buf, pos) if match else WAIT
         if buf[pos].isspace():
-            return self._say(buf[pos], pos + 1)
+            found = _VISIBLE.search(buf, pos)
+            end = max(pos + 1, (found.start() if found else len(buf)) - 1)  # with the last space something may begin
+            return self._say(buf[pos:end], end)
         end, match = look(first().pattern, buf, pos, last)
         if end == WAIT:
             return WAIT if self._sink.may_offer(buf[pos:], FIRST_WORDS) else NONE

@@ -16,6 +16,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "note": {"type": "object", "properties": {"path": {"type": "string"}, "body": {"type": "string"}}},
     "ping": {"type": "object", "properties": {}},
 }
+PING = '<tool_call>{"name": "ping", "arguments": {}}</tool_call>'
 # One row: what is repeated, and what stands in front of it.
 REPEATED = {
     "brackets": ("", "["),
@@ -42,6 +43,11 @@ REPEATED = {
     "closing brackets": ("<tool_call>{", "]}"),
     "pairs without an end": ("<tool_call>note<arg_key>body</arg_key><arg_value>", "<arg_key>"),
     "calls": ("", '<tool_call>{"name": "ping", "arguments": {}}</tool_call>'),
+    "spaces": ("", " "),
+    "lines": ("", "\n"),
+    "spaces in a key": ("<tool_call>note\n<arg_key>", " "),
+    "keys of spaces": ("<tool_call>note\n", "<arg_key>" + " " * 300),
+    "calls and calls in thoughts": ("", f"{PING}<think>a{PING}</think>\n"),
     "flags": ('[TOOL_CALL]{tool => "note", args => {', ' --body "x'),
 }
 SMALL, LARGE = 8_000, 64_000
@@ -118,3 +124,27 @@ def test_a_call_beyond_all_measure_is_refused() -> None:
 def test_a_line_of_ten_megabytes() -> None:
     parsed = parse("word " * 2_000_000, TOOLS)
     assert len(parsed.content) == 10_000_000
+
+
+def test_spaces_between_tags_are_not_shared_out_in_every_way() -> None:
+    """Both wait for a tag's end, with as much held: one of them took 250 times as long as the other."""
+
+    def spent(before: str) -> float:
+        return min(feed(before + " " * SMALL, 64) for _ in range(3))
+
+    plain, pairs = spent("<tool_call><function=note><parameter=body>x</"), spent("<tool_call>note\n<arg_key>body</")
+    assert pairs / max(plain, 0.001) < 30
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\t ", "\r\n"])
+def test_spaces_in_front_of_everything_are_not_an_event_each(space: str) -> None:
+    assert len(Parser(TOOLS).feed(space * 10_000)) <= 2
+
+
+def test_what_is_kept_of_the_calls_is_not_gone_through_for_each_thought() -> None:
+    parser = Parser(TOOLS)
+    parser.feed(PING * 10)
+    kept = parser.raw
+    parser.feed(f"<think>a{PING}</think>" * 10 + PING)
+    parser.close()
+    assert parser.raw is kept and list(kept) == list(range(11))

@@ -42,7 +42,7 @@ class Markup:
 
     @cached_property
     def between(self) -> regex.Pattern[str]:
-        return compiled(rf"\s{{0,200}}(?:{self.opens}|(?P<end>{self.ends})|(?P<next>(?={self.after})))")
+        return compiled(rf"\s{{0,200}}+(?:{self.opens}|(?P<end>{self.ends})|(?P<next>(?={self.after})))")
 
     @cached_property
     def closing(self) -> regex.Pattern[str]:
