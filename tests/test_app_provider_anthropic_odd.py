@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from app.provider import Enclosed, ProviderFailed, Said, Stopped, Used
 from app.providers.anthropic.answer import MessagesAnswer
-from app.providers.native import MAX_CALLS
+from app.providers.anthropic.reply import MAX_BLOCKS, Blocks
+from app.providers.native import MAX_CALLS, TooManyCalls
 from app.providers.seals import MOST
+from app.providers.sse import MAX_EVENT_BYTES, EventTooLarge
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.messages_streams import URL, delta, end, event, fails, outcome, start, stop
 
@@ -148,3 +150,18 @@ def test_whatever_the_events_hold_there_is_one_outcome(events: list[dict[str, An
     assert [piece for piece in pieces if isinstance(piece, Stopped | tuple)] == pieces[-1:]
     with suppress(ValueError):
         json.dumps([piece.sealed.fields for piece in pieces if isinstance(piece, Enclosed)], allow_nan=False)
+
+
+def test_blocks_without_end_are_refused() -> None:
+    blocks = Blocks()
+    for _ in range(MAX_BLOCKS):
+        list(blocks.start(0, {"type": "text"}))
+    with pytest.raises(TooManyCalls):
+        list(blocks.start(0, {"type": "text"}))
+
+
+def test_arguments_that_wait_for_the_end_of_their_blocks_are_bounded_together() -> None:
+    blocks, big = Blocks(), {"a": "x" * (MAX_EVENT_BYTES // 4)}
+    with pytest.raises(EventTooLarge):
+        for index in range(4):
+            list(blocks.start(index, {"type": "tool_use", "name": "bash", "input": big}))

@@ -9,9 +9,12 @@ from typing import Any
 from app.messages import Sealed
 from app.provider import Piece, Said
 from app.providers.anthropic.thoughts import sealed
-from app.providers.native import NativeCalls, index_of, text_of
+from app.providers.native import NativeCalls, TooManyCalls, arguments_text, index_of, text_of
 from app.providers.seals import MOST
+from app.providers.sse import MAX_EVENT_BYTES, EventTooLarge
 from parsing import Thought
+
+MAX_BLOCKS = 1024
 
 
 @dataclass(slots=True)
@@ -22,7 +25,7 @@ class Open:
     place: int
     id: str = ""
     data: str = ""  # of thoughts that nobody may read
-    arguments: Any = None  # that came at once, from servers that do not stream them
+    arguments: str = ""  # that came at once, from servers that do not stream them
     characters: int = 0
     thought: list[str] = field(default_factory=list)
     signature: list[str] = field(default_factory=list)
@@ -50,9 +53,10 @@ class Blocks:
         self._all: list[Open] = []
         self._by_index: dict[int | None, Open] = {}
         self._left = MOST  # characters of thoughts; beyond that none of them are kept
+        self._room = MAX_EVENT_BYTES  # characters of arguments that came at once, which wait for their block's end
 
     def start(self, index: Any, block: Any) -> Iterator[Piece]:
-        """A block begins; without an index it is whole. Raises TooManyCalls."""
+        """A block begins; without an index it is whole. Raises TooManyCalls and EventTooLarge."""
         if not isinstance(block, dict):
             return
         one = self._new(index, text_of(block.get("type")))
@@ -65,13 +69,13 @@ class Blocks:
             case "redacted_thinking":
                 one.data = self._kept(text_of(block.get("data")))
             case "tool_use":
-                one.id, one.arguments = text_of(block.get("id")), block.get("input")
+                one.id, one.arguments = self._kept(text_of(block.get("id"))), self._held(block.get("input"))
                 yield from self.calls.add({"index": one.place, "function": {"name": block.get("name")}})
         if index is None:
             yield from self._end(one)
 
     def go_on(self, index: Any, delta: Any) -> Iterator[Piece]:
-        """What a delta adds to the block of this index. Raises TooManyCalls."""
+        """What a delta adds to the block of this index. Raises TooManyCalls and EventTooLarge."""
         one = self._by_index.get(index_of(index))
         match delta:
             case {"type": "text_delta", "text": str(text)}:
@@ -83,7 +87,7 @@ class Blocks:
             case {"type": "input_json_delta", "partial_json": str(written)} if (
                 one and one.kind == "tool_use" and written
             ):
-                one.arguments = None
+                one.arguments = ""
                 yield from self.calls.add({"index": one.place, "function": {"arguments": written}})
 
     def stop(self, index: Any) -> Iterator[Piece]:
@@ -97,6 +101,8 @@ class Blocks:
         return sealed(origin, before, layout) if self._left >= 0 else None
 
     def _new(self, index: Any, kind: str) -> Open:
+        if len(self._all) >= MAX_BLOCKS:
+            raise TooManyCalls(f"more than {MAX_BLOCKS} blocks in one reply")
         one = Open(kind, len(self._all))
         self._all.append(one)
         self._by_index[index_of(index)] = one
@@ -108,23 +114,28 @@ class Blocks:
             yield Said(text)
 
     def _think(self, one: Open, text: str) -> Iterator[Piece]:
-        one.thought.append(self._kept(text))
         if text:
+            if kept := self._kept(text):
+                one.thought.append(kept)
             yield Thought(text)
 
     def _sign(self, one: Open, signature: str) -> None:
-        if signature:
-            one.signature.append(self._kept(signature))
+        if kept := self._kept(signature):
+            one.signature.append(kept)
 
     def _kept(self, text: str) -> str:
         self._left -= len(text)
         return text if self._left >= 0 else ""
 
-    def _call(self, one: Open, arguments: Any) -> Iterator[Piece]:
-        one.arguments = None
-        if one.kind == "tool_use":
-            yield from self.calls.add({"index": one.place, "function": {"arguments": arguments}})
+    def _held(self, arguments: Any) -> str:
+        """As text: of what is not text no one knows how much memory it takes."""
+        text = arguments_text(arguments) if arguments else ""
+        self._room -= len(text)
+        if self._room < 0:
+            raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
+        return text
 
     def _end(self, one: Open) -> Iterator[Piece]:
         if one.arguments:
-            yield from self._call(one, one.arguments)
+            arguments, one.arguments = one.arguments, ""
+            yield from self.calls.add({"index": one.place, "function": {"arguments": arguments}})
