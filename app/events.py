@@ -256,6 +256,17 @@ class Encoded:
 
 
 MAX_JOINED = 16_384  # characters: clients bound the size of one event
+MAX_DELTA = 65_536  # of one delta as it came: escaped it is below the MiB that clients read
+
+
+def parted(delta: Delta) -> Sequence[Delta]:
+    """The delta, in as many pieces as it takes that none is longer than MAX_DELTA."""
+    text = delta.text
+    if len(text) <= MAX_DELTA:
+        return (delta,)
+    first, *rest = (text[at : at + MAX_DELTA] for at in range(0, len(text), MAX_DELTA))
+    goes_on = replace(delta, name=None) if isinstance(delta, ToolDelta) else delta
+    return [replace(delta, text=first), *(replace(goes_on, text=piece) for piece in rest)]
 
 
 def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:

@@ -25,6 +25,7 @@ from app.events import (
     ToolFinished,
     encode,
     joined,
+    parted,
 )
 from app.redacted_events import RedactedEvents
 from app.redacted_rows import redacted_row
@@ -62,7 +63,10 @@ class RunLog:
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
         for told in self._redacted.add(event):
-            self._pending.append(told if isinstance(told, Delta) else Encoded(told.type, encode(told)))
+            if isinstance(told, Delta):
+                self._pending += parted(told)
+            else:
+                self._pending.append(Encoded(told.type, encode(told)))
         self._journal.announce(self)
 
     def put(self, change: Change) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.events import RunFinished, TextDelta, ToolDelta, ToolStarted
+from app.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolStarted, parted
 from app.journal import KEPT, Journal, RunLog
 from app.store import Change, EventRow, SessionRow, StoreFailed
 from app.store.sqlite import SQLiteStore
@@ -170,3 +170,22 @@ async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreFailed, match="DRAGOMAN_DATA_DIR"):
         await SQLiteStore.open(tmp_path / "file" / "data" / "test.db")
+
+
+def test_a_delta_longer_than_clients_read_is_several() -> None:
+    text = "x" * (3 * MAX_DELTA + 1)
+    assert [len(one.text) for one in parted(TextDelta(text))] == [MAX_DELTA] * 3 + [1]
+    pieces = parted(ToolDelta("c1", text, "bash"))
+    assert [one.name for one in pieces if isinstance(one, ToolDelta)] == ["bash", None, None, None]
+    assert "".join(one.text for one in pieces) == text
+
+
+async def test_no_delta_in_the_log_is_longer_than_clients_read(tmp_path: Path) -> None:
+    store, text = await opened(tmp_path), "\U0001f600" * 200_000
+    async with Journal(store) as journal:
+        log = RunLog("r1", journal, on_failure=never)
+        log.add(TextDelta(text))
+        _, rows = log.take()
+    await store.close()
+    assert max(len(row.data) for row in rows) < 1024 * 1024
+    assert "".join(json.loads(row.data)["text"] for row in rows) == text
