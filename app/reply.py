@@ -13,6 +13,7 @@ from app.messages import AskedCall, Message, Sealed
 from app.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
 from app.providers.native import NATIVE
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
+from tools.permit import canonical
 
 ONLY_TEXT = "text_call"  # the code of a notice
 TWICE = "The same call came twice, natively and in the text: it is made once."
@@ -59,11 +60,11 @@ class Reply:
         prompt_suffix: Callable[[], str] = str,
         text_calls: Callable[[bool], bool] = lambda _: True,
     ) -> None:
-        self.calls: list[AskedCall] = []
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: Used | None = None
         self.stopped: str | None = None
         self.characters = 0  # that the model wrote: text, thoughts and native calls
+        self._made: dict[str, AskedCall] = {}  # by their ids: one that turns out to be made twice is taken out again
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
@@ -76,7 +77,7 @@ class Reply:
         self._shown = StringIO()
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
-        self._unpaired: dict[bool, list[AskedCall]] = {True: [], False: []}
+        self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
         self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
         self._switched: Switched | None = None
 
@@ -121,7 +122,8 @@ class Reply:
         for seen in self._parser.close():
             yield from self._see(seen, "text")
         raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
-        self.calls = [replace(call, raw=raw[call.id]) if call.id in raw else call for call in self.calls]
+        for id in raw.keys() & self._made.keys():
+            self._made[id] = replace(self._made[id], raw=raw[id])
         if self._only_text:
             yield from self._tell_of_text()
 
@@ -131,6 +133,10 @@ class Reply:
         if names := ", ".join(dict.fromkeys(call.name for call in found)):
             why = "This model calls its tools natively, so its text is only shown."
             yield Notice(ONLY_TEXT, f"What looks like a call of {names} in the text was not run. {why}")
+
+    @property
+    def calls(self) -> list[AskedCall]:
+        return [*self._made.values()]
 
     @property
     def called_natively(self) -> bool:
@@ -149,7 +155,7 @@ class Reply:
         return Message(
             "assistant",
             self._wrote.getvalue(),
-            calls=tuple(self.calls),
+            calls=tuple(self._made.values()),
             reasoning=self._thought.getvalue(),
             shown=self.shown,
             cut=cut,
@@ -183,22 +189,23 @@ class Reply:
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
-                self.calls.append(AskedCall(call, name, {}, source, self._seal(source, index)))
+                self._made[call] = AskedCall(call, name, {}, source, self._seal(source, index))
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
 
     def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
         """One more call, unless it is there already, made in the other way."""
         native = call.dialect == NATIVE
-        others = self._unpaired[not native]
-        twin = next((one for one in others if (one.name, one.arguments) == (call.name, call.arguments)), None)
-        if twin is None:
-            self._unpaired[native].append(call)
-            self.calls.append(call)
+        same = canonical({call.name: call.arguments})
+        others = self._unpaired[not native].get(same)
+        if not others:
+            self._unpaired[native].setdefault(same, []).append(call)
+            self._made[call.id] = call
             return
-        others.remove(twin)
+        twin = others.pop(0)
         if native:
-            self.calls = [*(one for one in self.calls if one is not twin), call]
+            del self._made[twin.id]
+            self._made[call.id] = call
         written = twin if native else call
         yield ToolRejected(TWICE, written.id, written.name)
 

@@ -19,6 +19,7 @@ from app.discipline.stall import STREAK
 from app.events import AgentEvent, Notice, RoundStarted, ToolFinished, ToolRejected, ToolStarted, encode, fields_of
 from app.messages import AskedCall, Message
 from app.provider import Said, Stopped, Used
+from app.providers.native import NATIVE
 from app.redaction import Redactor
 from app.reply import Reply
 from app.store import EventRow
@@ -293,3 +294,25 @@ def test_a_name_that_a_model_made_up_does_not_break_the_last_words() -> None:
     text = last_words("deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, Redactor()))
     assert "\x1b" not in text and "\n" not in text and len(text) < 1500 and "more tools" in text
     assert json.dumps(text).isascii()
+
+
+def test_a_call_is_not_compared_with_each_that_was_made_in_the_other_way() -> None:
+    compared = 0
+
+    class Counted(dict[str, str]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return dict.__eq__(self, other)
+
+    numbers = iter(range(1000))
+    reply = Reply({"bash": {}}, fences=lambda: True, new_id=lambda: f"c{next(numbers)}")
+    call = '<tool_call>{"name": "bash", "arguments": {"command": "%d"}}</tool_call>'
+    for number in range(200):
+        list(reply.add(Said(call % number)))
+    for number in range(100, 300):
+        list(reply.add(Call(number, "bash", Counted(command=str(number)), NATIVE)))
+    list(reply.end())
+    assert compared <= 2 * 400
+    asked = [(call.dialect == NATIVE, call.arguments["command"]) for call in reply.calls]
+    assert asked == [*((False, str(n)) for n in range(100)), *((True, str(n)) for n in range(100, 300))]

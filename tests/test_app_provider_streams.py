@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.provider import Said
 from app.providers.profiles import PROFILES, Profile
+from app.providers.streamed import joined
 from tests.answers import FIXTURES, Outcome, outcome, read
 
 THOUGHT = "I should look."
@@ -142,3 +144,16 @@ def test_every_stream_is_expected_and_described() -> None:
     assert {f"{path.parent.name}/{path.name}" for path in files} == set(EXPECTED)
     undescribed = [path for path in files if f"\n| `{path.name}` | " not in (path.parent / "README.md").read_text()]
     assert not undescribed
+
+
+def test_neighbouring_text_is_joined_once() -> None:
+    """Counted: the characters of all pieces that are made."""
+    made = 0
+
+    class Counted(Said):
+        def __post_init__(self) -> None:
+            nonlocal made
+            made += len(self.text)
+
+    [whole] = joined(Counted("word ") for _ in range(1000))
+    assert whole == Counted("word " * 1000) and made <= 5 * 5000

@@ -86,20 +86,21 @@ class Streamed(ABC):
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
-    last: Said | Thought | None = None
+    kind: type[Said] | type[Thought] = Said
+    texts: list[str] = []  # of one kind
     try:
         for piece in pieces:
-            if last is not None and type(piece) is type(last):
-                last = type(last)(last.text + piece.text)
-                continue
-            if last is not None:
-                yield last
-            last = piece if isinstance(piece, Said | Thought) else None
-            if last is None:
+            if texts and type(piece) is not kind:
+                yield kind("".join(texts))
+                texts.clear()
+            if isinstance(piece, Said | Thought):
+                kind = type(piece)
+                texts.append(piece.text)
+            else:
                 yield piece
     except ProviderFailed:
-        if last is not None:
-            yield last  # what came before a failure was said all the same
+        if texts:
+            yield kind("".join(texts))  # what came before a failure was said all the same
         raise
-    if last is not None:
-        yield last
+    if texts:
+        yield kind("".join(texts))
