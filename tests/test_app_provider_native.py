@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers.native import NativeCalls
+from app.providers import native
+from app.providers.native import MAX_NAME, NativeCalls
 from parsing import BadCall, Call, CallDelta, CallOpened
 
 Fragment = tuple[int, dict[str, Any]]  # of which call
@@ -134,3 +136,73 @@ def test_an_empty_object_may_come_before_the_arguments() -> None:
     for written in ("{}", '{"command":', ' "ls"}'):
         calls.add({"index": 0, "function": {"arguments": written} | ({"name": "bash"} if written == "{}" else {})})
     assert list(calls.close(cut=False)) == [Call(0, "bash", {"command": "ls"}, "native")]
+
+
+def test_a_name_without_an_end_is_no_call_and_is_not_kept() -> None:
+    calls = NativeCalls()
+    for piece in ("word " * 4000, "drow " * 4000) * 100:
+        calls.add({"index": 0, "id": "x" * 100_000, "function": {"name": piece}})
+    opened, bad = calls.close(cut=False)
+    assert isinstance(opened, CallOpened) and len(opened.name) == MAX_NAME + 1
+    assert isinstance(bad, BadCall) and f"longer than {MAX_NAME} characters" in bad.reason
+    [slot] = calls._slots
+    assert len(slot.id) <= MAX_NAME
+
+
+def test_a_name_of_the_longest_length_is_one() -> None:
+    calls = NativeCalls()
+    for piece in ("a" * 100, "b" * (MAX_NAME - 100)):
+        calls.add({"index": 0, "function": {"name": piece}})
+    assert list(calls.close(cut=False))[-1] == Call(0, "a" * 100 + "b" * (MAX_NAME - 100), {}, "native")
+
+
+def test_indexes_that_count_fragments_are_not_kept() -> None:
+    calls = NativeCalls()
+    calls.add({"index": 0, "function": {"name": "bash", "arguments": '{"command": "'}})
+    for index in range(1, 1000):
+        calls.add({"index": index, "function": {"arguments": "x"}})
+    calls.add({"index": 1000, "function": {"arguments": '"}'}})
+    assert list(calls.close(cut=False)) == [Call(0, "bash", {"command": "x" * 999}, "native")]
+    assert len(calls._by_index) == 1
+
+
+@pytest.mark.parametrize("piece", ['{"b": 1}', "{xx}", '{"', "}", "{}{", "{\\"])
+def test_each_character_is_looked_at_once_however_often_a_call_may_be_whole(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a name with each fragment that looks like an object. Counted: what is decoded, and what is read of it."""
+    decoded, read = native.decoded, native.Brackets.read
+    seen = 0
+
+    def decoding(raw: str) -> Any:
+        nonlocal seen
+        seen += len(raw)
+        return decoded(raw)
+
+    def reading(brackets: native.Brackets, part: str) -> None:
+        nonlocal seen
+        seen += len(part)
+        read(brackets, part)
+
+    monkeypatch.setattr(native, "decoded", decoding)
+    monkeypatch.setattr(native.Brackets, "read", reading)
+    calls = NativeCalls()
+    for written in ('{"a": "', *[piece] * 1000):
+        calls.add({"index": 0, "function": {"name": "bash", "arguments": written}})
+    assert seen <= 2 * (7 + 1000 * len(piece))
+
+
+MARKS = st.text('a\\"{}[] ', max_size=6)
+JSON_TEXTS = st.dictionaries(MARKS, MARKS, max_size=3).map(json.dumps)
+
+
+@given(st.lists(JSON_TEXTS, min_size=1, max_size=3), st.integers(1, 5))
+def test_objects_one_after_the_other_under_one_index_are_calls(texts: list[str], size: int) -> None:
+    """Wherever their strings are cut: a call ends where its object does."""
+    calls = NativeCalls()
+    for text in texts:
+        for at in range(0, len(text), size):
+            function = {"name": "bash"} if at == 0 else {}
+            calls.add({"index": 0, "function": {"arguments": text[at : at + size], **function}})
+    found = [event.arguments for event in calls.close(cut=False) if isinstance(event, Call)]
+    assert found == [json.loads(text) for text in texts]

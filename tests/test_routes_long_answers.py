@@ -52,12 +52,14 @@ ANSWERS = {
     "thoughts": unbounded("", chunk({"reasoning_content": WORDS})),
     "arguments": unbounded(native('{"command": "', name="bash"), native(WORDS)),
     "a call in the text": unbounded(says("So:\n```bash\n"), says(WORDS)),
+    "a name again and again": unbounded(native('{"', name="bash"), native("", name="bash") * 100),
 }
 # Of these nothing can be used: no word of them is whole.
 UNUSABLE = {
     "one line": unbounded('data: {"choices":[{"delta":{"content":"', WORDS),
     "one body": unbounded('{"choices":[{"message":{"content":"', WORDS, HEAD.replace(b"event-stream", b"plain")),
     "a call without a name": unbounded("", native(WORDS)),
+    "a name": unbounded("", native("", name=WORDS) + native("", name=WORDS.upper())),
     "chunks of nothing": unbounded("", chunk({"tool_calls": []}) * 100),
 }
 
@@ -129,9 +131,9 @@ async def test_a_call_that_was_being_written_is_answered_and_not_run(tmp_path: P
 
 def test_what_fits_and_what_does_not() -> None:
     whole: list[Piece] = [Said("12345"), Thought("123"), CallOpened(0, "bash"), CallDelta(0, "{}"), Stopped("stop")]
-    limit = AnswerLimit(10)
+    limit = AnswerLimit(14)
     assert not any(limit.cut(piece) for piece in whole), "exactly so long is not too long"
-    limit = AnswerLimit(9)
+    limit = AnswerLimit(13)
     *before, opened, delta = whole[:4]
     assert not any(limit.cut(piece) for piece in (*before, opened))
     cut, call, told, stopped = limit.cut(delta)
@@ -140,7 +142,15 @@ def test_what_fits_and_what_does_not() -> None:
 
 
 def test_a_whole_call_is_not_cut() -> None:
-    limit = AnswerLimit(4)
+    limit = AnswerLimit(8)
     for piece in (CallOpened(0, "bash"), CallDelta(0, "{}"), Call(0, "bash", {}, NATIVE)):
         assert not limit.cut(piece)
     assert [type(piece) for piece in limit.cut(Said("12345"))] == [Said, Told, Stopped]
+
+
+def test_names_are_counted_too() -> None:
+    limit = AnswerLimit(600)
+    assert not limit.cut(CallOpened(0, "x" * 256)) and not limit.cut(CallOpened(1, "x" * 256))
+    opened, first, second, third, _, stopped = limit.cut(CallOpened(2, "x" * 256))
+    assert isinstance(opened, CallOpened) and stopped == Stopped("too_long")
+    assert [piece.index for piece in (first, second, third) if isinstance(piece, BadCall)] == [0, 1, 2]

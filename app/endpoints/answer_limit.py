@@ -13,7 +13,7 @@ NOT_RUN = "The answer was too long and was cut in the call of {name}: nothing wa
 
 
 class AnswerLimit:
-    """Counts one answer: its text, its thoughts and the arguments of its native calls together."""
+    """Counts one answer: its text, its thoughts, and the names and arguments of its native calls together."""
 
     def __init__(self, most: int = MOST_CHARACTERS) -> None:
         self._most = most
@@ -30,6 +30,8 @@ class AnswerLimit:
                 return [short, *self.ending()]
         elif isinstance(piece, CallOpened):
             self._open[piece.index] = piece.name
+            self._left -= len(piece.name)
+            return [piece, *self.ending()] if self._left < 0 else ()
         elif isinstance(piece, Call | BadCall):
             self._open.pop(piece.index, None)
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
 
 NATIVE = "native"
 MAX_CALLS = 256
+MAX_NAME = 256  # characters of a name, and of an id: strict servers take 64
+LONG_NAME = "The name of a tool is longer than {most} characters: none is called that. Call again, with a tool's name."
+_MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside of strings and in them
 
 NativeEvent = CallOpened | CallDelta | Call | BadCall | Enclosed
 
@@ -23,23 +27,61 @@ class TooManyCalls(ValueError):
     """A reply opens more calls than any model means."""
 
 
+class Brackets:
+    """Whether the brackets of a JSON text are closed again; it comes in pieces, and each is looked at once."""
+
+    def __init__(self) -> None:
+        self._seen = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False  # the first character of the next piece
+
+    def read(self, piece: str) -> None:
+        at, self._escaped = int(self._escaped), False
+        while mark := _MARKS[self._in_string].search(piece, at):
+            at = mark.end()
+            match mark.group():
+                case '"':
+                    self._in_string = not self._in_string
+                case "\\":
+                    self._escaped = at == len(piece)
+                    at += 1
+                case "{" | "[":
+                    self._seen = True
+                    self._depth += 1
+                case _:
+                    self._depth -= 1
+
+    @property
+    def closed(self) -> bool:
+        return self._seen and self._depth == 0 and not self._in_string
+
+
 @dataclass(slots=True)
 class Slot:
     """One call under way. `number` is its place in the reply; the server's own index is not to be trusted."""
 
     number: int
     id: str = ""
-    name: str = ""
+    name: str = ""  # with one character more than MAX_NAME if it is too long
     parts: list[str] = field(default_factory=list)
     opened: bool = False
+    _brackets: Brackets = field(default_factory=Brackets)
+    _looked: int = 0  # parts whose brackets were counted: only those servers pay that make it necessary
+    _is_none: bool = False  # its arguments are no object, whatever may follow
 
-    @property
     def is_whole(self) -> bool:
-        """Its arguments are an object that nothing could be added to."""
-        try:
-            return self.parts[-1].rstrip().endswith("}") and isinstance(decoded("".join(self.parts)), dict)
-        except (ValueError, RecursionError):
+        """Its arguments are an object that nothing could be added to: they are decoded once, however often it asks."""
+        for part in self.parts[self._looked :]:
+            self._brackets.read(part)
+        self._looked = len(self.parts)
+        if self._is_none or not self._brackets.closed:
             return False
+        try:
+            self._is_none = not isinstance(decoded("".join(self.parts)), dict)
+        except (ValueError, RecursionError):
+            self._is_none = True
+        return not self._is_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +101,16 @@ class NativeCalls:
     or else the last. Without an index, a new id or a name starts a call, and
     everything else continues the last; of several that come at a time, each the call in its place. Calls are given by
     `close` only, when the reply is known to be whole.
+
+    Each character is read once, and what is kept has bounds, however the fragments are made: the arguments of all
+    calls together, the number of calls, and of each its name and id.
     """
 
     def __init__(self, seals: Seals | None = None) -> None:
         self._seals = seals or Seals()
         self._slots: list[Slot] = []
-        self._by_index: dict[int, Slot] = {}
+        self._by_index: dict[int, Slot] = {}  # the indexes under which a call has begun, not those that go on with one
+        self._by_id: dict[str, Slot] = {}
         self._latest: Slot | None = None  # the one that was written at last
         self._left = MAX_EVENT_BYTES  # characters of arguments: those of a call without a name are shown to nobody
 
@@ -80,12 +126,14 @@ class NativeCalls:
             return []
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
-        name, id = text_of(function.get("name")), text_of(fragment.get("id"))
+        name, id = text_of(function.get("name"))[: MAX_NAME + 1], text_of(fragment.get("id"))[:MAX_NAME]
         written = arguments_text(function.get("arguments"))
         slot = self._latest = self._slot(index_of(fragment.get("index")), place, Start(id, name, written))
-        slot.id = slot.id or id
-        if name and name != slot.name and not slot.opened:
-            slot.name += name  # a few servers stream the name in pieces
+        if id and not slot.id:
+            slot.id = id
+            self._by_id[id] = slot
+        if name and name != slot.name and not slot.opened:  # a few servers stream the name in pieces
+            slot.name = (slot.name + name)[: MAX_NAME + 1]
         self._left -= len(written)
         if self._left < 0:
             raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
@@ -115,10 +163,9 @@ class NativeCalls:
         if index is not None:
             slot = self._by_index.get(index) or (self._gone_on(start) if place is None else None)
             if slot is None or another_begins(slot, start):
-                slot = self._new_slot()
-            self._by_index[index] = slot
+                slot = self._by_index[index] = self._new_slot()
             return slot
-        known = self._of_id(start.id)
+        known = self._by_id.get(start.id)
         if known and not another_begins(known, start):
             return known
         if start.id or start.name or not self._slots:
@@ -127,10 +174,7 @@ class NativeCalls:
 
     def _gone_on(self, start: Start) -> Slot | None:
         """The call that goes on under a new index: a few servers count fragments, not calls."""
-        return None if start.name else self._of_id(start.id) if start.id else self._latest
-
-    def _of_id(self, id: str) -> Slot | None:
-        return next((slot for slot in reversed(self._slots) if id and slot.id == id), None)
+        return None if start.name else self._by_id.get(start.id) if start.id else self._latest
 
     def _new_slot(self) -> Slot:
         if len(self._slots) >= MAX_CALLS:
@@ -145,7 +189,7 @@ def another_begins(slot: Slot, start: Start) -> bool:
         return bool(start.name)  # an id that changes with each fragment of one call comes without a name
     if not (start.name and slot.parts):
         return False
-    return start.name != slot.name or (start.arguments.lstrip().startswith("{") and slot.is_whole)
+    return start.name != slot.name or (start.arguments.lstrip().startswith("{") and slot.is_whole())
 
 
 def finished(slot: Slot, *, cut: bool) -> Call | BadCall:
@@ -153,6 +197,8 @@ def finished(slot: Slot, *, cut: bool) -> Call | BadCall:
     raw = "".join(slot.parts)
     if not slot.name:
         return BadCall(slot.number, raw, "A tool call came without a name. Call again, with the tool's name.")
+    if len(slot.name) > MAX_NAME:
+        return BadCall(slot.number, raw, LONG_NAME.format(most=MAX_NAME))
     again = f"Call {slot.name} again with one whole JSON object"
     if cut and not raw.strip():
         return BadCall(slot.number, raw, f"The call of {slot.name} was cut off before its arguments. {again}.")
