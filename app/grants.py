@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.patterns import ANY, STAR, fits
+from app.patterns import ANY, STAR, fits, words_of
 from app.store import GrantRow
 from parsing import Arguments
 from tools import egress
@@ -16,8 +16,9 @@ from tools.commands import allowed, refusal
 from tools.permit import fingerprint
 from tools.tool import Tool
 
-# Arguments that are read as a shell reads them, never as plain text, and those that no pattern can be trusted with.
-COMMANDS = frozenset(("command", "cmd", "command_line", "commandline", "shell_command"))
+# Words in the names of arguments that are read as a shell reads them, never as plain text.
+_COMMANDS = frozenset(("argv", "bash", "cmd", "cmdline", "command", "commandline", "shell"))
+# Arguments that no pattern can be trusted with.
 PROGRAMS = frozenset(("code", "script", "source_code"))
 
 
@@ -52,8 +53,13 @@ class Grant:
         return all(_fits(name, arguments[name], pattern) for name, pattern in self.pattern.items())
 
 
+def is_command(name: str) -> bool:
+    """Whether an argument of this name holds a shell's command."""
+    return not _COMMANDS.isdisjoint(words_of(name))
+
+
 def _fits(name: str, value: object, pattern: str) -> bool:
-    if name in COMMANDS:
+    if is_command(name):
         return isinstance(value, str) and allowed(value, (pattern,))
     if name in PROGRAMS:
         return value in (pattern, pattern.replace(STAR, ANY)) and pattern != ANY
@@ -95,7 +101,7 @@ def narrowed(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
 
 def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str | None:
     """Why a pattern for calls like this one would be of no use; None when it would."""
-    for name in COMMANDS & pattern.keys():
+    for name in filter(is_command, pattern):
         if reason := refusal(pattern[name]):
             return reason
     for name in PROGRAMS & pattern.keys():
@@ -106,8 +112,8 @@ def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str |
     names = ", ".join(arguments) or "none"
     return (
         f"The pattern does not fit this very call: give one for each of its arguments ({names}). A * stands for any "
-        "text without ; & | $ and the like, never for the end of a host (https://*.example.org/*); a lone * for any "
-        "value, [*] for a star."
+        "text without ; & | $ , @ and the like, never for the end of a host (https://*.example.org/*), nor for a space "
+        "in a pattern without any; a lone * for any value, [*] for a star."
     )
 
 

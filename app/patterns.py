@@ -1,9 +1,19 @@
-"""Whether a value fits a pattern of a grant: one meaning of `*`, for every argument but a shell's command.
+r"""Whether a value fits a pattern of a grant: one meaning of `*`, for every argument but a shell's command.
 
 A `*` stands for any characters, or none, but never for one that could begin another order: `; & | $`, a backquote,
-brackets, a line's end, another control character or one that cannot be seen. It never crosses the end of a host, and
-leads to no `..`. All else, `?` and `[` too, is itself; `[*]` is a star. What is written exactly always fits, and a lone
-`*` is any value. In an address `*` has its places: `https://*.example.org/*` is any path at any name below example.org.
+brackets, a line's end, another control character or one that cannot be seen. It leads to no `..`. All else, `?` and `[`
+too, is itself; `[*]` is a star. What is written exactly always fits, and a lone `*` is any value.
+
+Nor does it stand for a second thing where one is meant: for another recipient, address, host, option or word. Where it
+stands says what that is, not what the argument is called, unless the name says that it is a path, or an address:
+
+- in a path: no beginning that makes it absolute
+- behind the host of an address, as in `https://example.org/*`: no `,` and no `://`
+- elsewhere: no `,`, no `://`, no `@`, nothing that begins with `-` as options do, and no space in a pattern without any
+- where a host may stand, before the first slash of a pattern without spaces: none of `/ \ : ? # %`; and, unless a dot
+  follows in the pattern, no further name behind a dot: `host*` is not host.example.org, but `10.*` is 10.0.0.1
+
+In an address `*` has its places: `https://*.example.org/*` is any path at any name below example.org.
 """
 
 from __future__ import annotations
@@ -16,14 +26,25 @@ import regex
 
 ANY = "*"
 STAR = "[*]"  # in a pattern: the character itself
-_ORDERS = regex.compile(r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]")
+_ORDERS = r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]"
 _ADDRESS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?::([0-9]{0,5}))?")
 _UNCLEAR = regex.compile(r"[\\\s\p{C}\p{Z}]")  # which readers of addresses drop, or take for something else
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
+# What a star does not take in, by where it stands.
+_IN_PATH = regex.compile(rf"{_ORDERS}|\A([/\\~]|[A-Za-z]:)")
+_BEHIND_HOST = regex.compile(rf"{_ORDERS}|,|://")
+_AMONG_WORDS = regex.compile(rf"{_ORDERS}|[,@]|://|(?<!\S)-")
+_IN_WORD = regex.compile(rf"{_AMONG_WORDS.pattern}|\s")
+_IN_HOST = regex.compile(rf"{_IN_WORD.pattern}|[/\\:?#%]")
+_AT_ITS_END = regex.compile(rf"{_IN_HOST.pattern}|(?<=\.)\d*[^\d.]")  # the last name of a host is never a number
+_HOST_ENDS = re.compile(r"[/\\?#]")
 # Words in the names of arguments whose values are addresses, with `https://` or without.
 _PLACES = frozenset(("address", "domain", "endpoint", "host", "hostname", "href", "link", "origin", "server", "site"))
 _PLACES |= {"uri", "uris", "url", "urls", "website"}
+# Words that end the names of arguments whose values are paths, and those that say that it is on another machine.
+_PATHS = frozenset(("dir", "directory", "file", "filename", "filepath", "folder", "path"))
+_ELSEWHERE = frozenset(("peer", "remote"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -36,10 +57,24 @@ def fits(name: str, value: str, pattern: str) -> bool:
         return value == pieces[0]
     if _climbs(value):
         return False
-    is_address = "://" in value or "://" in pattern or value.startswith(("//", "/\\", "\\\\"))
-    if is_address or not _PLACES.isdisjoint(word.lower() for word in _WORDS.findall(name)):
+    is_mailbox = "@" in pattern and not _is_spelled_address(value)  # or a place of scp's and git's: it has a host, too
+    if "://" in pattern or (names_address(name, value) and not is_mailbox):
         return _fits_address(value, pattern)
-    return _fits_pieces(value, pieces)
+    return _fits_pieces(value, pieces, _stars(name, pieces))
+
+
+def names_address(name: str, value: str) -> bool:
+    """Whether the argument `name` is a place in a network, by its value or by what it is called."""
+    return _is_spelled_address(value) or not _PLACES.isdisjoint(words_of(name))
+
+
+def _is_spelled_address(value: str) -> bool:
+    return "://" in value or value.startswith(("//", "/\\", "\\\\"))
+
+
+def words_of(name: str) -> list[str]:
+    """`repositoryUrl` and `repository_url` are both of two words."""
+    return [word.lower() for word in _WORDS.findall(name)]
 
 
 def _pieces(pattern: str) -> list[str]:
@@ -53,7 +88,25 @@ def _pieces(pattern: str) -> list[str]:
     return pieces
 
 
-def _fits_pieces(text: str, pieces: list[str]) -> bool:
+def _stars(name: str, pieces: list[str]) -> list[regex.Pattern[str]]:
+    """What each star between the pieces does not take in."""
+    words = words_of(name)
+    if words and words[-1] in _PATHS and _ELSEWHERE.isdisjoint(words):
+        return [_IN_PATH] * (len(pieces) - 1)
+    if any(character.isspace() for piece in pieces for character in piece):
+        return [_AMONG_WORDS] * (len(pieces) - 1)
+    stars, host = [], True
+    # Of the pieces up to the one in which a host would end, the last that has a dot: no star before it is at the end.
+    ends = next((at for at, piece in enumerate(pieces) if _HOST_ENDS.search(piece)), len(pieces) - 1)
+    dots = [at for at, piece in enumerate(pieces[: ends + 1]) if "." in _HOST_ENDS.split(piece)[0]]
+    for at, piece in enumerate(pieces[:-1]):
+        host = host and not _HOST_ENDS.search(piece)
+        dotted = bool(dots) and dots[-1] > at
+        stars.append(_IN_WORD if not host else _IN_HOST if dotted else _AT_ITS_END)
+    return stars
+
+
+def _fits_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]]) -> bool:
     """Each piece is taken where it first stands: a later place leaves more of the text to the star before it."""
     if len(pieces) == 1:
         return text == pieces[0]
@@ -61,12 +114,12 @@ def _fits_pieces(text: str, pieces: list[str]) -> bool:
     at, end = len(first), len(text) - len(last)
     if end < at or not text.startswith(first) or not text.endswith(last):
         return False
-    for piece in middle:
+    for piece, star in zip(middle, stars, strict=False):  # the last star is behind them
         found = text.find(piece, at, end)
-        if found < 0 or _ORDERS.search(text, at, found):
+        if found < 0 or star.search(text, at, found):
             return False
         at = found + len(piece)
-    return not _ORDERS.search(text, at, end)
+    return not stars[-1].search(text, at, end)
 
 
 def _climbs(value: str) -> bool:
@@ -95,7 +148,10 @@ def _fits_address(value: str, pattern: str) -> bool:
     if not wanted or not given or (wanted.scheme, wanted.port) != (given.scheme, given.port):
         return False
     below = wanted.host.startswith("*.") and given.host.endswith(wanted.host[1:])
-    return (below or wanted.host in (ANY, given.host)) and _fits_pieces(given.rest, _pieces(wanted.rest))
+    pieces = _pieces(wanted.rest)
+    return (below or wanted.host in (ANY, given.host)) and _fits_pieces(
+        given.rest, pieces, [_BEHIND_HOST] * (len(pieces) - 1)
+    )
 
 
 def _address(text: str) -> _Address | None:

@@ -17,7 +17,7 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from app.events import ApprovalRequired, ApprovalResolved
-from app.grants import COMMANDS
+from app.grants import is_command
 from app.patterns import ANY, STAR
 from tools.mcp.names import is_question
 
@@ -59,7 +59,7 @@ def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for name, value in arguments.items()
     }
-    return {name: text if name in COMMANDS else text.replace(ANY, STAR) for name, text in texts.items()}
+    return {name: text if is_command(name) else text.replace(ANY, STAR) for name, text in texts.items()}
 
 
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:

@@ -40,6 +40,18 @@ FITS = [
     ("host", "*.example.org", ["a.example.org", "A.B.example.org"]),
     ("baseURL", "example.org/*", ["example.org/a"]),
     ("uri", "file:///srv/*", ["file:///srv/a"]),
+    ("oldFilePath", "notes/*", ["notes/Smith, John/a.txt"]),
+    ("recipient", "*@example.org", ["ann@example.org", "ann.smith+x@example.org"]),
+    ("email_address", "*@example.org", ["ann@example.org"]),
+    ("repository_url", "git@example.org:me/*", ["git@example.org:me/x.git"]),
+    ("channel", "#team-*", ["#team-blue"]),
+    ("branch", "feature/*", ["feature/1.2", "feature/x"]),
+    ("glob", "src/**.py", ["src/a.py", "src/a/b.py"]),
+    ("glob", "**/*.py", ["src/a.b/c.py"]),
+    ("document", "*.txt", ["plan.txt"]),
+    ("ip", "10.*", ["10.0.0.1"]),
+    ("version", "1.*", ["1.2.3"]),
+    ("query", "weather in *", ["weather in St. Ives / Cornwall"]),
 ]
 FITS_NOT = [
     (
@@ -87,7 +99,33 @@ FITS_NOT = [
     ("target", "*.example.org", ["h://evil.net/.example.org", "//evil.net/.example.org"]),
     ("host", "example.org*", ["example.org.evil.net", "example.org@evil.net", "example.org:8080"]),
     ("host", "*.example.org", ["example.org", "evil.net/.example.org", "evilexample.org", "a.example.org:81"]),
-    ("text", "see *", ["see h://example.org"]),
+    ("text", "see *", ["see h://example.org", "see a@evil.net", "see --output=x", "see x, y"]),
+    ("path", "*.txt", ["/etc/x.txt", "\\etc\\x.txt", "C:\\x.txt", "~/x.txt"]),
+    (
+        "recipient",
+        "*@example.org",
+        ["a@evil.net,b@example.org", "a@evil.net b@example.org"],
+    ),
+    (
+        "recipient",
+        "*@example.org",
+        ["<x@evil.net>, a@example.org", "a%evil.net@example.org"],
+    ),
+    ("recipient", "team-*", ["team-a,all", "team-a all", "team-a@evil.net", "team-a.evil.net"]),
+    ("email", "*@example.org", ["evil.net/@example.org", "evil.net?@example.org", "evil.net#@example.org"]),
+    ("email_address", "*@example.org", ["a@evil.net,b@example.org", "//evil.net/@example.org"]),
+    ("recipient", "ann@example*", ["ann@example.evil.net"]),
+    ("args", "h://example.org/*", ["h://example.org/x,h://evil.net", "h://example.org/x,evil.net"]),
+    ("url", "h://example.org/*", ["h://example.org/redirect?u=h://evil.net"]),
+    ("target", "host*", ["host.evil.net", "host/x", "host:22", "hostx@evil.net", "host evil.net"]),
+    ("target", "host*x", ["host.evil.tax"]),
+    ("target", "*.example.org", ["evil.net/.example.org", "evil.net:1.example.org", "evil.net\\.example.org"]),
+    ("destination", "bucket-*", ["bucket-x.evil.net"]),
+    ("ip", "10.*", ["10.evil.net", "10.0.0.evil", "10.0.0.1:22"]),
+    ("remote_file", "host*", ["host.evil.net:x"]),
+    ("args", "git log *", ["git log --output=x", "git log x -p"]),
+    ("args", "*.txt", ["--output=x.txt", "a.txt b.txt"]),
+    ("repo", "me/*", ["me/x,you/y", "me/x@h://evil.net"]),
 ]
 
 
@@ -108,6 +146,14 @@ def test_where_a_star_ends(name: str, pattern: str, values: list[str]) -> None:
     assert [value for value in values if fits(name, value, pattern)] == []
     covering = Grant("mcp__x__y", pattern={name: pattern})
     assert [value for value in values if covering.covers("ann", {name: value})] == []
+
+
+@pytest.mark.parametrize("name", ["cmdline", "shell", "bash", "argv", "shellCommand", "run_cmd"])
+def test_arguments_that_are_commands_are_read_as_a_shell_reads_them(name: str) -> None:
+    assert "too wide" in (misfit("t", {name: "git *"}, {name: "git log"}) or "")
+    reading = Grant("t", pattern={name: "git log *"})
+    assert reading.covers("ann", {name: "git log -5"})
+    assert not reading.covers("ann", {name: "git log --output=x"})
 
 
 @given(st.text(), st.text())
