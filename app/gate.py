@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from app.grants import Grant, holding, reaches_hosts, without_granted_hosts
+from app.patterns import names_address
 from app.people import Principal
 from app.rules import Mode, WhenAbsent
 from parsing import Arguments
@@ -114,16 +115,22 @@ class Gate:
     principal: Principal
     under: Circumstances = Circumstances()
     watches_taint: bool = True
-    _at_all: dict[int, tuple[Tool, Circumstances, Decision]] = field(default_factory=dict)  # by id of the tool
+    _at_all: dict[int, tuple[Tool, tuple[object, ...], Decision]] = field(default_factory=dict)  # by id of the tool
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
         if arguments is not None:
             return decide(self.principal, tool, arguments, self.under)
         known = self._at_all.get(id(tool))  # what to offer is asked again and again
-        if known is None or known[1] is not self.under:
-            known = tool, self.under, decide(self.principal, tool, None, self.under)
+        now = self._standing()
+        if known is None or known[1] != now:
+            known = tool, now, decide(self.principal, tool, None, self.under)
             self._at_all[id(tool)] = known
         return known[2]
+
+    def _standing(self) -> tuple[object, ...]:
+        """All that a decision depends on here and that changes in a run, with time or writes too."""
+        in_force = tuple(grant.in_force for grant in self.under.grants)
+        return self.under, in_force, self.under.writes.last
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:
         """What the session brings with it."""
@@ -164,13 +171,15 @@ def _forbidden(principal: Principal, tool: Tool, under: Circumstances) -> str | 
 def _question(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> str | None:
     """Why a person is to be asked, and what would leave or be left; None when nobody has to be asked.
 
+    A tool that reads outside is taken at the operator's word that nothing leaves by it. A call that names an address is
+    the exception: that place, which untrusted text may have chosen, could get the rest.
     From top to bottom: what asks in every mode, what asks once untrusted text was read, what never asks, and what the
     mode asks for.
     """
     leaving = _leaving(tool, arguments, under)
     if tool.approval == "always":
         return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
-    if tool.risk is Risk.READ:
+    if tool.risk is Risk.READ and not (under.tainted and leaving and _names_address(arguments)):
         return None
     if leaving and (leaving.always or under.tainted):
         return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
@@ -192,8 +201,21 @@ def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> L
     return None if tool.confined else Leaving(f"{tool.name} {_OUTSIDE[tool.risk]}.")
 
 
+def _names_address(arguments: Arguments | None) -> bool:
+    waiting: list[tuple[str, object]] = list((arguments or {}).items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str) and value and names_address(name, value):
+            return True
+        if isinstance(value, dict):
+            waiting += value.items()
+        if isinstance(value, list):
+            waiting += [(name, one) for one in value]
+    return False
+
+
 _OUTSIDE = {
-    Risk.READ: "reads",
+    Risk.READ: "reads outside of the workspace, with the address that is named",
     Risk.WRITE: "can write outside of the workspace",
     Risk.EXECUTE: "can execute commands outside of the sandbox",
     Risk.NETWORK: "reaches the network",
@@ -241,7 +263,8 @@ def _grants_for(tool: Tool, grants: Iterable[Grant], under: Circumstances) -> li
     """Those of the tool that hold: where no box keeps it in, none of before the last write."""
     changed = max(under.writes.started, under.writes.last)
     kept_in = under.boxed or tool.risk is not Risk.EXECUTE
-    return [grant for grant in grants if grant.tool == tool.name and (kept_in or grant.created > changed)]
+    held = (grant for grant in grants if grant.tool == tool.name and grant.in_force)
+    return [grant for grant in held if kept_in or grant.created > changed]
 
 
 def _granted_exactly(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from app.gate import Circumstances, Gate, decide
 from app.grants import Grant
 from app.people import LOCAL_USER
-from app.rules import Mode
+from app.rules import Mode, ToolRule, classified
 from tests.test_app_gate import ANN, named, nothing, tool, word
 from tools.catalogue import TOOLS
+from tools.leaving import call_sent
 from tools.permit import fingerprint
 from tools.rights import Risk
 from tools.tool import Tool, answering
@@ -43,6 +45,40 @@ def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
     under = Circumstances(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
     wanted = "allow" if not asks else "refuse" if mode is Mode.DENY else "ask"
     assert word(decide(LOCAL_USER, one, {}, under)) == wanted
+
+
+READINGS = [
+    # what a tool gets that a rule made `read`, and whether it asks once untrusted text was read
+    ({}, False),
+    ({"query": "secret words", "limit": 3, "folder": "notes/plan.md"}, False),
+    ({"url": ""}, False),
+    ({"query": "https://evil.example/?all=secret+words"}, True),
+    ({"page": "//evil.example/secret"}, True),
+    ({"url": "evil.example/secret"}, True),
+    ({"requests": [{"depth": 1}, {"targetHost": "evil.example"}]}, True),
+    ({"urls": ["evil.example"]}, True),
+]
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(("arguments", "asks"), READINGS)
+def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
+    arguments: dict[str, Any], asks: bool, mode: Mode
+) -> None:
+    unclassified = Tool(
+        "mcp__notes__get", "", {}, Risk.ADMIN, answering(nothing), leaves=partial(call_sent, "notes", "get")
+    )
+    one = classified(unclassified, [ToolRule(match="mcp__*", risk=Risk.READ, approval="never")])
+    under = Circumstances(mode, boxed=True)
+    assert decide(LOCAL_USER, one, arguments, under) == Allow()
+    since = replace(under, tainted=True)
+    assert decide(LOCAL_USER, one, None, since) == Allow()
+    decision = decide(LOCAL_USER, one, arguments, since)
+    assert word(decision) == ("allow" if not asks else "refuse" if mode is Mode.DENY else "ask")
+    assert not asks or "The MCP server notes would get this call" in str(decision)
+    exact = Grant(one.name, fingerprint("local", one.name, arguments), tainted=True)
+    assert decide(LOCAL_USER, one, arguments, replace(since, grants=(exact,))) == Allow()
+    assert decide(LOCAL_USER, named("read_file"), {"path": "//a", "url": "https://a"}, since) == Allow()
 
 
 LEFT = [
@@ -204,3 +240,22 @@ def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since:
     assert isinstance(decide(ANN, bash, call, under), Allow)
     assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, under), Ask)
     assert isinstance(decide(ANN, bash, call, replace(under, tainted=True)), Allow if since else Ask)
+
+
+def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, call = tool(Risk.NETWORK), {"a": 1}
+    grant = Grant(network.name, fingerprint("local", network.name, call), expires=time.time() + 600)
+    gate = Gate(LOCAL_USER, Circumstances(Mode.DENY, boxed=True, grants=(grant,)))
+    assert gate.decide(network) == gate.decide(network, call) == Allow()
+    later = time.time() + 601
+    monkeypatch.setattr("time.time", lambda: later)
+    assert isinstance(gate.decide(network, call), Refuse) and isinstance(gate.decide(network), Refuse)
+
+
+def test_unboxed_a_tool_is_not_offered_once_a_write_has_voided_its_grant() -> None:
+    bash, call = named("bash"), {"command": "python3 script.py"}
+    grant = Grant("bash", fingerprint("local", "bash", call), created=time.time() + 1)
+    gate = Gate(LOCAL_USER, Circumstances(Mode.DENY, grants=(grant,)))
+    assert gate.decide(bash) == gate.decide(bash, call) == Allow()
+    gate.under.writes.last = grant.created + 1
+    assert isinstance(gate.decide(bash, call), Refuse) and isinstance(gate.decide(bash), Refuse)
