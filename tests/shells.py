@@ -29,7 +29,7 @@ _TELL_ALL = """\
 export BUILTINS=$(compgen -b | grep -vx -e printf -e enable)
 for text in $PWD/*.sh; do
     for status in 0 1; do
-        PATH=/nowhere BASH_ENV=$HOME/tells STATUS=$status /bin/bash "$text" 3>>"$text.told" >/dev/null 2>&1 </dev/null
+        PATH=/nowhere BASH_ENV=$PWD/tells STATUS=$status /bin/bash "$text" 3>>"$text.told" >/dev/null 2>&1 </dev/null
     done
 done
 """
@@ -40,11 +40,12 @@ kill -9 $PPID
 """
 # Side by side: some wait until their time is over.
 _MARK_ALL = """\
+HERE=$PWD
 for text in $PWD/*.sh; do
     (
         mkdir "$text.folder"
         cd "$text.folder"
-        PATH=$HOME:$PATH MARK=$text.told timeout -s KILL 2 /bin/bash "$text" >/dev/null 2>&1 </dev/null
+        PATH=$HERE:$PATH MARK=$text.told timeout -s KILL 2 /bin/bash "$text" >/dev/null 2>&1 </dev/null
     ) &
     [ "$(jobs -rp | wc -l)" -lt 4 ] || wait -n
 done
