@@ -250,7 +250,7 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
         if isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, under.commands):
             return unchanged or reads(command)
     if under.boxed and (
-        tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments)
+        tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments, under.workspace)
     ):
         return True
     grants = _grants_for(tool, under.grants, under)

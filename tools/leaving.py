@@ -13,6 +13,7 @@ from tools.commands import loses_nothing
 from tools.egress import hosts_wanted, told
 from tools.left_behind import leaves_the_box
 from tools.network_needs import calls_only_loopback
+from tools.repository import runs_nothing
 from tools.rights import Leaving
 from tools.tool import ToolFailed
 from tools.workspace import inside
@@ -64,10 +65,15 @@ def nothing_to_reach(arguments: Arguments) -> str | None:
     )
 
 
-def nothing_lost(arguments: Arguments) -> bool:
-    """`bash`: a command that is known only to read, or to add what can be undone, and has no network."""
+def nothing_lost(arguments: Arguments, workspace: Path) -> bool:
+    """`bash`: a command that is known only to read, or to add what can be undone, and has no network.
+
+    Nor does git in it run a program that a repository names.
+    """
     command = arguments.get("command")
-    return isinstance(command, str) and not hosts_wanted(arguments) and loses_nothing(command)
+    if not isinstance(command, str) or hosts_wanted(arguments):
+        return False
+    return loses_nothing(command) and runs_nothing(command, workspace)
 
 
 def call_sent(server: str, tool: str, _: Arguments, __: Path) -> Leaving:

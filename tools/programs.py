@@ -4,7 +4,7 @@ A list of the programs that run others can never be complete (env, xargs, git, v
 this is a list of those that do not, each with the options that it may have. An option, a subcommand or a program that
 is not here is unknown, and unknown is not allowed: a command that needs it is approved as a whole. Read from the
 manuals and `--help` of Debian 12's versions. The sandbox is the boundary; git runs what a repository's own
-configuration names (a pager, a filter) whatever the options are.
+configuration names (a hook, a filter) whatever the options are: tools.repository looks at that.
 """
 
 from __future__ import annotations
@@ -267,15 +267,18 @@ def only_adds(words: tuple[str, ...]) -> bool:
 
 
 def _fits(words: tuple[str, ...], table: Mapping[str, Reader]) -> bool:
-    words = _without_place(words)
+    words, _ = without_place(words)
     for length in (3, 2, 1):
         if reader := table.get(" ".join(words[:length])) if len(words) >= length else None:
             return reader.reads(words[length:])
     return False
 
 
-def _without_place(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`git -C folder log` is `git log`: of the options before git's subcommand only these change nothing else."""
+def without_place(words: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """`git -C folder log` is `git log`, and the folder: of git's own options only these change nothing else."""
+    folders = []
     while words[:2] == ("git", "--no-pager") or (words[:2] == ("git", "-C") and len(words) > 2):
-        words = ("git", *words[2 if words[1] == "--no-pager" else 3 :])
-    return words
+        plain = words[1] == "--no-pager"
+        folders += [] if plain else [words[2]]
+        words = ("git", *words[2 if plain else 3 :])
+    return words, folders

@@ -34,15 +34,17 @@ from tools.placeholders import (
 
 MADE = "made-in-sandbox"
 _GIT = ".git"
-_ITSELF = ".\n"  # a `commondir` of a repository that is its own
+ITSELF = ".\n"  # a `commondir` of a repository that is its own
 _LOOKED_AT, _REPOSITORIES = 256, 8  # entries of the workspace, and repositories and submodules in it
 _CONFIG_S = 5.0
 _CONFIG_OF_WORKTREE = b"worktreeconfig"  # the setting by which git reads `config.worktree`
 # What makes no program run, wherever it is said.
-_HARMLESS = re.compile(
+HARMLESS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
+    r"|core\.(abbrev|autocrlf|eol|longpaths|quotepath|safecrlf|untrackedcache)|advice\.\w+|color\.ui|fetch\.prune"
     r"|extensions\.(objectformat|refstorage|compatobjectformat)|init\.defaultbranch|user\.(name|email)"
-    r"|remote\.[^\n]+\.(url|fetch)|branch\.[^\n]+\.(remote|merge)"
+    r"|remote\.[^\n]+\.(url|fetch|prune|pushurl|tagopt)|branch\.[^\n]+\.(remote|merge|rebase|description)"
+    r"|pull\.(ff|rebase)|push\.(autosetupremote|default|followtags)"
 )
 _PLAIN = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"
 
@@ -102,7 +104,7 @@ class Seals:
                 for folder in (git, *(config.parent for config in _inner_configs(git))):
                     make_folder(folder / "hooks")
                 make_file(git / "config", _PLAIN)
-                if make_file(git / "commondir", _ITSELF):
+                if make_file(git / "commondir", ITSELF):
                     mark(git / "commondir")
                 if _CONFIG_OF_WORKTREE in (git / "config").read_bytes().lower():
                     make_file(git / "config.worktree", "")
@@ -251,7 +253,7 @@ def _lines(listed: str) -> Iterator[str]:
         name, _, value = entry.partition("\n")
         section, _, key = name.rpartition(".")
         section, _, inner = section.partition(".")
-        if _HARMLESS.fullmatch(name) and "\n" not in value:
+        if HARMLESS.fullmatch(name) and "\n" not in value:
             title = f'{section} "{_escaped(inner)}"' if inner else section
             yield f'[{title}]\n\t{key} = "{_escaped(value)}"\n'
 

@@ -117,7 +117,7 @@ def leaves_nothing(_: Arguments, __: Path) -> Leaving | None:
     return None
 
 
-def nothing_known(_: Arguments) -> bool:
+def nothing_known(_: Arguments, __: Path) -> bool:
     """The `loses_nothing` of a tool of whose calls nothing can be said."""
     return False
 
@@ -143,8 +143,8 @@ class Tool:
 
     A tool that says nothing of itself belongs to admins. `confined`: what it does stays in the workspace and, where
     it runs something, in the sandbox, but for what `leaves` names. `loses_nothing` knows calls that change nothing that
-    is there although the tool could, `hopeless` says why a call cannot succeed in a box without network, and what to
-    do instead. `untrusted`: its results are written by strangers.
+    is there, in this workspace, although the tool could; it may block. `hopeless` says why a call cannot succeed in a
+    box without network, and what to do instead. `untrusted`: its results are written by strangers.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Tool:
     untrusted: bool = False
     normalise: Normalise = as_written
     leaves: Leaves = leaves_nothing
-    loses_nothing: Callable[[Arguments], bool] = nothing_known
+    loses_nothing: Callable[[Arguments, Path], bool] = nothing_known
     hopeless: Callable[[Arguments], str | None] = nothing_against
     binds: Binds = binds_nothing
 
