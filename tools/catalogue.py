@@ -20,7 +20,12 @@ from tools.web import WebFetch
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
-_HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
+# As tools.egress reads them. The words are for models with native calls; the smallest read the tool's own line alone.
+_HOSTS = {
+    "type": ["boolean", "array"],
+    "items": {"type": "string"},
+    "description": 'true, or the hosts to reach, such as ["example.org"]; without it there is no network',
+}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -43,7 +48,7 @@ def _confined(
 TOOLS = (
     _confined(
         "bash",
-        "Run a shell command. First line #!bg: in the background. The network needs network: true or hosts.",
+        "Run a shell command. network: true for the network. First line #!bg: in the background.",
         _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
@@ -54,7 +59,7 @@ TOOLS = (
     ),
     _confined(
         "python",
-        "Run Python code; print what you need. network as in bash.",
+        "Run Python code; print what you need.",
         _object({"code": _TEXT}, {NETWORK: _HOSTS}),
         Risk.EXECUTE,
         running("python3", "code"),
