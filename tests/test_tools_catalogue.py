@@ -33,5 +33,5 @@ def test_a_row_is_whole(tool: Tool) -> None:
 
 def test_all_rows_together_are_short_enough_for_a_small_model() -> None:
     written = json.dumps([[tool.name, tool.description, tool.parameters] for tool in TOOLS])
-    # About 690 tokens; JSON has some 3.5 characters to a token.
-    assert len(written) < 2_430
+    # About 700 tokens; JSON has some 3.5 characters to a token.
+    assert len(written) < 2_460

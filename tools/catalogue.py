@@ -20,12 +20,9 @@ from tools.web import WebFetch
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
-# As tools.egress reads them. The words are for models with native calls; the smallest read the tool's own line alone.
-_HOSTS = {
-    "type": ["boolean", "array"],
-    "items": {"type": "string"},
-    "description": 'true, or the hosts to reach, such as ["example.org"]; without it there is no network',
-}
+_HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
+# Said once, where models with native calls read it: the smallest model calls again and again when its line is longer.
+_HOSTS_SAID = _HOSTS | {"description": "true, or hosts such as example.org"}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -49,7 +46,7 @@ TOOLS = (
     _confined(
         "bash",
         "Run a shell command. network: true for the network. First line #!bg: in the background.",
-        _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS}),
+        _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS_SAID}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
         normalise=lambda arguments: asking_for_network(unmarked(arguments)),
