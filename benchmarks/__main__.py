@@ -1,9 +1,16 @@
-"""`make bench`: every benchmark, one after another."""
+"""`make bench`: every benchmark, one after another; with names (`python -m benchmarks box`) those."""
 
 from __future__ import annotations
 
-from benchmarks import context, log, mcp, page, parser, provenance, relay, stages, startup
+import sys
 
-for benchmark in (startup, parser, provenance, context, stages, relay, log, mcp, page):
-    print(f"\n== {benchmark.__name__}: {(benchmark.__doc__ or '').splitlines()[0]}")
-    benchmark.main()
+from benchmarks import box, context, log, mcp, page, parser, provenance, relay, stages, startup
+
+ALL = (startup, parser, provenance, context, stages, box, relay, log, mcp, page)
+names = {benchmark.__name__.partition(".")[2]: benchmark for benchmark in ALL}
+wanted, sys.argv[1:] = sys.argv[1:] or list(names), []  # what is left would be taken for a benchmark's own arguments
+if unknown := [name for name in wanted if name not in names]:
+    sys.exit(f"There is no benchmark {unknown[0]!r}. There are: {', '.join(names)}.")
+for name in wanted:
+    print(f"\n== benchmarks.{name}: {(names[name].__doc__ or '').splitlines()[0]}")
+    names[name].main()

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -177,7 +178,8 @@ def _trial(box: Bubblewrap) -> str | None:
     return trial(box.limits, [*box.outer(), *_SEAL, "--", "true"], env={"PATH": PATH})
 
 
-def _system_mounts() -> list[str]:
+@cache
+def _system_mounts() -> tuple[str, ...]:
     words: list[str] = []
     for path in map(Path, SYSTEM):
         if path.is_symlink():
@@ -186,12 +188,13 @@ def _system_mounts() -> list[str]:
             words += ["--ro-bind", str(path), str(path)]
     for name in ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return words
+    return tuple(words)
 
 
-def _python_mounts(python: Path) -> list[str]:
+@cache
+def _python_mounts(python: Path) -> tuple[str, ...]:
     # Last on the PATH, so that `python` is found even where the system has only python3, or neither.
     words = ["--symlink", str(python), "/run/bin/python", "--symlink", str(python), "/run/bin/python3"]
     for tree in interpreter_tree(python):
         words += ["--ro-bind", str(tree), str(tree)]
-    return words
+    return tuple(words)

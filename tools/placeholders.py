@@ -50,19 +50,19 @@ def mark(path: Path) -> None:
     os.utime(path, (_MARK_S, _MARK_S))
 
 
-def is_marked(path: Path) -> bool:
+def is_marked(path: str | Path) -> bool:
     """Whether it was made here, and nothing was put into it or taken out since."""
     try:
-        return int(path.lstat().st_mtime) == _MARK_S
+        return int(os.lstat(path).st_mtime) == _MARK_S
     except OSError:
         return False
 
 
-def remove_placeholder(path: Path) -> None:
-    """Nothing else, and nothing where it is not empty."""
+def remove_placeholder(path: str | Path) -> None:
+    """Nothing else, and nothing where it is not empty. Most are missing: a Path costs more than to look for one."""
     if is_marked(path):
         with suppress(OSError):
-            path.rmdir()
+            os.rmdir(path)  # noqa: PTH106 - as above
 
 
 def make_folder(folder: Path) -> bool:

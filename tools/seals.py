@@ -63,16 +63,17 @@ class Seals:
 
     def mounts(self) -> list[Mount]:
         """bubblewrap's words for each place, once `begin` has made what is missing."""
-        found = [self._closed_place(name) for name in SEALABLE if name != _GIT]
-        return [mount for mounts in (*found, self._root_repository(), self._inner_repositories()) for mount in mounts]
+        found = [*self._closed_places(), self._root_repository(), self._inner_repositories()]
+        return [mount for mounts in found for mount in mounts]
 
-    def _closed_place(self, name: str) -> list[Mount]:
-        path = self.workspace / name
-        if os.path.lexists(path) and not is_marked(path):
-            return _closed(path)
-        if name in self.names and os.access(self.workspace, os.W_OK):
-            return [(path, ["--ro-bind", str(seen_instead()), str(path)])]
-        return []
+    def _closed_places(self) -> Iterator[list[Mount]]:
+        may_write = os.access(self.workspace, os.W_OK)
+        for name in filter(_GIT.__ne__, SEALABLE):
+            here = f"{self.workspace}/{name}"  # most are missing, and a Path costs more than to look for one
+            if os.path.lexists(here) and not is_marked(here):
+                yield _closed(Path(here))
+            elif name in self.names and may_write:
+                yield [(Path(here), ["--ro-bind", str(seen_instead()), here])]
 
     def _root_repository(self) -> list[Mount]:
         git = self.workspace / _GIT
@@ -94,9 +95,8 @@ class Seals:
             return -1
         lock = _shared_lock(self.workspace)
         try:
-            for name in self.names:
-                if name != _GIT and not os.path.lexists(path := self.workspace / name):
-                    make_placeholder(path)
+            for name in filter(_GIT.__ne__, self.names):
+                make_placeholder(self.workspace / name)
             git = self.workspace / _GIT
             if _may_be_made(git):
                 make_placeholder(git, MADE)
@@ -125,7 +125,7 @@ class Seals:
         try:
             self._restore_repository()
             for name in SEALABLE:
-                remove_placeholder(self.workspace / name)
+                remove_placeholder(f"{self.workspace}/{name}")
         finally:
             _lock_file(self.workspace).unlink(missing_ok=True)
             os.close(lock)
