@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from tests.jobs import end_of, opened, started, until
 from tools.left_behind import SEALED
 from tools.sandbox import Bubblewrap, find_sandbox
+from tools.seals import Seals
 from tools.shell import running
 from tools.tool import Context, Result
 
@@ -137,22 +139,129 @@ def test_what_is_not_there_cannot_be_made(workspace: Path, attack: str) -> None:
     assert {path.name for path in workspace.iterdir()} <= {"evil"}
 
 
-def test_a_repository_that_a_command_made_runs_nothing_outside(workspace: Path) -> None:
-    script = """git init -q -b main && echo one > file && git add file && git commit -qm first
-git config core.fsmonitor 'touch evil' && git config core.hooksPath evil && git config alias.st '!touch evil'
-git remote add origin https://example.org/a.git && git config 'branch.main.merge' 'refs/heads/"ma\\in'
-printf 'touch evil' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit
-mkdir evil && cp -r .git evil/git && echo ../evil/git > .git/commondir; git status > /dev/null; rm -rf evil"""
-    told(workspace, script)
-    assert git(workspace, "log", "--format=%s") == "first" and not (workspace / "evil").exists()
-    git(workspace, "commit", "-q", "--allow-empty", "-m", "second")
-    listed = git(workspace, "config", "--local", "--list").splitlines()
-    assert "remote.origin.url=https://example.org/a.git" in listed and 'branch.main.merge=refs/heads/"ma\\in' in listed
-    assert not [line for line in listed if "evil" in line]
-    assert not list((workspace / ".git").glob("hooks/pre-commit")) and not (workspace / ".git/commondir").exists()
-    # From now on it is one as any other.
+def test_a_repository_is_made_in_a_sub_folder_or_by_the_owner(workspace: Path) -> None:
+    refused = told(workspace, "git init -q")
+    assert not refused.ok and "make a repository in a sub-folder" in refused.text and not list(workspace.iterdir())
+    assert told(workspace, "git init -q sub && git -C sub commit -q --allow-empty -m first").ok
+    git(workspace, "init", "-q")
+    assert (
+        told(workspace, "echo one > file && git add file && git commit -qm first && git log --format=%s").text
+        == "first"
+    )
     assert "git -c name=value" in told(workspace, "git config core.pager cat").text
-    assert told(workspace, "git commit -q --allow-empty -m third && git log --format=%s").text == "third\nsecond\nfirst"
+
+
+OUTSIDE = "cat {0}/private.txt {0}/../private.txt 2>/dev/null; echo evil | tee -a {0}/private.txt > /dev/null; ls {0}"
+LED_OUT = {
+    "a module": ("ln -s ../../.. .git/modules/a; echo > config; mkdir -p d; echo > d/config", ".git/modules/a"),
+    "a folder's module": (
+        "echo > config; git init -q sub; mkdir -p sub/.git/modules; ln -s ../../../.. sub/.git/modules/a",
+        "sub/.git/modules/a",
+    ),
+    "hooks below": ("git init -q sub; rm -rf sub/.git/hooks; ln -s ../../.. sub/.git/hooks", "sub/.git/hooks"),
+    "a folder": ("git init -q sub; mv sub sub2; ln -s .. sub", "sub"),
+    "a made repository": ("ln -s ../../other/.git .git/made-in-sandbox", ".git/made-in-sandbox"),
+    "an editor's": ("ln -s .. .zed; ln -s .. .npmrc; ln -s .. .mcp.json", ".npmrc"),
+}
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no repository", "a repository"])
+@pytest.mark.parametrize(("planted", "way"), LED_OUT.values(), ids=LED_OUT)
+def test_a_link_leads_no_later_command_out_of_the_workspace(
+    tmp_path: Path, workspace: Path, planted: str, way: str, there: bool
+) -> None:
+    (tmp_path / "private.txt").write_text("PRIVATE")
+    (tmp_path / "other").mkdir()
+    for folder in (tmp_path / "other", *([workspace] if there else [])):
+        git(folder, "init", "-q")
+        git(folder, "config", "alias.mine", "status")
+        (folder / ".git/modules").mkdir()
+    before = state(tmp_path / "other")
+    told(workspace, planted)
+    for _ in range(2):
+        result = told(workspace, OUTSIDE.format(way))
+        assert "PRIVATE" not in result.text and "other" not in result.text
+    assert told(workspace, "echo works").text == "works"
+    assert (tmp_path / "private.txt").read_text() == "PRIVATE" and state(tmp_path / "other") == before
+    assert {path.name for path in tmp_path.iterdir()} == {"private.txt", "other", "work"}
+
+
+SWAPPING = """
+import ctypes, os
+pairs = []
+for path, out in (('sub/.git/hooks', '../../..'), ('.npmrc', '..'), ('.zed', '..'), ('sub/.git', '../..')):
+    os.makedirs(path, exist_ok=True)
+    os.symlink(out, path + '.link')
+    pairs.append((path.encode(), (path + '.link').encode()))
+libc = ctypes.CDLL(None)
+print('begun', flush=True)
+while not os.path.exists('go'):
+    for one, other in pairs:
+        libc.renameat2(-100, one, -100, other, 2)
+"""
+
+
+def test_a_name_that_is_swapped_while_others_start_leads_none_of_them_out(tmp_path: Path) -> None:
+    (tmp_path / "private.txt").write_text("PRIVATE")
+    seen = asyncio.run(while_names_are_swapped(tmp_path))
+    assert len(seen) == 12 and not [text for text in seen if "PRIVATE" in text or "bwrap" in text]
+
+
+async def while_names_are_swapped(tmp_path: Path) -> list[str]:
+    (tmp_path / "work").mkdir()
+    context = boxed(tmp_path / "work")
+    look = "cat .npmrc/private.txt .zed/private.txt sub/.git/hooks/private.txt sub/.git/private.txt 2>/dev/null; echo x"
+    seen = []
+    async with opened(tmp_path) as jobs:
+        assert isinstance(context.sandbox, Bubblewrap)
+        job = await started(jobs, tmp_path, f"exec python3 -c {shlex.quote(SWAPPING)}", context.sandbox)
+        await until(jobs, job.id, lambda glance: "begun" in glance.tail)
+        for _ in range(12):
+            # Its own links lead a command to what its box shows; what is mounted by name would be the machine's.
+            async with aclosing(bash({"command": look}, context)) as news:
+                *_, last = [step async for step in news]
+            assert isinstance(last, Result)
+            seen.append(last.text)
+        (tmp_path / "work/go").touch()
+        await end_of(jobs, job.id)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["COMMIT_EDITMSG", "logs/HEAD", "FETCH_HEAD", "info/exclude"])
+def test_links_that_git_would_write_through_are_gone_when_commands_end(
+    tmp_path: Path, repository: Path, name: str
+) -> None:
+    (profile := tmp_path / "profile").write_text("theirs\n")
+    (repository / ".git/theirs").symlink_to("config")
+    told(repository, f"echo 'touch evil' > .git/SQUASH_MSG; ln -sf {profile} .git/{name}; mkfifo .git/pipe")
+    assert not os.path.lexists(repository / ".git" / name) and not (repository / ".git/pipe").exists()
+    (repository / "file").write_text("changed\n")
+    git(repository, "commit", "-qam", "mine")
+    assert profile.read_text() == "theirs\n" and (repository / ".git/theirs").is_symlink()
+
+
+def test_what_a_command_leaves_breaks_no_later_one(repository: Path) -> None:
+    left = "mkdir -p .git/made-in-sandbox/config .git/modules/x; mkfifo .git/modules/x/hooks"
+    told(repository, f"{left}; ln -s /nowhere .git/modules/config; touch -d 2001-02-03T04:05:06Z .git/made-in-sandbox")
+    for _ in range(2):
+        assert told(repository, "git status --short && echo works").text.endswith("works")
+    assert not [name for name in (".envrc", ".vscode", ".idea", ".git/commondir") if (repository / name).exists()]
+
+
+def test_commands_that_run_together_have_the_seals_that_the_first_decided_on(workspace: Path) -> None:
+    first = Seals(workspace).begin()
+    (workspace / ".npmrc").symlink_to("..")
+    second = Seals(workspace).begin()
+    (workspace / ".npmrc").unlink()
+    (workspace / ".npmrc").mkdir()
+    third = Seals(workspace).begin()
+    assert first.mounts == second.mounts == third.mounts and ".npmrc" not in " ".join(third.mounts)
+    for held in (first, third, second):
+        Seals(workspace).end(held)
+    assert [path.name for path in workspace.iterdir()] == [".npmrc"]
+    last = Seals(workspace).begin()
+    assert str(workspace / ".npmrc") in last.mounts
+    Seals(workspace).end(last)
 
 
 @pytest.mark.parametrize("name", [".npmrc", ".yarnrc.yml", ".mcp.json", ".pre-commit-config.yaml", ".zed", ".claude"])
@@ -184,13 +293,12 @@ async def of_a_job(tmp_path: Path, script: str) -> tuple[str, ...]:
         return (await end_of(jobs, (await started(jobs, tmp_path, script, sandbox)).id)).tail
 
 
-@pytest.mark.parametrize("name", [".vscode", ".idea", ".envrc", ".git", ".git/made-in-sandbox", ".claude"])
+@pytest.mark.parametrize("name", [".vscode", ".idea", ".envrc", ".git", ".claude"])
 def test_an_empty_folder_of_the_owner_stays(workspace: Path, name: str) -> None:
     (workspace / name).mkdir(parents=True)
     for _ in range(2):
         told(workspace, "echo x > .vscode/x; ls -A")
-        assert (workspace / name).is_dir() or name == ".git/made-in-sandbox"
-        assert {path.name for path in workspace.iterdir()} == {name.partition("/")[0]}
+        assert (workspace / name).is_dir() and {path.name for path in workspace.iterdir()} == {name}
 
 
 def test_what_the_owner_puts_in_place_of_a_placeholder_stays(tmp_path: Path) -> None:
@@ -277,7 +385,8 @@ from pathlib import Path
 from tests.test_tools_seals import bash, boxed
 
 async def main(workspace):
-    async with aclosing(bash({"command": "git init -q; echo begun; sleep 1000"}, boxed(workspace))) as news:
+    command = "ln -s /etc .git/FETCH_HEAD; echo begun; sleep 1000"
+    async with aclosing(bash({"command": command}, boxed(workspace))) as news:
         async for seen in news:
             print(getattr(seen, "tail", ""), flush=True)
 
@@ -285,13 +394,14 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_what_a_killed_server_left_is_removed_by_the_next_command(workspace: Path) -> None:
-    words = [sys.executable, "-c", SERVER, str(workspace)]
+def test_what_a_killed_server_left_is_removed_by_the_next_command(repository: Path) -> None:
+    words = [sys.executable, "-c", SERVER, str(repository)]
     with subprocess.Popen(words, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         assert any("begun" in line for line in server.stdout)
         server.send_signal(signal.SIGKILL)
-    assert (workspace / ".vscode").exists()
-    told(workspace, "touch here")
-    assert {path.name for path in workspace.iterdir()} == {".git", "here"}  # the repository was begun in a sandbox
-    assert git(workspace, "status", "--short") == "?? here"
+    assert (repository / ".vscode").exists()
+    told(repository, "touch here")
+    assert {path.name for path in repository.iterdir()} == {".git", "file", "here"}
+    assert not os.path.lexists(repository / ".git/FETCH_HEAD") and not (repository / ".git/commondir").exists()
+    assert git(repository, "status", "--short") == "?? here"

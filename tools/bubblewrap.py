@@ -103,10 +103,9 @@ class Bubblewrap:
         if complaint := complaint_about_hosts(hosts):
             return refusing(complaint)
         inside, seals = _SCRIPTS[program], Seals(workspace, sealed_names())
+        outer = (*self.outer(), *(box.MOUNTS if hosts else ()), *self._mounts(workspace))
         argv = (
-            *self.outer(),
-            *(box.MOUNTS if hosts else ()),
-            *self._mounts(workspace, seals),
+            *outer,
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
             *(box.listening(self.python) if hosts else ()),
@@ -120,7 +119,8 @@ class Bubblewrap:
         built |= box.ENVIRONMENT if hosts else {}
         built["PATH"] += ":/run/bin"
         before = box.launched(Rules(hosts, self.private_hosts, self.closed_ports)) if hosts else ()
-        return Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before, seals=seals)
+        started = Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before)
+        return replace(started, seals=seals, seal_at=len(outer))
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""
@@ -132,8 +132,8 @@ class Bubblewrap:
             *(*_ISOLATION, *scratch, "--perms", "0700", "--dir", _HOME, *calls, *_python_mounts(self.python)),
         )
 
-    def _mounts(self, workspace: Path, seals: Seals) -> list[str]:
-        mounts = [(workspace, ["--bind", str(workspace), str(workspace)]), *seals.mounts()]
+    def _mounts(self, workspace: Path) -> list[str]:
+        mounts = [(workspace, ["--bind", str(workspace), str(workspace)])]
         real = workspace.resolve()
         for path in filter(Path.is_dir, self.hidden):
             # The workspace may have been named through a link, and its inside is seen under that name.

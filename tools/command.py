@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tools.limits import NO_LIMITS, Limits
-from tools.seals import Seals
+from tools.seals import Held, Seals
 
 Program = Literal["bash", "python3"]
 
@@ -32,6 +32,11 @@ class Command:
     limits: Limits = NO_LIMITS
     before: tuple[str, ...] = ()
     seals: Seals | None = None
+    seal_at: int = 0  # where in `argv` the words of the seals belong
+
+    def sealed(self, held: Held) -> tuple[str, ...]:
+        """The words to start, with the seals that are in force."""
+        return (*self.argv[: self.seal_at], *held.mounts, *self.argv[self.seal_at :])
 
 
 def refusing(sentence: str) -> Command:

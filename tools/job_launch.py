@@ -20,6 +20,7 @@ from tools.job_folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SC
 from tools.job_records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
 from tools.limits import OPENED_FD
 from tools.sandbox import Sandbox
+from tools.seals import Held
 from tools.undertaker import MARK, clear
 
 START_S = 10.0  # how long a supervisor may take to say that the command has been started
@@ -37,7 +38,9 @@ def launch(
     Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
     """
     command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
+    held = Held()
     try:
+        held = command.seals.begin() if command.seals else held
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
         with _locked(folder) as lock:
@@ -46,7 +49,7 @@ def launch(
                 file.write(script)
             asked: dict[str, object] = {
                 "prefix": (*command.before, *command.limits.begin(job.id, opens=False, principal=job.principal)),
-                "argv": command.argv,
+                "argv": command.sealed(held),
                 "places": command.limits.places,
                 "opened": command.limits.opened,
                 "opened_fd": OPENED_FD,
@@ -63,6 +66,9 @@ def launch(
         where = folder.parent
         message = f"The job could not be started: {error.strerror} ({where}). Make {where} writable, or free space."
         raise JobsFailed(message) from error
+    finally:
+        if command.seals:
+            command.seals.end(held)
 
 
 @contextmanager

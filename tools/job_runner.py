@@ -190,15 +190,16 @@ def _nothing() -> None:
 
 
 def _sealed(sealed: list[str] | None) -> Callable[[], None]:
-    """Make what seals need: a workspace, and then names of places; the answer clears it. Raises OSError."""
+    """Hold the seals that the words were put together with: a workspace, and then names of places; the answer lets go
+    of them. The server holds them, too, until this job has begun. Raises OSError."""
     if sealed is None:
         return _nothing
     from tools.seals import Seals
 
     workspace, *names = sealed
     seals = Seals(Path(workspace), tuple(names))
-    lock = seals.begin()
-    return lambda: seals.end(lock)
+    held = seals.begin()
+    return lambda: seals.end(held)
 
 
 def _end_requests() -> int:

@@ -104,7 +104,8 @@ _SEALED_IN_TEXT = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALABLE))}
 _CLOSED = ("Read-only file system", "Device or resource busy", "Is a directory", "not an empty directory")
 _FILE_TOOL = "Write it with write_file, which asks the user, or ask them to do it."
 _INSTEAD = dict.fromkeys(SEALABLE, _FILE_TOOL) | {
-    ".git": "Give settings to one command, as `git -c name=value ...`, or ask the user to run it."
+    ".git": "Give settings to one command, as `git -c name=value ...`; make a repository in a sub-folder, or ask the "
+    "user to make it here."
 }
 _LINE = 1_000  # characters of a line that are looked at
 

@@ -10,22 +10,32 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 _MARK_S = 981_173_106  # 2001-02-03 04:05:06: no program's own, and even, as some file systems' times are
 _NOT_OURS = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT}  # closed to this server, and so to its commands
 _SEEN = "seen"
+_NAMES = 16
 _IGNORED = "*\n"  # and no word of explanation, which every `grep -r` would find
 
 
 def own_folder() -> Path:
-    """A folder of this account, where no box sees it: in a box /tmp is another. Raises OSError."""
-    folder = Path("/tmp", f".dragoman-seals-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(errno.EPERM, "It belongs to another account", str(folder))
-    return folder
+    """A folder of this account, where no box sees it: in a box these are others. Raises OSError.
+
+    The first that can be had: in /tmp other accounts may have taken the name.
+    """
+    uid = os.getuid()
+    tries = (f"/tmp/.dragoman-seals-{uid}{'-' * number}" for number in range(_NAMES))
+    for name in ("/run/dragoman-seals", f"/run/user/{uid}/dragoman-seals", *tries):
+        with suppress(OSError):
+            os.mkdir(name, 0o700)  # noqa: PTH102 - asked for with every command
+        with suppress(OSError):
+            status = os.lstat(name)
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == uid and os.access(name, os.W_OK):
+                return Path(name)
+    raise PermissionError(errno.EPERM, "Other accounts have taken the folder's names", f"/tmp/.dragoman-seals-{uid}")
 
 
 def seen_instead() -> Path:
@@ -36,12 +46,9 @@ def seen_instead() -> Path:
     return folder
 
 
-def make_placeholder(path: Path, inner: str = "") -> None:
-    """Where nothing is. With an `inner` folder, which other commands may make at the same time. Raises OSError."""
-    new = make_folder(path)
-    if inner:
-        make_folder(path / inner)
-    if new:
+def make_placeholder(path: Path) -> None:
+    """Where nothing is. Raises OSError."""
+    if make_folder(path):
         mark(path)
 
 

@@ -9,14 +9,14 @@ import secrets
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.box_init import TERM_S, BoxInit
 from tools.command import Command
 from tools.family import descendants, handle_of, surely, sweep, tell
 from tools.output import Output
-from tools.seals import Seals
+from tools.seals import Held, Seals
 from tools.tool import Progress, ToolFailed
 from tools.undertaker import MARK, clear, watched
 
@@ -87,21 +87,21 @@ class _Made:
     mark: str
     places: tuple[str, ...]
     seals: Seals | None
-    lock: int = -1
+    held: Held = field(default_factory=Held)
 
     def begin_seals(self) -> None:
         if self.seals:
-            self.lock = self.seals.begin()
+            self.held = self.seals.begin()
 
     def clear(self) -> None:
         clear(self.places, self.mark)
-        if self.seals and self.lock >= 0:
-            self.seals.end(self.lock)
-            self.lock = -1
+        if self.seals:
+            self.seals.end(self.held)
+            self.held = Held()
 
     @property
     def anything(self) -> bool:
-        return bool(self.places) or self.lock >= 0
+        return bool(self.places) or self.held.lock >= 0
 
 
 async def _start(command: Command, cwd: Path, principal: str) -> _Child:
@@ -117,6 +117,7 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
     except asyncio.CancelledError:
         await surely(asyncio.to_thread(made.clear))
         raise
+    argv = command.sealed(made.held)
     read_end, write_end = os.pipe()
     init = BoxInit() if command.wrapped else None
     try:
@@ -124,7 +125,7 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
         process = await asyncio.create_subprocess_exec(
             *command.before,
             *prefix,
-            *(init.words(command.argv) if init else command.argv),
+            *(init.words(argv) if init else argv),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=write_end,
             stderr=write_end,

@@ -16,8 +16,16 @@ from pathlib import Path
 
 from tools.commands import Doubt, Words, simple_commands
 from tools.programs import without_place
-from tools.seals import HARMLESS, ITSELF, MADE
+from tools.seals import ITSELF
 
+# What makes no program run, wherever it is said.
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
+    r"|core\.(abbrev|autocrlf|eol|longpaths|quotepath|safecrlf|untrackedcache)|advice\.\w+|color\.ui|fetch\.prune"
+    r"|extensions\.(objectformat|refstorage|compatobjectformat)|init\.defaultbranch|user\.(name|email)"
+    r"|remote\.[^\n]+\.(url|fetch|prune|pushurl|tagopt)|branch\.[^\n]+\.(remote|merge|rebase|description)"
+    r"|pull\.(ff|rebase)|push\.(autosetupremote|default|followtags)"
+)
 _CONFIG_BYTES, _INDEX_BYTES = 1 << 16, 1 << 24
 _HOOKS = 64  # entries that are looked at: git's samples are 14
 _STEPS = 3  # `cd` and `-C` of a command that are followed
@@ -70,7 +78,7 @@ def _is_plain(folder: Path) -> bool:
     git = folder / ".git"
     if not os.path.lexists(git):
         return not (os.path.lexists(folder / "HEAD") and os.path.lexists(folder / "objects"))  # a bare repository
-    if git.is_symlink() or not git.is_dir() or os.path.lexists(git / MADE / "HEAD"):
+    if git.is_symlink() or not git.is_dir():
         return False
     if os.path.lexists(git / "commondir") and _read(git / "commondir", _CONFIG_BYTES) != ITSELF.encode():
         return False
@@ -98,7 +106,7 @@ def _is_harmless(config: Path) -> bool:
     if not os.path.lexists(config):
         return True
     text = _read(config, _CONFIG_BYTES)
-    return text is not None and all(HARMLESS.fullmatch(name) for name in _names(text.decode("latin-1")))
+    return text is not None and all(_HARMLESS.fullmatch(name) for name in _names(text.decode("latin-1")))
 
 
 def _names(config: str) -> Iterator[str]:

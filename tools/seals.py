@@ -1,23 +1,26 @@
 """What the owner's own programs run or obey (`tools.left_behind`), closed to the boxed commands of a workspace.
 
-A mount closes what is there. What is not there needs a mount point: an empty folder (`tools.placeholders`), made for
-the first command of a workspace and removed by the last; a lock that no box reaches tells which that is. A repository
-is pinned, because its folder could else be renamed and another put in its place, and gets a `commondir` that leads to
-itself, because another one would lead to another config.
+The places have fixed names in the workspace's root. What is closed is decided once for all commands that run there at
+the same time, by the first of them, while no other runs: from then on each of them has these places as mounts, so that
+none can rename, remove or replace one, and no name that leads a later mount astray can be put there. A place that a
+command can still move (in a sub-folder, below a folder that it can rename) is never mounted: bubblewrap looks its name
+up on the machine, where a link of the command's would lead anywhere.
 
-Where there is no repository yet, commands make one in a folder of its own, `.git/made-in-sandbox`, which git outside
-does not take for one. The last command moves it to its place, without hooks and with the harmless part of its config.
+What is not there needs a mount point: an empty folder (`tools.placeholders`), made by the first command and removed by
+the last; a lock that no box reaches tells which that is. A repository is pinned, because its folder could else be
+renamed, and gets a `commondir` that leads to itself, because another one would lead to another config. The last command
+removes the links that commands have left in it: git writes through some (`COMMIT_EDITMSG`), wherever they lead.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
-import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from tools.left_behind import SEALABLE, SEALED
@@ -32,28 +35,28 @@ from tools.placeholders import (
     seen_instead,
 )
 
-MADE = "made-in-sandbox"
-_GIT = ".git"
 ITSELF = ".\n"  # a `commondir` of a repository that is its own
-_LOOKED_AT, _REPOSITORIES = 256, 8  # entries of the workspace, and repositories and submodules in it
-_CONFIG_S = 5.0
-_CONFIG_OF_WORKTREE = b"worktreeconfig"  # the setting by which git reads `config.worktree`
-# What makes no program run, wherever it is said.
-HARMLESS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
-    r"|core\.(abbrev|autocrlf|eol|longpaths|quotepath|safecrlf|untrackedcache)|advice\.\w+|color\.ui|fetch\.prune"
-    r"|extensions\.(objectformat|refstorage|compatobjectformat)|init\.defaultbranch|user\.(name|email)"
-    r"|remote\.[^\n]+\.(url|fetch|prune|pushurl|tagopt)|branch\.[^\n]+\.(remote|merge|rebase|description)"
-    r"|pull\.(ff|rebase)|push\.(autosetupremote|default|followtags)"
-)
+_GIT = ".git"
 _PLAIN = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"
+_CONFIG_OF_WORKTREE = b"worktreeconfig"  # the setting by which git reads `config.worktree`
+# Of a repository. Worktrees and submodules have configs, hooks or a `commondir` of their own in there.
+_CLOSED_IN_GIT = ("config", "config.worktree", "commondir", "hooks", "worktrees", "modules")
+_NOT_SEARCHED = frozenset(("objects", "hooks", "worktrees", "modules", "lfs", "annex"))  # closed, large, or git's own
+_ENTRIES = 20_000  # of a repository that are looked at for links
 
-Mount = tuple[Path, list[str]]
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Seals that are in force. `mounts`: bubblewrap's words; `links` were in the repository before any command ran."""
+
+    lock: int = -1
+    mounts: tuple[str, ...] = ()
+    links: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Seals:
-    """Whoever starts a command calls `begin` before, and `end` when nothing of it runs any more.
+    """Whoever starts a command calls `begin` before its words are put together, and `end` when nothing of it runs.
 
     `names` are of the places that cannot be made either; others are closed where they are.
     """
@@ -61,202 +64,145 @@ class Seals:
     workspace: Path
     names: tuple[str, ...] = SEALED
 
-    def mounts(self) -> list[Mount]:
-        """bubblewrap's words for each place, once `begin` has made what is missing."""
-        found = [*self._closed_places(), self._root_repository(), self._inner_repositories()]
-        return [mount for mounts in found for mount in mounts]
-
-    def _closed_places(self) -> Iterator[list[Mount]]:
-        may_write = os.access(self.workspace, os.W_OK)
-        for name in filter(_GIT.__ne__, SEALABLE):
-            here = f"{self.workspace}/{name}"  # most are missing, and a Path costs more than to look for one
-            if os.path.lexists(here) and not is_marked(here):
-                yield _closed(Path(here))
-            elif name in self.names and may_write:
-                yield [(Path(here), ["--ro-bind", str(seen_instead()), here])]
-
-    def _root_repository(self) -> list[Mount]:
-        git = self.workspace / _GIT
-        if not _may_be_made(git):
-            return _repository(git)
-        return [(git, ["--bind-try", str(git / MADE), str(git)])]
-
-    def _inner_repositories(self) -> list[Mount]:
-        """Of the folders in the workspace. They themselves can be moved, and others be put in their place."""
-        with suppress(OSError), os.scandir(self.workspace) as entries:
-            folders = [entry for entry in islice(entries, _LOOKED_AT) if entry.is_dir(follow_symlinks=False)]
-            inner = (self.workspace / folder.name / _GIT for folder in folders)
-            return [mount for git in islice(filter(Path.exists, inner), _REPOSITORIES) for mount in _repository(git)]
-        return []
-
-    def begin(self) -> int:
-        """Make what is missing; a lock for `end`, which is -1 where there is no such folder. Raises OSError."""
+    def begin(self) -> Held:
+        """Make what is missing, or join the commands that run already. Raises OSError."""
         if not self.workspace.is_dir():
-            return -1
-        lock = _shared_lock(self.workspace)
-        try:
-            for name in filter(_GIT.__ne__, self.names):
-                make_placeholder(self.workspace / name)
-            git = self.workspace / _GIT
-            if _may_be_made(git):
-                make_placeholder(git, MADE)
-            elif git.is_dir() and not git.is_symlink():
-                for folder in (git, *(config.parent for config in _inner_configs(git))):
-                    make_folder(folder / "hooks")
-                make_file(git / "config", _PLAIN)
-                if make_file(git / "commondir", ITSELF):
-                    mark(git / "commondir")
-                if _CONFIG_OF_WORKTREE in (git / "config").read_bytes().lower():
-                    make_file(git / "config.worktree", "")
-        except BaseException:
-            os.close(lock)
-            raise
-        return lock
+            return Held()
+        while True:
+            lock = os.open(_lock_file(self.workspace), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if _alone(lock):
+                    if crashed := _read(lock):  # a server and its commands were killed before they could end
+                        self._clean(frozenset(crashed["links"]))
+                    _write(lock, self._decide())
+                fcntl.flock(lock, fcntl.LOCK_SH)  # not in one step: what counts is what is read under it
+                decided = _read(lock)
+                if decided and _is_there(_lock_file(self.workspace), lock):
+                    return Held(lock, tuple(decided["mounts"]), frozenset(decided["links"]))
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)  # of those before, who have just removed it
 
-    def end(self, lock: int) -> None:
+    def end(self, held: Held) -> None:
         """Remove again what was made, unless other commands run in the workspace."""
-        if lock < 0:
+        if held.lock < 0:
+            return
+        if not _alone(held.lock):
+            os.close(held.lock)
             return
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return
-        try:
-            self._restore_repository()
-            for name in SEALABLE:
-                remove_placeholder(f"{self.workspace}/{name}")
+            self._clean(held.links)
         finally:
             _lock_file(self.workspace).unlink(missing_ok=True)
-            os.close(lock)
+            os.close(held.lock)
 
-    def _restore_repository(self) -> None:
+    def _clean(self, links: frozenset[str]) -> None:
+        """Leave of what commands and seals have made nothing that would be obeyed. What cannot be removed stays."""
         git = self.workspace / _GIT
-        if git.is_symlink():
-            return
-        if (git / MADE).is_dir():
-            ours = is_marked(git)
-            _move_to_its_place(git)
-            if ours and not any(git.iterdir()):
-                git.rmdir()
+        with suppress(OSError):
+            for left in _links(git) - links:
+                (git / left).unlink()
         if is_marked(git / "commondir"):
             with suppress(OSError):
                 (git / "commondir").unlink()
+        for name in SEALABLE:
+            remove_placeholder(f"{self.workspace}/{name}")
+
+    def _decide(self) -> dict[str, list[str]]:
+        """For all commands until the last has ended; now none runs. Raises OSError."""
+        for name in self.names:
+            make_placeholder(self.workspace / name)
+        git = self.workspace / _GIT
+        if _is_repository(git):
+            _complete(git)
+        mounts = [word for words in self._closed() for word in words]
+        return {"mounts": mounts, "links": sorted(_links(git))}
+
+    def _closed(self) -> Iterator[tuple[str, str, str]]:
+        """Words for each place, outer ones first. A link is none: what it leads to would be closed, and not itself."""
+        for name in SEALABLE:
+            here = f"{self.workspace}/{name}"
+            if is_marked(here):
+                yield "--ro-bind", str(seen_instead()), here
+            elif name == _GIT and _is_repository(Path(here)):
+                yield "--bind", here, here
+                inner = (f"{here}/{name}" for name in _CLOSED_IN_GIT)
+                yield from (("--ro-bind", path, path) for path in inner if _is_place(path))
+            elif _is_place(here):
+                yield "--ro-bind", here, here
 
 
-def _may_be_made(git: Path) -> bool:
-    """Whether there is no repository, nor a file or link that leads to one."""
-    return not os.path.lexists(git) or (git.is_dir() and not git.is_symlink() and not os.path.lexists(git / "HEAD"))
+def _is_place(path: str) -> bool:
+    return os.path.lexists(path) and not os.path.islink(path)  # noqa: PTH114 - most are missing, and a Path costs more
 
 
-def _closed(path: Path) -> list[Mount]:
-    # A link cannot be a mount point: what it leads to would be closed, and the link itself could be replaced.
-    return [] if path.is_symlink() else [(path, ["--ro-bind-try", str(path), str(path)])]
+def _is_repository(git: Path) -> bool:
+    return not git.is_symlink() and git.is_dir() and os.path.lexists(git / "HEAD")
 
 
-def _pinned(path: Path) -> Mount:
-    """It stays writable, but can neither be renamed nor removed."""
-    return path, ["--bind-try", str(path), str(path)]
+def _complete(git: Path) -> None:
+    """What a repository may lack, so that it can be closed. Raises OSError."""
+    make_folder(git / "hooks")
+    make_file(git / "config", _PLAIN)
+    if make_file(git / "commondir", ITSELF):
+        mark(git / "commondir")
+    if _CONFIG_OF_WORKTREE in _bytes_of(git / "config").lower():
+        make_file(git / "config.worktree", "")
 
 
-def _repository(git: Path) -> list[Mount]:
-    if not git.is_dir() or git.is_symlink():
-        return _closed(git)
-    # Worktrees are folders of the owner's elsewhere, each of which has a `commondir` in there.
-    names = ("config", "config.worktree", "commondir", "hooks", "worktrees")
-    return [_pinned(git), *(mount for name in names for mount in _closed(git / name)), *_submodules(git)]
+def _bytes_of(config: Path) -> bytes:
+    with suppress(OSError):
+        return config.read_bytes()
+    return b""
 
 
-def _submodules(git: Path) -> list[Mount]:
-    found = _inner_configs(git)
-    if not found:
-        return []
-    if len(found) > _REPOSITORIES:
-        return _closed(git / "modules")
-    pins = {folder for config in found for folder in config.relative_to(git).parents if folder.parts}
-    closed = [mount for config in found for path in (config, config.parent / "hooks") for mount in _closed(path)]
-    return [*(_pinned(git / folder) for folder in sorted(pins)), *closed]
+def _links(git: Path) -> frozenset[str]:
+    """Links and pipes in a repository, of which it needs none, by their paths in it."""
+    return frozenset(_odd(str(git))) if _is_repository(git) else frozenset()
 
 
-def _inner_configs(git: Path) -> list[Path]:
-    """Of submodules, whose names may have two parts; one more than there may be."""
-    modules = git / "modules"
-    if not modules.is_dir() or modules.is_symlink():
-        return []
-    return list(islice((path for depth in ("*", "*/*") for path in modules.glob(f"{depth}/config")), _REPOSITORIES + 1))
+def _odd(git: str) -> Iterator[str]:
+    folders, looked_at = [""], 0
+    while folders and looked_at < _ENTRIES:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(f"{git}/{folder}") as entries:
+            for entry in entries:
+                looked_at += 1
+                path = f"{folder}/{entry.name}".lstrip("/")
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [] if path in _NOT_SEARCHED else [path]
+                elif entry.is_symlink() or stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                    yield path
 
 
 def _lock_file(workspace: Path) -> Path:
-    folder = own_folder()
     status = workspace.stat()
-    return folder / f"{status.st_dev:x}-{status.st_ino:x}"
+    return own_folder() / f"{status.st_dev:x}-{status.st_ino:x}"
 
 
-def _shared_lock(workspace: Path) -> int:
-    path = _lock_file(workspace)
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):
-            if path.stat().st_ino == os.fstat(lock).st_ino:
-                return lock
-        os.close(lock)  # of those before, who have just removed it
-
-
-def _move_to_its_place(git: Path) -> None:
-    """What commands have made of a repository, without what would run outside; HEAD last, which makes it one."""
-    made = git / MADE
-    if not (made / "HEAD").is_file() or (made / "HEAD").is_symlink():
-        import shutil  # which a job's supervisor need not wait for
-
-        shutil.rmtree(made, ignore_errors=True)
-        return
-    for name in ("commondir", "config.worktree", "worktrees", "modules"):
-        _set_aside(made / name)
-    if (made / "hooks").is_symlink() or any(path.suffix != ".sample" for path in (made / "hooks").glob("*")):
-        _set_aside(made / "hooks")
-    harmless = _harmless(made / "config")
-    _set_aside(made / "config", keep=False)
-    make_file(made / "config", harmless)
-    for path in sorted(made.iterdir(), key=lambda path: path.name == "HEAD"):
-        if not os.path.lexists(git / path.name):
-            path.rename(git / path.name)
-    with suppress(OSError):
-        made.rmdir()
-
-
-def _set_aside(path: Path, *, keep: bool = True) -> None:
-    """Under a name that git does not look for."""
-    if os.path.lexists(path) and keep:
-        path.rename(path.with_name(f"{path.name}.{MADE}"))
-    elif os.path.lexists(path):
-        path.unlink()
-
-
-def _harmless(config: Path) -> str:
-    """The part of a config that makes no program run."""
-    if config.is_symlink() or not config.is_file():
-        return _PLAIN
-    import subprocess  # as above
-
-    words = ["git", "config", "--no-includes", "--null", "--list", "--file", str(config)]
-    env = {"PATH": os.defpath, "GIT_CONFIG_NOSYSTEM": "1", "HOME": os.devnull}
+def _alone(lock: int) -> bool:
     try:
-        listed = subprocess.run(words, cwd="/", env=env, capture_output=True, timeout=_CONFIG_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return _PLAIN
-    return "".join(_lines(listed.decode(errors="replace"))) or _PLAIN
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
-def _lines(listed: str) -> Iterator[str]:
-    for entry in listed.split("\0"):
-        name, _, value = entry.partition("\n")
-        section, _, key = name.rpartition(".")
-        section, _, inner = section.partition(".")
-        if HARMLESS.fullmatch(name) and "\n" not in value:
-            title = f'{section} "{_escaped(inner)}"' if inner else section
-            yield f'[{title}]\n\t{key} = "{_escaped(value)}"\n'
+def _is_there(path: Path, lock: int) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_ino == os.fstat(lock).st_ino
+    return False
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+def _write(lock: int, decided: dict[str, list[str]]) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(decided).encode("ascii"), 0)
+
+
+def _read(lock: int) -> dict[str, list[str]] | None:
+    """None where nothing was decided, or not to the end."""
+    with suppress(ValueError):
+        decided: dict[str, list[str]] = json.loads(os.pread(lock, os.fstat(lock).st_size, 0))
+        return decided
+    return None
