@@ -63,7 +63,8 @@ def _program() -> Iterator[OwnFile]:
     places = [PACKAGES, *map(Path, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.executable))]
     if site.ENABLE_USER_SITE:
         places.append(Path(site.getusersitepackages()))
-    for place in dict.fromkeys([*places, *map(Path, sys.path)]):  # "" is the current folder
+    # What counts from the current folder has been said of that.
+    for place in dict.fromkeys([*places, *(Path(one) for one in sys.path if os.path.isabs(one))]):  # noqa: PTH117
         yield OwnFile("The code that runs", place, ELSEWHERE)
 
 

@@ -167,6 +167,21 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl file:///etc/hostname",
+        "curl --unix-socket ./s.sock http://localhost/",
+        "curl -sK settings localhost",
+        "curl -x proxy:3128 http://localhost/",
+        "curl --resolve localhost:80:203.0.113.1 http://localhost",
+    ],
+)
+def test_what_a_call_of_localhost_reaches_elsewhere_is_not_refused(command: str) -> None:
+    refused = decide(ANN, named("bash"), {"command": command}, Circumstances(Mode.ASK, boxed=True))
+    assert not isinstance(refused, Refuse)
+
+
 def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() -> None:
     bash, write = named("bash"), named("write_file")
     run, look = {"command": "python3 script.py"}, {"command": "ls -l"}

@@ -94,6 +94,16 @@ def test_what_is_not_there_yet_would_count_at_the_next_start(folder: Path, name:
     assert "The current folder (" in problems(folder, elsewhere, here=folder / name)
 
 
+def test_what_counts_from_the_current_folder_is_said_of_that_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editable installation has a place on Python's path that is no folder at all."""
+    monkeypatch.chdir(folder / "work")
+    monkeypatch.setattr(sys, "path", ["", "__editable__.finder.__path_hook__", *sys.path])
+    told = problems(folder, {}, here=folder / "work")
+    assert "The current folder (" in told and "The code that runs" not in told
+
+
 def test_a_settings_file_that_a_tool_could_make_counts(folder: Path) -> None:
     (folder / "dragoman.toml").symlink_to("work/dragoman.toml")
     assert "The settings file (" in problems(folder, {})

@@ -52,6 +52,10 @@ PLACES = (
         ),
         Place("*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"),
         Place(".gitmodules", "git fetches what it names when it updates submodules"),
+        Place(".hg", "Mercurial runs the hooks and extensions that its hgrc names"),
+        Place(".jj", "Jujutsu runs the programs that its config names"),
+        Place(".gdbinit", "gdb runs it when it is started there", Seal.THERE),
+        Place(".lldbinit", "lldb runs it when it is started there", Seal.THERE),
         Place(".husky", "git runs the hooks in it where core.hooksPath names it"),
         Place(".githooks", "git runs the hooks in it where core.hooksPath names it"),
         Place(".pre-commit-config.yaml", "pre-commit runs what it names at each commit", Seal.THERE),
@@ -95,6 +99,7 @@ PLACES = (
         Place(".continue", _AGENT, Seal.THERE, ".continue"),
         Place(".opencode", _AGENT, Seal.THERE, ".config/opencode"),
         Place("opencode.json*", _AGENT),
+        Place(".roo", _AGENT, Seal.THERE),
         Place(".aider.conf.y*ml", _AGENT),
     ),
 )

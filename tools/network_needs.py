@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from parsing import Arguments
 from tools.commands import Doubt, Words, simple_commands
@@ -79,6 +80,10 @@ _GIT_PAIRS = frozenset(
 _VALUE_OF_GIT = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?([/?].*)?|[\w.-]+:\d+([/?].*)?|localhost([/?].*)?", re.ASCII)
 _REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]{2,}|\[[0-9a-f:]+\]):(?!//)", re.ASCII)
+# By which a program of _LOADERS reads a file, or calls something else than its URLs say.
+_ELSEWHERE = re.compile(
+    r"(?i:file):|-[a-zA-Z]*[Kx]|--(config|unix-socket|abstract-unix|proxy|preproxy|socks|resolve|connect-to|input-file)"
+)
 _LOOPBACK = re.compile(r"(.*\.)?localhost|127(\.\d+){1,3}|0\.0\.0\.0|\[?::1?\]?")
 
 
@@ -102,7 +107,7 @@ def needs_network(command: str) -> bool:
 def calls_only_loopback(command: str) -> bool:
     """Whether the text is plain, and nothing in it does more than to call a service on this machine's loopback."""
     read = simple_commands(command)
-    if isinstance(read, Doubt) or not read:
+    if isinstance(read, Doubt) or not read or any(map(_ELSEWHERE.match, chain.from_iterable(read))):
         return False
     called = [list(_urls(words[1:])) for words in read if words[0] in _LOADERS]
     return len(called) == len(read) and all(urls and all(map(_is_loopback, urls)) for urls in called)
