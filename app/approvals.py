@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from app.asked_again import first_reason
 from app.events import ApprovalResolved
+from app.gate import QUOTED
 from app.granting import NO_HOSTS, UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
 from app.grants import Grant, grant_of, reaches_hosts
 from app.messages import AskedCall
@@ -160,6 +162,12 @@ class Approvals:
 
     async def grants(self, session: str) -> list[Grant]:
         return [grant_of(row) for row in await self._store.grants(session)]
+
+    async def grants_of_quotations(self, session: str) -> list[Grant]:
+        """Exact grants that were given in answer to a question about a quotation: the person knew that it is one."""
+        approved = await self._store.approved_for_session(session)
+        when = {row.decided for row in approved if first_reason(row).startswith(QUOTED)}
+        return [one for one in await self.grants(session) if one.fingerprint is not None and one.created in when]
 
     async def row(self, run: str, call: str, principal: Principal) -> ApprovalRow:
         row = await self._store.approval(run, call)

@@ -33,6 +33,10 @@ def reason_again(row: ApprovalRow) -> str:
     return _AGAIN + row.reason.removeprefix(_AGAIN)
 
 
+def first_reason(row: ApprovalRow) -> str:
+    return row.reason.removeprefix(_AGAIN)
+
+
 def given_up(name: str) -> str:
     """What the model is told in the end."""
     return (

@@ -6,7 +6,7 @@ Calls run in the order called, one after the other; only neighbours that merely 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,8 +18,8 @@ from app.asked_again import MOST, given_up, is_stale, number_of, question_id, re
 from app.conversation import Conversation
 from app.decisions import audit_of, denial_of
 from app.events import AgentEvent, ApprovalRequired, ToolRejected
-from app.gate import Gate, of_quotation
-from app.grants import narrowed, reaches_hosts
+from app.gate import Gate, of_quotation, of_quoted
+from app.grants import Grant, narrowed, reaches_hosts
 from app.guards import WITHHELD, Guards
 from app.messages import AskedCall
 from app.one_call import Cleared, Company, OneCall, Outcome
@@ -70,13 +70,14 @@ class Calls:
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
+    _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
 
     async def answer(
         self, run: str, unanswered: Unanswered, conversation: Conversation
     ) -> AsyncGenerator[AgentEvent, None]:
         """Every call gets exactly one result under its own id, in the order called."""
-        fit = [call for call in unanswered.calls if call.id not in unanswered.refused]
-        self._quoted = await self.provenance.quotations(fit, conversation, self.toolbox)
+        self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
+        self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             yield usage
@@ -117,7 +118,9 @@ class Calls:
         self.account.calls += 1
         call = self.guards.plain(wanted)
         if call.id in refused:
-            conversation.answer(call, self.guards.plain(refused[call.id]))
+            place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
+            reason = of_quoted(call.name, place, "it could not be read as a call") if place else refused[call.id]
+            conversation.answer(call, self.guards.plain(reason))
             return
         decision, by = self._decide(wanted)
         conversation.record(audit_of(self.gate.principal.name, run, call, decision, by))
@@ -166,9 +169,14 @@ class Calls:
         if objection := self.guards.objection(call, effect=self._has_effect(call)):
             return Refuse(objection.reason), objection.by
         decision = self.toolbox.decide(call.name, call.arguments)
-        if place := self._quoted.get(call.id):
+        if (place := self._quoted.get(call.id)) and not self._is_known(call):
             return of_quotation(decision, call.name, place, self.gate.under), PROVENANCE
         return decision, POLICY
+
+    def _is_known(self, call: AskedCall) -> bool:
+        """Whether a person was asked about this very call as a quotation, and let it run in all of the session."""
+        in_force = [one for one in self.gate.under.holding if one in self._seen and one.tool == call.name]
+        return any(one.covers(self.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
         return await self.toolbox.binding(call.name, call.arguments, self.context.workspace)

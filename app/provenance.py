@@ -10,33 +10,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from json import dumps
 
 from app.conversation import Conversation
+from app.library import Library, Source
 from app.messages import AskedCall, Message, in_words
 from app.persona import Persona
 from app.prompt import Override
 from app.providers.native import NATIVE
-from app.quoted_text import Wanted, Written
+from app.quoted_text import Wanted, Work, Written
 from parsing.dialects import FENCED
 from tools.results import NAME as READ_RESULT
 from tools.tool import Tool
 from tools.toolbox import Toolbox
 
-SOON = 20_000  # characters that are read at once; what has more is read beside the server's loop
+IN_TEXT = "text"  # the dialect of a call that could not be understood
 MOST_NAME = 80  # characters of a tool's name in the words for people
 # Our note below a result that was cut (app.results): the id in it is drawn by us, after the result was written.
 _OUR_NOTE = re.compile(rf"\n\[{READ_RESULT}\(call=\"(?P<call>\w+)\", offset=\d+\) shows what is left out\.\]\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A text that the model has read and not written. `place` is where, in words for people."""
-
-    place: str
-    text: str
 
 
 Others = Callable[[str], Awaitable[Sequence[Source]]]
@@ -47,11 +39,13 @@ async def no_others(session: str) -> Sequence[Source]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Provenance:
-    """Finds where text calls come from."""
+    """Finds where the text calls of one run come from."""
 
     others: Others = no_others
+    _library: Library = field(default_factory=Library)
+    _looked_back: bool = False
 
     async def quotations(
         self, calls: Iterable[AskedCall], conversation: Conversation, toolbox: Toolbox
@@ -60,26 +54,31 @@ class Provenance:
         asked = [conversation.redactor.redact_value(call) for call in calls if call.dialect != NATIVE]
         if not asked:
             return {}
-        read = islice(conversation.messages, _place_of(asked[0], conversation.messages))
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
-        sources = [*others, *filter(None, map(source_of, read))][::-1]  # the latest is the likeliest
-        tools = toolbox.schemas
-        wanted = {call.id: Wanted(_written(call), tools, toolbox.meant) for call in asked}
-        if sum(len(source.text) for source in sources) <= SOON:
-            return found(wanted, sources)
-        return await asyncio.to_thread(found, wanted, sources)
+        messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
+        tools, meant, work = toolbox.schemas, toolbox.meant, Work()
+        found = dict[str, str]()
+        for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
+            sources = [*others, *filter(None, map(source_of, before))]
+            wanted = {call.id: Wanted(_written(call), tools, meant) for call in made}
+            found = await asyncio.to_thread(self._library.quotations, wanted, sources, work)
+        return found
+
+    def _earlier(
+        self, begins: int, messages: Sequence[Message]
+    ) -> Iterator[tuple[Sequence[AskedCall], Sequence[Message]]]:
+        """Calls of this run from before the server was restarted, and what had been read by then."""
+        if self._looked_back:
+            return
+        self._looked_back = True
+        for at, message in enumerate(messages[begins:], begins):
+            if made := [call for call in message.calls if call.dialect != NATIVE]:
+                yield made, messages[:at]
 
 
 def _written(call: AskedCall) -> Written:
-    return Written(call.name, call.arguments, call.dialect == FENCED.name, call.raw)
-
-
-def found(wanted: dict[str, Wanted], sources: Sequence[Source]) -> dict[str, str]:
-    places = {
-        call: next((source.place for source in sources if one.stands_in(source.text)), None)
-        for call, one in wanted.items()
-    }
-    return {call: place for call, place in places.items() if place is not None}
+    bad = call.dialect == IN_TEXT
+    return Written(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
 
 
 def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:

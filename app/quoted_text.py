@@ -2,27 +2,36 @@
 
 Quoting changes the form: line breaks, quotation marks, bullets, fences, escapes. So both sides are compared without
 what quoting adds, and the text is read in several views: as it is, without the marks of blocks and of quotations, and
-by lines and paragraphs, because some forms are calls only when nothing else is said.
+by lines and paragraphs, because some forms are calls only when nothing else is said. All of it is made once for a text,
+for all calls that are looked for.
 """
 
 from __future__ import annotations
 
-import html
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from app.quoted_lines import Lines, Sought, compact
 from app.reply import unfit
+from app.spelling import layers, spelled_out
 from parsing import Arguments, parse
 from parsing.dialects import FENCED
 from parsing.sink import RAW_LIMIT
 from tools.permit import canonical
 
 MOST = 200_000  # characters of one text that are read
-MOST_ESCAPES = 3
 MOST_WORDS = 200  # of a call that are looked for at first
+MOST_WORK = 16_000_000  # of all calls of a reply, about two seconds
+# What a character that is parsed costs, one that may open a call, each parser, and each call that is found.
+PARSED, OPENS, BEGUN, CALLED = 2, 40, 600, 800
+BROKEN = 15  # what a line or a cell costs in the views
+ASKED = 5  # what it costs to look for words in a short text
+SEARCHED = 40  # characters that are searched for words at the cost of one
+SHORT = 4  # letters of a word that is looked for as a whole one
+LEAST_CHUNK = 2_048  # characters that are parsed together; more where the call is longer
+TELLING = 8  # characters of an argument that make a call of the same tool the same, whatever else is in it
 
 Schemas = Mapping[str, Mapping[str, Any]]
 Meant = Callable[[str, Arguments], tuple[str, Arguments]]
@@ -42,19 +51,117 @@ _CELL = re.compile(r"[ \t]\|(?=\s)|(?<=\S)\|(?=[ \t])")
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 _FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _QUOTES = "\"'`*_“”„‟«»‹›‘’‚「」『』()[],.;: \t"
-_MARKDOWN = re.compile(r"\\([|_*<>\[\]`~#!.-])")
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\n"}
+
+
+class TooMuch(Exception):
+    """There is more to look through than is looked through for one reply."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What may still be done for one reply, about in characters that are looked at."""
+
+    left: int = MOST_WORK
+
+    def take(self, work: int) -> None:
+        """Raises TooMuch."""
+        self.left -= work
+        if self.left < 0:
+            raise TooMuch
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A call as it was written in text. `fenced`: in a fence with the tool's name."""
+    """A call as it was written in text. `fenced`: in a fence with its tool's name; `bad`: it was not understood."""
 
     name: str
     arguments: Arguments
     fenced: bool = False
     raw: str = ""
+    bad: bool = False
+
+    @property
+    def block(self) -> str:
+        """One that is not understood may have no end."""
+        return _PARAGRAPHS.split(self.raw.strip())[0] if self.bad else self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The same for calls that only quoting tells apart. `telling` is the longest text in the arguments."""
+
+    name: str
+    arguments: str
+    telling: str
+
+    def is_of(self, other: Key) -> bool:
+        if self.name != other.name:
+            return False
+        return self.arguments == other.arguments or (self.telling == other.telling and len(self.telling) >= TELLING)
+
+
+Found = tuple[bool, Key]  # whether in a fence
+
+
+@dataclass(slots=True)
+class Reading:
+    """One text, and what has been found in it so far."""
+
+    text: str
+    _layers: tuple[str, ...] = ()
+    _last: str = ""
+    _lower: str | None = None
+    _squeezed: dict[str, str] = field(default_factory=dict)
+    _views: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _calls: dict[str, tuple[Found, ...]] = field(default_factory=dict)
+    _lines: Lines | None = None
+
+    @property
+    def is_too_long(self) -> bool:
+        return len(self.text) > MOST
+
+    def layers(self, work: Work) -> tuple[str, ...]:
+        """What it says, layer by layer, and at last without line breaks, which may be in the middle of a word."""
+        if not self._layers:
+            found = list(layers(self.text[:MOST]))
+            work.take(sum(map(len, found[1:])))
+            self._last = found[-1]
+            self._layers = tuple(dict.fromkeys((*found, self._last.replace("\n", ""))))
+        return self._layers
+
+    def lines_with(self, sought: Sought, work: Work) -> Lines | None:
+        """Its lines, if the call that is sought may stand in them."""
+        self.layers(work)
+        work.take(len(self._last) // SEARCHED)
+        if self._lower is None:
+            self._lower = self._last.casefold()
+        if not sought.may_stand_in(self._lower):
+            return None
+        if self._lines is None:
+            work.take(2 * len(self._last))
+            self._lines = Lines.of(_CELL.sub("\n", self._last))
+        return self._lines
+
+    def squeezed(self, layer: str, work: Work) -> str:
+        if layer not in self._squeezed:
+            work.take(2 * len(layer))
+            self._squeezed[layer] = squeezed(unmarked(layer))
+        return self._squeezed[layer]
+
+    def views(self, chunk: str, name: str, work: Work) -> tuple[str, ...]:
+        if (chunk, name) not in self._views:
+            work.take(2 * len(chunk) + BROKEN * (chunk.count("\n") + chunk.count("|")))
+            self._views[chunk, name] = tuple(dict.fromkeys(views(chunk, name)))
+        return self._views[chunk, name]
+
+    def calls(self, view: str, tools: Schemas, meant: Meant, work: Work) -> tuple[Found, ...]:
+        if view not in self._calls:
+            work.take(PARSED * len(view) + OPENS * sum(map(view.count, "<[{(`")) + BEGUN)
+            found = (call for call in parse(view, tools).calls if not unfit(call.arguments))
+            keyed = ((call.dialect == FENCED.name, key(call.name, call.arguments, meant)) for call in found)
+            self._calls[view] = tuple(dict.fromkeys(keyed))
+            work.take(CALLED * len(self._calls[view]))
+        return self._calls[view]
 
 
 class Wanted:
@@ -63,26 +170,51 @@ class Wanted:
     def __init__(self, call: Written, tools: Schemas, meant: Meant) -> None:
         self._tools = tools
         self._meant = meant
-        self._key = _key(call, meant)
-        self._fenced = call.fenced
-        self._name = self._key[0]
-        self._raw = squeezed(unmarked(call.raw))
+        self.written = call
+        self.key = key(call.name, call.arguments, meant)
+        self._raw = squeezed(unmarked(call.block))
         self._whole = len(call.raw) < RAW_LIMIT
-        self._raw_words = _words([call.raw])
-        self._words = _words(_leaves(meant(call.name, call.arguments)))
+        self._raw_words = _words([call.block])
+        name, arguments = meant(call.name, call.arguments)
+        self._words = _words([name, *leaves(arguments)])
+        self._short = [re.compile(rf"(?<![^\W_]){word}(?![^\W_])") for word in self._words if len(word) <= SHORT]
+        self._chunk = LEAST_CHUNK
+        while self._chunk < 4 * sum(map(len, leaves(arguments))):
+            self._chunk *= 2
+        self.sought = Sought.of(spelled_out(call.block), strict=call.fenced, whole=self._whole)
 
-    def stands_in(self, text: str) -> bool:
-        """What stands behind MOST is not read: it counts as the call if the text has all words of it."""
-        if len(text) > MOST and _has(text, self._words):
-            return True
-        return any(self._stands_in(variant) for variant in variants(text[:MOST]))
+    @property
+    def same(self) -> object:
+        """Equal for calls that are looked for in the same way."""
+        return self.key, self._raw, self.written.fenced, self.written.bad
 
-    def _stands_in(self, text: str) -> bool:
-        if self._raw and _has(text, self._raw_words) and self._is_verbatim(squeezed(unmarked(text))):
+    def stands_in(self, reading: Reading, work: Work) -> bool:
+        """Raises TooMuch. What stands behind MOST is not read: it counts if the text has all words of the call."""
+        if reading.is_too_long and self._words and _has(reading.text, self._words):
             return True
+        return any(self._stands_in(reading, layer, work) for layer in reading.layers(work))
+
+    def _stands_in(self, reading: Reading, layer: str, work: Work) -> bool:
+        work.take(len(layer) // SEARCHED)
+        if self._raw and _has(layer, self._raw_words) and self._is_verbatim(reading.squeezed(layer, work)):
+            return True
+        if self.written.bad or not _has(layer, self._words):
+            return False
+        return any(
+            self._is_in(reading, chunk, work) for chunk in chunks(layer, self._chunk) if self._may_be_in(chunk, work)
+        )
+
+    def _is_in(self, reading: Reading, chunk: str, work: Work) -> bool:
+        found = reading.views(chunk, self.key.name, work)
+        return any(self._may_be_in(view, work) and self._is_called(reading, view, work) for view in found)
+
+    def _may_be_in(self, text: str, work: Work) -> bool:
+        """A short word is in too many others."""
+        work.take(ASKED)
         if not _has(text, self._words):
             return False
-        return any(_has(view, self._words) and self._is_called(view) for view in views(text, self._name))
+        work.take(len(self._short) * (ASKED + len(text) // SEARCHED))
+        return all(word.search(text) for word in self._short)
 
     def _is_verbatim(self, text: str) -> bool:
         at = text.find(self._raw)
@@ -94,43 +226,20 @@ class Wanted:
             at = text.find(self._raw, at + 1)
         return False
 
-    def _is_called(self, text: str) -> bool:
+    def _is_called(self, reading: Reading, view: str, work: Work) -> bool:
         """A block of code is a value with the name of its language: only a fence repeats it."""
-        return any(
-            _key(Written(call.name, call.arguments), self._meant) == self._key
-            for call in parse(text, self._tools).calls
-            if (self._fenced or call.dialect != FENCED.name) and not unfit(call.arguments)
-        )
+        found = reading.calls(view, self._tools, self._meant, work)
+        return any((self.written.fenced or not fenced) and one.is_of(self.key) for fenced, one in found)
 
 
-def variants(text: str) -> Iterator[str]:
-    """The text, and what it says where its characters are written in other ways: HTML, escapes, look-alikes."""
-    yield from dict.fromkeys(_variants(text))
-
-
-def _variants(text: str) -> Iterator[str]:
-    yield text
-    plain = html.unescape(text) if "&" in text else text
-    if not plain.isascii():
-        plain = "".join(one for one in unicodedata.normalize("NFKC", plain) if unicodedata.category(one) != "Cf")
-    yield plain
-    yield _MARKDOWN.sub(r"\1", plain)
-    yield from _unescapes(plain)
-    yield plain.replace("\n", "")  # lines that were broken in the middle of a word
-
-
-def _unescapes(text: str) -> Iterator[str]:
-    """JSON in a JSON in a JSON is as deep as results of tools go."""
-    for _ in range(MOST_ESCAPES):
-        if "\\" not in text:
-            return
-        text = _ESCAPE.sub(_unescaped, text)
+def chunks(text: str, size: int) -> Iterator[str]:
+    """Parts of it, with half of the next one each: what is no longer than half of one is whole in one."""
+    if len(text) <= 2 * size:
         yield text
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code, one = match.groups()
-    return chr(int(code, 16)) if code else _ESCAPES.get(one, one)
+        return
+    for start in range(0, len(text), size):
+        begin, end = text.rfind("\n", start - size // 4, start) + 1, text.find("\n", start + 3 * size // 2)
+        yield text[begin or start : (end if 0 <= end < start + 2 * size else start + 3 * size // 2)]
 
 
 def views(text: str, name: str) -> Iterator[str]:
@@ -138,7 +247,7 @@ def views(text: str, name: str) -> Iterator[str]:
     blocks = unmarked(text)
     bare = _FENCE.sub("", blocks)
     lines = [line.strip(_QUOTES) for line in bare.split("\n")]
-    yield from dict.fromkeys([text, blocks, bare, "\n".join(lines)])
+    yield from (text, blocks, bare, "\n".join(lines))
     yield from lines
     for part in (*_PARAGRAPHS.split(bare), *_FENCE.split(blocks)):
         yield from _alone(part, name)
@@ -172,15 +281,13 @@ def _has(text: str, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _words(texts: Iterator[str] | list[str]) -> list[str]:
+def _words(texts: list[str]) -> list[str]:
     found = dict.fromkeys(word for text in texts for word in _WORD.findall(text[:RAW_LIMIT]))
     return sorted(found, key=len, reverse=True)[:MOST_WORDS]
 
 
-def _leaves(call: tuple[str, Arguments]) -> Iterator[str]:
-    """The name, and all that is said in the arguments."""
-    name, arguments = call
-    yield name
+def leaves(arguments: Arguments) -> Iterator[str]:
+    """All texts in the arguments."""
     waiting: list[Any] = [arguments]
     while waiting:
         match waiting.pop():
@@ -192,22 +299,28 @@ def _leaves(call: tuple[str, Arguments]) -> Iterator[str]:
                 yield value
 
 
-def _key(call: Written, meant: Meant) -> tuple[str, str]:
-    """The same for calls that only quoting tells apart."""
-    name, arguments = meant(call.name, call.arguments)
-    return name, canonical(_loose(arguments))
+def key(name: str, arguments: Arguments, meant: Meant) -> Key:
+    name, arguments = meant(name, arguments)
+    return Key(name, canonical(_loose(arguments)), telling(arguments))
+
+
+def telling(arguments: Arguments) -> str:
+    return max((compact(spelled_out(one)) for one in leaves(arguments)), key=len, default="")
 
 
 def _loose(value: Any) -> Any:
+    """Without what only says that nothing is wanted, as defaults do."""
     match value:
         case dict():
-            return {key: _loose(one) for key, one in value.items()}
+            return {key: _loose(one) for key, one in value.items() if one is not None and one is not False}
         case list():
             return [_loose(one) for one in value]
         case str():
-            return squeezed(unmarked(value))
+            return squeezed(unmarked(spelled_out(value)))
         case float() if value.is_integer():
             return str(int(value))
-        case bool() | None:
-            return str(value).lower()
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
     return str(value)

@@ -34,6 +34,7 @@ from app.guards import guards_of
 from app.housekeeping import Housekeeping
 from app.job_time import JobTime
 from app.journal import Journal
+from app.library import Source
 from app.mcp_servers import McpServers
 from app.mcp_servers import opened as opened_mcp
 from app.outputs import Outputs
@@ -43,7 +44,7 @@ from app.people_named import principal_named
 from app.persona import PERSONAS, Persona, persona_in
 from app.presence import Presence
 from app.prompt import Override, Prompt, opening
-from app.provenance import Provenance, Source, of_prompt, of_summaries
+from app.provenance import Provenance, of_prompt, of_summaries
 from app.recall import Recaller
 from app.recovery import recover
 from app.redacted_logs import redacted_logs

@@ -58,8 +58,8 @@ def conversation(messages: Sequence[Message]) -> Conversation:
     return Conversation("s", list(messages), lambda *_: None, lambda _: None, stored, Redactor())
 
 
-def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any]) -> list[AskedCall]:
-    """The calls that a reply makes; `hint` as the cases have it."""
+def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any], *, refused: bool = False) -> list[AskedCall]:
+    """The calls that a reply makes, with those that were `refused` too; `hint` as the cases have it."""
     numbers = count(1)
     suffix = "<think>" if hint.get("starts_in_reasoning") else hint.get("prompt_suffix", "")
     reply = Reply(
@@ -70,7 +70,7 @@ def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any]) -> list[AskedCa
     )
     list(reply.add(Said(text)))
     list(reply.end())
-    return [call for call in reply.calls if call.id not in reply.refused]
+    return [call for call in reply.calls if refused or call.id not in reply.refused]
 
 
 async def quoted(

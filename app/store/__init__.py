@@ -201,6 +201,10 @@ class Store(Protocol):
         """Those of one run whose call may not have been run, whatever was decided."""
         ...
 
+    async def approved_for_session(self, session: str) -> list[ApprovalRow]:
+        """Those of a session that were approved for all of it."""
+        ...
+
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
         """Compare and set: False, and nothing written, if it is not pending any more."""
         ...

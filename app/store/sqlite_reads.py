@@ -185,6 +185,9 @@ class Reads:
     async def pending_of(self, run: str) -> list[ApprovalRow]:
         return await self._approvals("run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created", run)
 
+    async def approved_for_session(self, session: str) -> list[ApprovalRow]:
+        return await self._approvals("session = ? AND state = 'approved' AND scope = 'session'", session)
+
     async def _approvals(self, which: str, *values: object) -> list[ApprovalRow]:
         rows = await self._all(f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE {which}", *values)
         return [ApprovalRow(*row) for row in rows]
