@@ -23,7 +23,7 @@ from tests.escape_forms import (
 
 # What is printed is cut in the middle when it is long.
 _FIND = "grep -ao 'the-canary-[0-9a-f]*' | sort -u"
-_THEIRS = {ALWAYS: "the workspace is the command's own"}
+_UNSEALED = {LANDLOCK: "Landlock closes no place in the workspace"}
 _MODES = {LANDLOCK: "Landlock knows no right to change modes and times"}
 _PRESENCE = {LANDLOCK: "Landlock knows no right to look for names: there is no namespace of its own"}
 _GONE = "if os.path.lexists('mine'): os.unlink('mine')\n"  # of an attack before
@@ -103,7 +103,7 @@ WRITING = (
     Attack("other settings of the kernel", says("echo h > /proc/sysrq-trigger || echo 1 > /proc/sys/vm/drop_caches")),
     Attack("the own score when memory runs out", says("echo -1000 > /proc/self/oom_score_adj")),
     Attack("control groups", says("find /sys/fs/cgroup -name cgroup.procs -writable | xargs -rn1 tee <<< 0 | grep 0")),
-    Attack("a hook of git", says("mkdir -p .git/hooks && echo true > .git/hooks/pre-commit"), _THEIRS),
+    Attack("a hook of git", says("mkdir -p .git/hooks && echo true > .git/hooks/pre-commit"), _UNSEALED),
     Attack("a set-uid file", says("cp /bin/true mine && chmod 4755 mine && test -u mine")),
     Attack("a set-gid file", says("cp /bin/true mine && chmod g+xs mine && test -g mine")),
     *(

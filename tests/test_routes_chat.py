@@ -181,7 +181,7 @@ async def test_hostile_words_of_a_model_do_not_break_the_stream(tmp_path: Path) 
 BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "not JSON": (b"hello", 400, "not JSON"),
     "empty": (b"", 400, "not JSON"),
-    "not UTF-8": (b'{"message": "\xff\xfe"}', 400, "not JSON"),
+    "not UTF-8": (b'{"message": "\xff\xfe"}', 400, "not UTF-8"),
     "an array": (b"[1]", 400, "not an object"),
     "10,000 deep": (b'{"message":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, "too deeply"),
     "no message": (b"{}", 422, "message is missing"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 from anyio import Path as AsyncPath
+from playwright.async_api import Route
 
 from app.providers.scripted import Pause, Scripted
 from tests.browser import PHONE, browsing, expect, home, say, shot
@@ -151,3 +153,22 @@ async def test_on_a_phone_the_conversations_are_a_drawer(tmp_path: Path) -> None
         await expect(link).to_be_hidden()
         await expect(page.locator("#conversation").get_by_text("A rose is red.")).to_be_visible()
         await shot(page, "sessions-phone")
+
+
+async def test_words_that_were_typed_before_the_list_came_are_searched_for(tmp_path: Path) -> None:
+    typed = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await typed.wait()
+        await route.continue_()
+
+    async with serving(tmp_path, Scripted(["A rose is red.", "Moss is green."])) as served, browsing() as browser:
+        await served.chat("Tell me of roses.")
+        await served.chat("Tell me of moss.")
+        page = await browser.page()
+        await page.route(re.compile(r"/sessions$"), later)
+        await page.goto(home(served))
+        await page.get_by_role("searchbox", name="Search conversations").fill("moss")
+        typed.set()
+        await expect(page.locator(".session-link")).to_have_count(1)
+        await expect(page.locator(".session-link")).to_contain_text("Tell me of moss.")

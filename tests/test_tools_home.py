@@ -164,12 +164,12 @@ def test_a_home_is_empty_and_gone_afterwards(tmp_path: Path, box: Sandbox) -> No
 @levels
 @pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
 def test_git_commits_as_the_settings_say(tmp_path: Path, box: Sandbox) -> None:
-    commit = "git init -q . && touch file && git add file && git commit -qm first && git log --format='%an %ae %cn %ce'"
-    assert told(box, tmp_path, commit).text.split() == ["dragoman", "(agent)", "agent@dragoman.invalid"] * 2
+    commit = "git init -q sub && cd sub && touch file && git add file && git commit -qm first"
+    said = told(box, tmp_path, f"{commit} && git log --format='%an %ae %cn %ce'").text
+    assert said.split() == ["dragoman", "(agent)", "agent@dragoman.invalid"] * 2
     ann = replace(box, author=GitAuthor("Ann", "ann@example.org"))
-    assert told(ann, tmp_path, "git commit -q --allow-empty -m second && git log -1 --format='%an %ce'").text == (
-        "Ann ann@example.org"
-    )
+    commit = "cd sub && git commit -q --allow-empty -m second"
+    assert told(ann, tmp_path, f"{commit} && git log -1 --format='%an %ce'").text == "Ann ann@example.org"
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("git"), reason="only root can give a folder away")

@@ -97,6 +97,7 @@ HARMLESS = (
     form("login", title="How to sign in", enum=["password", "key"]),
     form("login", oneOf=[{"const": "password", "title": "With a password"}]),
     form("keyboard", title="Layout"),
+    form("number", description="A favourite (do not give us your phone number, pin, or other sensitive info)"),
     form("discount", title="Discount in percent", type="integer"),
 )
 

@@ -183,7 +183,9 @@ async def _changing(texts: list[str]) -> list[str]:
         (folder / "pwn").chmod(0o755)
         (folder / "f").write_text("b\na\n")
         (folder / "texts").write_text("\0".join((*texts, "")))
-        await _bash("git init -q . && git add f && git -c user.name=a -c user.email=a@example.org commit -qm f", folder)
+        # A repository at the root is the owner's to make.
+        await asyncio.to_thread(subprocess.run, ["git", "init", "-q", name], check=True)
+        await _bash("git add f && git -c user.name=a -c user.email=a@example.org commit -qm f", folder)
         return (await _bash(_CHANGED, folder)).splitlines()
 
 

@@ -84,6 +84,14 @@ _WHOLE = frozenset(folded(word) for word in WHOLE_WORDS.split())
 _PART = _table(PARTS)
 
 
+# "(do not give us your PIN)" asks for none, as the protocol's own example server has it. Where the same sentence goes
+# on with an exception, it counts.
+_WARNING = re.compile(
+    r"(?i)\b(?:do not|don't|never) (?:give|enter|provide|include|share|send)\b"
+    r"(?![^.;:!?()\n]*\b(?:but|except|unless|only|other than|until|here)\b)[^.;:!?()\n]*"
+)
+
+
 def says_secret(text: str) -> bool:
     """Whether the words are about something that only its owner should have."""
     words = folded(text)
@@ -111,7 +119,8 @@ def _is_secret(name: str, field: Any) -> bool:
     kind, pattern = str(field.get("format", "")), str(field.get("pattern", ""))
     if SECRET_FORMATS.search(kind) or _CODE_PATTERN.fullmatch(pattern.strip()):
         return True
-    return any(says_secret(str(text)) for text in (name, *(field.get(key, "") for key in _TEXTS)))
+    texts = (str(field.get(key, "")) for key in _TEXTS)
+    return says_secret(name) or any(says_secret(_WARNING.sub("", text)) for text in texts)
 
 
 def _is_typed(field: Any) -> bool:

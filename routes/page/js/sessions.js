@@ -27,6 +27,7 @@ class Sessions {
   #order = "";
   #asking = 0;
   #timer = null;
+  #redrawing = null;
 
   constructor(page) {
     this.#page = page;
@@ -136,9 +137,9 @@ class Sessions {
   }
 
   #draw(words) {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#redrawing); // not the timer of the next question: words may have been typed since this one
     if (this.list.querySelector(".renaming, .menu:popover-open")) {
-      this.#timer = setTimeout(() => this.#draw(words), BUSY_MS);
+      this.#redrawing = setTimeout(() => this.#draw(words), BUSY_MS);
       return;
     }
     const rows = new Map(this.#found.map((session) => [session.id, this.#row(session)]));
