@@ -200,7 +200,9 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
         return None
     if leaving:
         return leaving.what
-    return f"{_inside(tool, arguments, under)} This run asks first (approval: ask)." if under.mode is Mode.ASK else None
+    if under.mode is not Mode.ASK or _loses_nothing(tool, arguments, under):  # which looks at files: last
+        return None
+    return f"{_inside(tool, arguments, under)} This run asks first (approval: ask)."
 
 
 def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> Leaving | None:
@@ -249,10 +251,7 @@ def _taint(under: Circumstances) -> str:
 
 
 def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
-    """Whether the operator's list of commands or a grant of the session allows the call, or it is known only to read.
-
-    Perhaps, without arguments.
-    """
+    """Whether the operator's list of commands or a grant of the session allows the call; perhaps, without arguments."""
     if tool.name == "bash" and under.commands:
         if arguments is None:
             return True
@@ -260,14 +259,19 @@ def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, unde
         unchanged = under.boxed or under.writes.last < under.writes.started
         if isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, under.commands):
             return unchanged or reads(command)
-    if under.boxed and (
-        tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments, under.workspace)
-    ):
-        return True
     grants = _grants_for(tool, under.grants, under)
     if arguments is None:
         return bool(grants)
     return any(grant.covers(principal.name, arguments) for grant in grants)
+
+
+def _loses_nothing(tool: Tool, arguments: Arguments | None, under: Circumstances) -> bool:
+    """Whether a call in the box is known only to read, or to add what can be undone; perhaps, without arguments."""
+    if not under.boxed:
+        return False
+    return (
+        tool.loses_nothing is not nothing_known if arguments is None else tool.loses_nothing(arguments, under.workspace)
+    )
 
 
 def _grants_for(tool: Tool, grants: Iterable[Grant], under: Circumstances) -> list[Grant]:
