@@ -68,8 +68,9 @@ class Seals:
         """Make what is missing, or join the commands that run already. Raises OSError."""
         if not self.workspace.is_dir():
             return Held()
+        path = _lock_file(self.workspace)
         while True:
-            lock = os.open(_lock_file(self.workspace), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 if _alone(lock):
                     if crashed := _read(lock):  # a server and its commands were killed before they could end
@@ -77,7 +78,7 @@ class Seals:
                     _write(lock, self._decide())
                 fcntl.flock(lock, fcntl.LOCK_SH)  # not in one step: what counts is what is read under it
                 decided = _read(lock)
-                if decided and _is_there(_lock_file(self.workspace), lock):
+                if decided and _is_there(path, lock):
                     return Held(lock, tuple(decided["mounts"]), frozenset(decided["links"]))
             except BaseException:
                 os.close(lock)
@@ -121,10 +122,11 @@ class Seals:
 
     def _closed(self) -> Iterator[tuple[str, str, str]]:
         """Words for each place, outer ones first. A link is none: what it leads to would be closed, and not itself."""
+        seen = str(seen_instead())
         for name in SEALABLE:
             here = f"{self.workspace}/{name}"
             if is_marked(here):
-                yield "--ro-bind", str(seen_instead()), here
+                yield "--ro-bind", seen, here
             elif name == _GIT and _is_repository(Path(here)):
                 yield "--bind", here, here
                 inner = (f"{here}/{name}" for name in _CLOSED_IN_GIT)
