@@ -14,6 +14,12 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
+    """The run has begun: its model, the names of the offered `tools`, and its `limits`.
+
+    `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
+    and `when_absent` where it is `deny`; limits that do not apply are left out.
+    """
+
     type: ClassVar[str] = "run.started"
     run: str
     session: str
@@ -24,25 +30,31 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RoundStarted:
+    """A request to the model begins; the first round is 1."""
+
     type: ClassVar[str] = "round.started"
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """A piece of the answer's text."""
+
     type: ClassVar[str] = "text.delta"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
+    """A piece of the model's reasoning, which is not part of the answer."""
+
     type: ClassVar[str] = "reasoning.delta"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
-    """A message that was sent to the run while it was under way is in its history now; with what is attached to it."""
+    """A message that was sent to the running run is in its history now, with its attachments if it has any."""
 
     type: ClassVar[str] = "message.added"
     text: str
@@ -51,7 +63,7 @@ class MessageAdded:
 
 @dataclass(frozen=True, slots=True)
 class ToolDelta:
-    """A piece of a call's arguments, as the model writes them; `name` comes with the first piece of a call."""
+    """A piece of a call's arguments as the model writes them; `name` comes with the first piece of a call."""
 
     type: ClassVar[str] = "tool.delta"
     call: str
@@ -61,6 +73,8 @@ class ToolDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """A call runs, with its final `arguments`. `dialect` is `native`, or the dialect that the model wrote it in."""
+
     type: ClassVar[str] = "tool.started"
     call: str
     name: str
@@ -70,6 +84,11 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
+    """Output of a running call: at most 5 events a second, at least one every 2 s.
+
+    `tail` holds the last lines, at most 12; `lines` and `bytes` count all output so far.
+    """
+
     type: ClassVar[str] = "tool.progress"
     call: str
     elapsed_s: float
@@ -80,6 +99,8 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
+    """The result of a call. `text` is what the model receives; `exit_code` is set for processes."""
+
     type: ClassVar[str] = "tool.finished"
     call: str
     name: str
@@ -91,7 +112,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolRejected:
-    """A call that could not be understood, or may not run."""
+    """A call that could not be parsed, may not run, or came twice, natively and in the text."""
 
     type: ClassVar[str] = "tool.rejected"
     reason: str
@@ -101,7 +122,7 @@ class ToolRejected:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A call that runs only if a person says yes, before `expires_at` (Unix time) if that is not None."""
+    """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
 
     type: ClassVar[str] = "approval.required"
     call: str
@@ -113,7 +134,11 @@ class ApprovalRequired:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
-    """`decision` is `approved`, `denied`, `expired` or `withdrawn`; `arguments` if the person changed them."""
+    """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
+
+    `by` is the principal. `scope` is `once` or `session`; `arguments` are set if the person changed them, `note` if one
+    was given.
+    """
 
     type: ClassVar[str] = "approval.resolved"
     call: str
@@ -126,9 +151,10 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should know; the run goes on. `code` is a word such as `retry` or `model_down`.
+    """Something a person should know; the run goes on. The codes are listed below.
 
-    With `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, for that `reason`.
+    With the code `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, and `reason`
+    says why.
     """
 
     type: ClassVar[str] = "notice"
@@ -141,7 +167,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ContextTrimmed:
-    """What the model is sent no more of the conversation: `dropped` messages, `shortened` ones; tokens of the rest."""
+    """From here on the model receives less: `dropped` messages are left out, `shortened` ones are cut.
+
+    `before` and `after` are tokens of the conversation.
+    """
 
     type: ClassVar[str] = "context.trimmed"
     dropped: int
@@ -152,7 +181,10 @@ class ContextTrimmed:
 
 @dataclass(frozen=True, slots=True)
 class ContextSummarised:
-    """The first `messages` of the session are read as a summary from here on; tokens of both."""
+    """From here on the model reads a summary in place of the first `messages` messages of the session.
+
+    `before` and `after` are tokens of those messages and of the summary.
+    """
 
     type: ClassVar[str] = "context.summarised"
     messages: int
@@ -162,7 +194,10 @@ class ContextSummarised:
 
 @dataclass(frozen=True, slots=True)
 class DocumentUpdated:
-    """A long code block of the answer as a document: `text` is what is new, `done` comes with the last of it."""
+    """A code block of more than 30 lines as a document, if the setting `documents` is on.
+
+    `text` is the new part, which is also in `text.delta`; `language` comes with the first part, `done` with the last.
+    """
 
     type: ClassVar[str] = "document.updated"
     document: str
@@ -173,10 +208,10 @@ class DocumentUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one round and of the run so far; `measured` is False when they are estimated.
+    """Tokens of one round, and totals of the run so far; `measured` is false if they are estimated.
 
-    `cached_tokens` are those of the round's prompt that the server had read before, if it says so. `cost` is what the
-    round has cost, `total_cost` what the run has so far, for models with a price.
+    `cached_tokens` is the part of the prompt that the server had cached, if it reports that. `cost` is that of the
+    round, `total_cost` that of the run so far, for models with a price.
     """
 
     type: ClassVar[str] = "usage"
@@ -192,6 +227,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
+    """The run has ended without an error; `reason` is one of the codes listed below.
+
+    `text` is the final answer, at most 200,000 characters of it; `usage` holds the totals of the run.
+    """
+
     type: ClassVar[str] = "run.finished"
     reason: str
     text: str
@@ -202,6 +242,8 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
+    """The run has ended with an error. `message` says what to do next; `retryable` that trying again later may help."""
+
     type: ClassVar[str] = "run.failed"
     code: str
     message: str

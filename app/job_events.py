@@ -11,7 +11,7 @@ from tools.job_records import Glance
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """`tail` has at most 12 lines; `lines` and `bytes` count all output so far."""
+    """Output of a running job: `tail` holds the last lines, at most 12; `lines` and `bytes` count all output so far."""
 
     type: ClassVar[str] = "job.progress"
     job: str
@@ -23,6 +23,8 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobFinished:
+    """The end of a job: `state` is `exited`, `cancelled`, `timed_out`, `failed` or `lost`. The last event of a job."""
+
     type: ClassVar[str] = "job.finished"
     job: str
     state: str

@@ -53,107 +53,112 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
         "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1, or embedded: or scripted:",
     )
     model: str | None = setting(
-        None, "the model that answers by default: its name, endpoint/model or an alias (default: the first)", "a name"
+        None, "default model: its name, endpoint/model or an alias (default: the first)", "a name"
     )
     model_key: SecretStr | None = setting(
         None,
-        "API key of the model server; better in the environment, others on the machine can see flags",
+        "API key of the model server; prefer the environment, because other users of the machine can see flags",
         "printable ASCII without spaces",
     )
     model_temperature: float | None = setting(
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
-    model_inactivity_s: float = seconds(300.0, "how long a model may stay silent before its request is given up")
+    model_inactivity_s: float = seconds(300.0, "longest silence of a model before its request fails with model_silent")
     tool_calls: Literal["auto", "native", "fenced"] = setting(
         "auto",
-        "native: offered to the model's server; fenced: taught in the prompt; auto: what the model takes, else both",
+        "native: offered to the model's server; fenced: taught in the prompt; auto: what the model supports, else both",
         "auto, native or fenced",
     )
     data_dir: Path = path(
-        ..., "folder of the database and of personas (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)"
+        ...,
+        "folder of database, keys and personas, mode 0700 (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)",
     )
     workspace: Path = path(Path("workspace"), "folder that the tools work in")
-    host: str = setting("127.0.0.1", "address to listen on; others than loopback need a token", "a host")
-    port: int = whole(8724, 0, 65_535, "port to listen on; 0 takes a free one")
-    max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body, in bytes")
-    tool_time_limit_s: float = seconds(3600.0, "how long one tool call may take")
+    host: str = setting("127.0.0.1", "address to listen on; any other than loopback needs a token", "a host")
+    port: int = whole(8724, 0, 65_535, "port to listen on; 0 chooses a free one")
+    max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body without files, in bytes")
+    tool_time_limit_s: float = seconds(3600.0, "time limit of one tool call")
     shutdown_grace_s: float = setting(
-        5.0, "how long runs may go on when the server is told to stop", "seconds, from 0 to 3600", ge=0, le=3600
+        5.0, "time that runs get to finish when the server is stopped", "seconds, from 0 to 3600", ge=0, le=3600
     )
     log_join_after_s: float = setting(
         600.0,
-        "a run's log is stored in fewer rows that long after its end",
+        "time after its end at which a run's log is compacted into fewer rows",
         f"seconds, from 0 to {DAY_S}",
         ge=0,
         le=DAY_S,
     )
     keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
-    max_streams: int = whole(1024, 1, 1_000_000, "streams that one user may have open at a time")
-    max_runs: int = whole(1024, 1, 1_000_000, "runs that one user may have under way at a time")
-    requests_per_minute: int = whole(0, 0, 10**9, "requests that one user may make in a minute; 0 for no limit")
-    tokens_per_month: int = whole(0, 0, 10**12, "tokens that one user may use in a month (UTC); 0 for no limit")
-    tool_seconds_per_day: int = whole(0, 0, 10**9, "seconds of tools for one user in a day (UTC); 0 for no limit")
-    job_time_limit_s: float = seconds(3600.0, "how long a background job may take")
-    job_limit: int = whole(8, 0, 1000, "background jobs that one user may have running; 0 for none")
-    job_follow_up: bool = setting(True, "whether a background job that has ended begins a turn", "true or false")
-    max_follow_ups: int = whole(8, 0, 1000, "turns that ends of jobs may begin in a conversation until a person writes")
+    max_streams: int = whole(1024, 1, 1_000_000, "event streams that one principal may have open at a time")
+    max_runs: int = whole(1024, 1, 1_000_000, "active runs of one principal; 16 more may be queued")
+    requests_per_minute: int = whole(0, 0, 10**9, "requests of one principal in a minute; 0 for no limit")
+    tokens_per_month: int = whole(0, 0, 10**12, "model tokens of one principal in a month (UTC); 0 for no limit")
+    tool_seconds_per_day: int = whole(0, 0, 10**9, "tool seconds of one principal in a day (UTC); 0 for no limit")
+    job_time_limit_s: float = seconds(3600.0, "time limit of a background job")
+    job_limit: int = whole(8, 0, 1000, "background jobs that one principal may have running; 0 turns them off")
+    job_follow_up: bool = setting(True, "start a turn of the conversation when a background job ends", "true or false")
+    max_follow_ups: int = whole(8, 0, 1000, "turns that ended jobs may start until a person writes again")
     approval_guest: Mode = mode("guests", *SUPERVISED)
     approval_user: Mode = mode("users", *SUPERVISED)
     approval_admin: Mode = mode("admins", *Mode)
     approval_time_limit_s: float | None = seconds(
-        None, "how long a call waits for a person's approval (default: until they decide)"
+        None, "how long a call waits for approval (default: until it is decided)"
     )
     grant_time_limit_s: int = whole(
-        28_800, 0, 31_536_000, "seconds that what a person allows for a session lasts; 0 for as long as the session"
+        28_800, 0, 31_536_000, "seconds for which a grant for a session is valid; 0 for as long as the session"
     )
     allowed_commands: tuple[str, ...] = words(
         DEFAULT_COMMANDS,
-        "shell commands that never ask, a final * standing for any further words",
+        "shell commands that never ask; a final * stands for any further words of a program that only reads",
         "literal words, such as git status *",
     )
     tools: tuple[ToolRule, ...] = setting(
         (),
-        "how tools are classified; unknown ones belong to admins until a rule matches",
+        "rules that classify tools; tools that no rule matches are for admins and ask",
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
         "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
     )
     taint: bool = setting(
-        True, "whether calls that leave the sandbox ask again once a conversation holds untrusted text", "true or false"
+        True, "calls that leave the sandbox ask again once a conversation contains untrusted text", "true or false"
     )
     canary: bool = setting(
-        False, "put a code into each run's prompt, and block what gives it away: calls, text", "true or false"
+        False, "put a random code into each run's prompt; reject calls and block text that reveal it", "true or false"
     )
     judge_output: bool = setting(
         False,
-        "have the model judge whether calls that change something, and answers, serve the person",
+        "have the model judge whether changing calls, and answers, serve the request",
         "true or false",
     )
     screen_results: bool = setting(
-        False, "have the model screen what strangers wrote before a run reads it", "true or false"
+        False, "have the model screen untrusted results before a run reads them", "true or false"
     )
-    judge_time_limit_s: float = seconds(20.0, "how long judging and screening may take, each time")
+    judge_time_limit_s: float = seconds(20.0, "time limit of each judgement and each screening")
     private_hosts: tuple[str, ...] = words(
         (),
-        "hosts that web_fetch may reach although they are private",
+        "private hosts that web_fetch, boxed commands and MCP servers added over HTTP may reach",
         "names and addresses, with or without a port, and networks, such as wiki.local:8080 or 10.0.0.0/8",
     )
-    mcp_config: Path = path(Path("mcp.json"), "list of MCP servers, as other programs have it")
+    mcp_config: Path = path(Path("mcp.json"), "file with the list of MCP servers, in the format of other programs")
     mcp_commands_from_api: bool = setting(
-        False, "whether admins may add MCP servers that are commands over HTTP", "true or false"
+        False, "let admins add MCP servers that are commands over HTTP", "true or false"
     )
     mcp_tools_share: float = setting(
-        0.05, "share of the window that MCP tools may take; more are searched", "a number from 0 to 1", ge=0, le=1
+        0.05,
+        "share of the window for MCP tool definitions; above it tools are searched",
+        "a number from 0 to 1",
+        ge=0,
+        le=1,
     )
-    audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit; 0 keeps all")
-    git_author_name: str = setting("dragoman (agent)", "as whom git commits in commands", "a name")
-    git_author_email: str = setting("agent@dragoman.invalid", "the address of its commits", "an e-mail address")
+    audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit log; 0 keeps all")
+    git_author_name: str = setting("dragoman (agent)", "name of the author of git commits made in commands", "a name")
+    git_author_email: str = setting("agent@dragoman.invalid", "e-mail address of that author", "an e-mail address")
     sandbox_network: bool = setting(
         False,
-        "let every sandboxed command reach public hosts without asking for it; they ask once there is untrusted text",
+        "let every command reach public hosts through the proxy (needs bubblewrap); asks after untrusted text",
         "true or false",
     )
     unsafe_no_sandbox: bool = setting(
-        False, "run commands without the sandbox: they can then do all you can", "true or false"
+        False, "run commands without the sandbox, with all rights of this account", "true or false"
     )
     log_level: LOG_LEVELS = setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
 

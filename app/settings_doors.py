@@ -14,14 +14,17 @@ class DoorSettings(BaseModel):
     """A part of `app.settings.Settings`."""
 
     max_connections: int = whole(
-        4096, 8, 1_000_000, "connections at a time; those with nothing under way make room for new ones"
+        4096,
+        8,
+        1_000_000,
+        "open connections; idle ones are closed to make room (fewer if the limit of open files requires it)",
     )
     max_connections_per_address: int = whole(
-        1024, 4, 1_000_000, "connections of one address at a time; for IPv6 of one /64"
+        1024, 4, 1_000_000, "open connections of one address at a time; for IPv6, of one /64"
     )
     trusted_proxies: tuple[str, ...] = words(
         (),
-        "proxies that say whom they forward for, and may have any number of connections",
+        "proxies whose X-Forwarded-For is trusted, and whose connections are not limited per address",
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
 

@@ -27,7 +27,7 @@ def seconds(default: float | None, help_text: str) -> Any:
 
 
 def mode(whose: str, *modes: Mode) -> Any:
-    return setting(Mode.SANDBOXED, f"which calls of {whose} ask a person first", ", ".join(modes))
+    return setting(Mode.SANDBOXED, f"approval mode of runs of {whose}", ", ".join(modes))
 
 
 def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:

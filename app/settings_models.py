@@ -20,35 +20,42 @@ class ModelSettings(BaseModel):
 
     endpoints: Mapping[str, EndpointSpec] = setting(
         {},
-        "servers of models, by name",
+        "model servers by name",
         'tables by names without a slash, such as {url = "http://127.0.0.1:8080/v1", key_env = ["KEY"]}',
     )
     aliases: Mapping[str, str] = setting({}, "other names of models", 'a table such as {fast = "local/qwen"}')
     fallback: tuple[str, ...] = words(
-        (), "models that answer, in this order, when the wanted one cannot", "models such as local/qwen"
+        (), "models that answer, in this order, when the requested one cannot", "models such as local/qwen"
     )
     utility: str | None = setting(
-        None, "the model of summaries and judges (default: the run's own)", "a model such as local/qwen"
+        None, "model for summaries and judges (default: the run's own)", "a model such as local/qwen"
     )
     prices: Mapping[str, Price] = setting(
         {},
-        "what a million tokens of a model cost, in any money",
+        "prices of a million tokens by model, in any currency",
         'tables such as {"hosted/*" = {input = 2.5, output = 10}}, with cached and cache_written where they differ',
     )
     cost_per_month: float = setting(
         0.0,
-        "what one user may spend on models in a month (UTC), in the money of the price table; 0 for no limit",
+        "model cost of one principal in a month (UTC), in the currency of prices; 0 for no limit",
         "a number from 0 to 1000000",
         ge=0,
         le=10**6,
         allow_inf_nan=False,
     )
     transport: Literal["lean", "httpx2"] = setting(
-        "lean", "how model servers are talked to: lean is ours, httpx2 the library's own", "lean or httpx2"
+        "lean",
+        "HTTP transport to model servers; with an HTTP proxy in the environment it is always httpx2",
+        "lean or httpx2",
     )
-    max_answer_characters: int = whole(4 << 20, 1000, 1 << 24, "characters of one answer of a model")
+    max_answer_characters: int = whole(
+        4 << 20,
+        1000,
+        1 << 24,
+        "characters of one answer: text, reasoning and calls together",
+    )
     max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "bytes of all pictures and PDFs in one message")
-    max_attachments: int = whole(20, 0, 1000, "pictures and PDFs that one message may have")
+    max_attachments: int = whole(20, 0, 1000, "pictures and PDFs in one message")
 
     @field_validator("endpoints")
     @classmethod

@@ -13,34 +13,34 @@ from app.settings_fields import path, seconds, setting, whole
 class RunSettings(BaseModel):
     """A part of `app.settings.Settings`."""
 
-    max_rounds: int = whole(20, 1, 200, "rounds of model and tools that one run may take")
-    max_calls: int = whole(200, 1, 100_000, "tool calls that one run may make")
-    max_run_tokens: int = whole(0, 0, 10**12, "tokens that one run may use; 0 for no limit")
-    run_time_limit_s: float = seconds(7200.0, "how long one run may take")
+    max_rounds: int = whole(20, 1, 200, "rounds of model and tools in one run")
+    max_calls: int = whole(200, 1, 100_000, "tool calls in one run")
+    max_run_tokens: int = whole(0, 0, 10**12, "tokens in one run; 0 for no limit")
+    run_time_limit_s: float = seconds(7200.0, "time limit of one run")
     window: int | None = whole(
-        None, 512, 10**8, "tokens that the model can read at a time (default: what its server says, else 32768)"
+        None, 512, 10**8, "context window in tokens (default: what the model's server reports, else 32768)"
     )
-    tokenizer: Path | None = path(None, "tokenizer.json of the model, where its server does not count tokens")
+    tokenizer: Path | None = path(None, "tokenizer.json of the model, if its server does not count tokens")
     summarise_at: float = setting(
         0.85,
-        "share of the window from which the older half is summarised; 1 for never",
+        "share of the window from which the older half of the conversation is summarised; 1 for never",
         "a number from 0.2 to 1",
         ge=0.2,
         le=1,
         allow_inf_nan=False,
     )
-    summary_time_limit_s: float = seconds(30.0, "how long a summary may take")
-    result_characters: int = whole(8000, 500, 10**7, "characters of a tool's result that the model is told at most")
-    parallel_reads: bool = setting(True, "whether calls of a reply that only read run side by side", "true or false")
+    summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
+    result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
+    parallel_reads: bool = setting(True, "run the read-only calls of one reply concurrently", "true or false")
     verify: bool = setting(
         False,
-        "have the model check, after a run that changed something, whether it did what was asked",
+        "have the model check, after a run that changed something, that the request was fulfilled",
         "true or false",
     )
-    documents: bool = setting(False, "send a code block of more than 30 lines as a document as well", "true or false")
+    documents: bool = setting(False, "also send code blocks of more than 30 lines as documents", "true or false")
     time_zone: str | None = setting(
         None,
-        "time zone of the dates that models are told (default: this machine's)",
+        "time zone of the dates in prompts (default: this machine's)",
         "a name such as Europe/Berlin, of which this machine's time zone database (tzdata) knows",
     )
 
