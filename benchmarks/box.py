@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 
-from tools.sandbox import NoSandbox, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import NoSandbox, find_sandbox
+from tools.tool import Context
 
 ROUNDS = 60
 Start = Callable[[], Awaitable[None]]

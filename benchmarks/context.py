@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-from app.context.counter import Counter
-from app.context.trim import trim
-from app.messages import AskedCall, Message
-from app.providers.scripted import Scripted
+from app.context.compaction.trim import trim
+from app.core.messages import AskedCall, Message
+from app.models.scripted import Scripted
+from app.models.tokens.counter import Counter
 from benchmarks import context_run
 from benchmarks.parser import CODE, PROSE, seconds
 

@@ -21,23 +21,23 @@ from typing import Any
 
 import httpx2
 
-from app.context.fold import Fold, Room
-from app.context.rungs import Measure
-from app.context.trim import trim
+from app.config.settings import Settings, load_settings
+from app.context.compaction.replay import Fold, Room
+from app.context.compaction.steps import Measure
+from app.context.compaction.trim import trim
 from app.context.view import TO_FIND, answer_room
-from app.events import ContextSummarised, ContextTrimmed, Notice, RoundStarted, RunFinished, Usage
-from app.messages import Message
-from app.people import LOCAL_USER
-from app.provider import ModelRequest, Piece, Provider, Said, Stopped
-from app.providers.abilities import Stated
-from app.providers.embedded import SMOLLM2, EmbeddedModel
-from app.providers.http import model_client
-from app.providers.openai_chat import Defaults, OpenAIChat
-from app.providers.wire import encode, wire_messages
-from app.settings import Settings, load_settings
-from app.store import EventRow
-from app.turns import RunOver, Turn
-from routes.requests import ChatRequest
+from app.core.events import ContextSummarised, ContextTrimmed, Notice, RoundStarted, RunFinished, Usage
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, Provider, Said, Stopped
+from app.models.capabilities.abilities import Stated
+from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
+from app.models.http.client import model_client
+from app.models.wire.openai.history import encode, wire_messages
+from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.storage.principals import LOCAL_USER
+from app.storage.rows import EventRow
+from app.transcript.run_request import RunOver, Turn
+from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 
 ROUNDS, WINDOW, ANSWER = 40, 2048, 64  # rounds; tokens

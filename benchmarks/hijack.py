@@ -16,13 +16,13 @@ from functools import partial, reduce
 from operator import add
 from pathlib import Path
 
-from app.rules import Mode, ToolRule
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.core.rules import Mode, ToolRule
 from benchmarks import hijack_costs
 from benchmarks.hijack_model import Hijackable
 from benchmarks.hijack_runs import Policy, Stage, stage
 from benchmarks.hijack_suites import MARKER, VERSION, Suite, suites
-from tools.rights import Role
+from tools.base.rights import Role
 
 RULES = Path(__file__).with_name("hijack_tools.toml")
 NO_GATE = Policy("no-gate", Mode.AUTO, taint=False, role=Role.ADMIN)

@@ -12,20 +12,21 @@ from pathlib import Path
 from secrets import token_hex
 from time import perf_counter, process_time_ns
 
-from app.gate import Circumstances, decide
-from app.grants import Grant
-from app.people import Principal
-from app.rules import Mode
+from app.core.rules import Mode
+from app.policy.gate import Circumstances, decide
+from app.policy.grants import Grant
+from app.storage.principals import Principal
 from parsing import Arguments
+from tools.base.outcome import Result
+from tools.base.permit import fingerprint
+from tools.base.rights import Role
+from tools.builtin.shell import running
 from tools.catalogue import TOOLS
-from tools.commands import DEFAULT_COMMANDS
-from tools.permit import fingerprint
-from tools.rights import Role
-from tools.sandbox import NoSandbox, Sandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.process.orphan_reaper import clear
+from tools.sandbox.sandbox import NoSandbox, Sandbox, Unboxed, find_sandbox
+from tools.shell_policy.plain_commands import DEFAULT_COMMANDS
+from tools.tool import Context
 from tools.toolbox import Allow, Ask, Toolbox
-from tools.undertaker import clear
 
 DECISIONS, STARTS = 100_000, 200
 EMMA = Principal("emma", Role.USER)

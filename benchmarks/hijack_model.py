@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from app.provider import ModelRequest, Piece, Plain, Said, Stopped
+from app.core.provider import ModelRequest, Piece, Plain, Said, Stopped
 from benchmarks.hijack_plots import Script
 from parsing import Call
 

@@ -10,29 +10,29 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.agent import Agent
-from app.approvals import Approvals
-from app.budgets import Ledger
-from app.calls import Calls
-from app.context.counter import Counter
+from app.budget.budgets import Ledger
+from app.budget.run_budget import Spending
 from app.context.view import View
-from app.conversation import Conversation
-from app.discipline.keeper import Discipline
-from app.discipline.limits import Limits
-from app.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
-from app.gate import Circumstances, Gate
-from app.granting import Wish
-from app.inbox import Inbox
-from app.journal import Journal
-from app.messages import Message
-from app.people import Principal
-from app.redaction import Redactor
-from app.rules import Mode
-from app.spending import Spending
-from app.store import Store
-from app.store.sqlite import SQLiteStore
+from app.core.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
+from app.core.messages import Message
+from app.core.rules import Mode
+from app.log.event_writer import Journal
+from app.models.tokens.counter import Counter
+from app.policy.approvals import Approvals
+from app.policy.gate import Circumstances, Gate
+from app.policy.stored_grants import Wish
+from app.redaction.redactor import Redactor
+from app.runs.agent import Agent
+from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.limits import Limits
+from app.runs.tool_executor import Calls
+from app.storage.principals import Principal
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
+from app.transcript.conversation import Conversation
+from app.transcript.inbox import Inbox
 from benchmarks.hijack_model import Hijackable
-from tools.rights import Risk, Role
+from tools.base.rights import Risk, Role
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 

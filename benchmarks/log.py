@@ -12,14 +12,14 @@ import tracemalloc
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 
-from app.approvals import Approvals
-from app.budgets import Ledger
-from app.events import RunFinished, TextDelta, ToolStarted
-from app.journal import Journal, RunLog
-from app.pause import Switch
-from app.runs import Runs
-from app.store import EventRow
-from app.store.sqlite import PRAGMAS, SQLiteStore
+from app.budget.budgets import Ledger
+from app.core.events import RunFinished, TextDelta, ToolStarted
+from app.log.event_writer import Journal, RunLog
+from app.policy.approvals import Approvals
+from app.runs.run_manager import Runs
+from app.storage.kill_switch import Switch
+from app.storage.rows import EventRow
+from app.storage.sqlite.store import PRAGMAS, SQLiteStore
 from benchmarks.load import Heard, Load, measure, read_stream
 from benchmarks.processes import child, dragoman
 

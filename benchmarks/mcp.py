@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, State
-from tools.tool import Context, Progress, Tool
+from tools.tool import Context, Tool
 
 SERVER = (str(Path(__file__).with_name("mcp_echo.py")),)
 CALLS, ROUNDS = 500, 7

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
-from app.provider import ModelRequest, Piece, Plain, Said, Stopped
+from app.core.provider import ModelRequest, Piece, Plain, Said, Stopped
 from parsing import Call
 
 DELTAS, LINES = 10_000, 100_000

@@ -6,8 +6,8 @@ that stands in the oldest result, and one whose words are all in every line of a
 
 from __future__ import annotations
 
-from app.library import Library, Source
-from app.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.provenance.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.provenance.read_texts import Library, Source
 from benchmarks.parser import PROSE, seconds
 from parsing import parse
 from tests.parsing_forms import WRITERS

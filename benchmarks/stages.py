@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from app.events import AgentEvent, TextDelta, encode
-from app.journal import Journal, RunLog
-from app.providers.answer import Answer
-from app.providers.sse import EventReader
-from app.reply import Reply
-from app.store import EventRow
-from app.store.sqlite import SQLiteStore
+from app.core.events import AgentEvent, TextDelta, encode
+from app.log.event_writer import Journal, RunLog
+from app.models.http.sse import EventReader
+from app.models.wire.openai.answer import Answer
+from app.storage.rows import EventRow
+from app.storage.sqlite.store import SQLiteStore
+from app.transcript.reply import Reply
 from benchmarks.upstream import CHUNK, END
-from routes.sse import frame
+from routes.protocol.sse import frame
 
 TOKENS = 20_000
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import uvicorn
 
-from app.settings import load_settings
-from app.store import Change, EventRow, RunRow, TokenRow
-from app.store.sqlite import SQLiteStore
-from routes.limits import BoundedProtocol
+from app.config.settings import load_settings
+from app.storage.rows import Change, EventRow, RunRow, TokenRow
+from app.storage.sqlite.store import SQLiteStore
+from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import open_services
 

@@ -1,16 +1,6 @@
 """The ground floor: a model's text in, events out. Sans-IO: no async, clock, chance, network or files."""
 
-from parsing.events import (
-    Arguments,
-    BadCall,
-    Call,
-    CallDelta,
-    CallOpened,
-    Parsed,
-    ParseEvent,
-    Text,
-    Thought,
-)
+from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, Parsed, ParseEvent, Text, Thought
 from parsing.parser import Parser, parse
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 import sys
 
-from routes.cli import main
+from routes.cli.main import main
 
 sys.exit(main())

@@ -18,11 +18,18 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from app.mcp_servers import CALLBACK
-from app.people import in_use
-from app.settings import Loaded, Settings
-from app.store import StoreFailed
-from routes import (
+from app.config.settings import Loaded, Settings
+from app.mcp.servers import CALLBACK
+from app.storage.principals import in_use
+from app.storage.store import StoreFailed
+from routes import page
+from routes.access.authentication import Access, is_loopback
+from routes.access.connection_limits import Connections, room_for
+from routes.access.local_admin import read_local_token
+from routes.access.peers import kernel_says
+from routes.access.rate_limits import BoundedProtocol, SafeHeaders
+from routes.access.token_auth import PROOF
+from routes.http import (
     approvals,
     attachments,
     audit,
@@ -30,35 +37,28 @@ from routes import (
     endpoints,
     feed,
     grants,
+    health,
     jobs,
     mcp,
     outputs,
-    overview,
-    page,
     pause,
     proofs,
     runs,
     session_log,
     sessions,
-    token_routes,
+    tokens,
     usage,
 )
-from routes.access import Access, is_loopback
-from routes.connections import Connections, room_for
-from routes.errors import HANDLERS
-from routes.limits import BoundedProtocol, SafeHeaders
-from routes.local_admin import read_local_token
-from routes.page_state import Seen
-from routes.peers import kernel_says
-from routes.redacted_answers import RedactedAnswers
+from routes.http.dashboard_state import Seen
+from routes.protocol.errors import HANDLERS
+from routes.protocol.redaction_middleware import RedactedAnswers
 from routes.services import Services, open_services
-from routes.token_auth import PROOF
-from tools.sandbox import NoSandbox, Unboxed
+from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 GARBAGE = (10_000, 20, 50)  # what Python waits for before it looks for garbage that refers to itself
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 ROUTES = (
-    Route("/", overview.home),
+    Route("/", health.home),
     Route("/page/{path:path}", page.asset),
     Route("/events", feed.page_events),
     Route("/chat", chat.chat, methods=["POST"]),
@@ -87,9 +87,9 @@ ROUTES = (
     Route("/jobs/{job}/events", jobs.job_events),
     Route("/jobs/{job}/output", outputs.job_output),
     Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
-    Route("/tokens", token_routes.list_tokens),
-    Route("/tokens", token_routes.create_token, methods=["POST"]),
-    Route("/tokens/{name}", token_routes.delete_token, methods=["DELETE"]),
+    Route("/tokens", tokens.list_tokens),
+    Route("/tokens", tokens.create_token, methods=["POST"]),
+    Route("/tokens/{name}", tokens.delete_token, methods=["DELETE"]),
     Route(CALLBACK, mcp.callback),
     Route("/mcp/servers", mcp.list_servers),
     Route("/mcp/servers", mcp.add_server, methods=["POST"]),
@@ -101,10 +101,10 @@ ROUTES = (
     Route("/endpoints", endpoints.list_endpoints),
     Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
-    Route("/tools", overview.list_tools),
+    Route("/tools", health.list_tools),
     Route(PROOF, proofs.prove),
-    Route("/livez", overview.livez),
-    Route("/readyz", overview.readyz),
+    Route("/livez", health.livez),
+    Route("/readyz", health.readyz),
 )
 
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
@@ -226,7 +226,7 @@ class _Server(uvicorn.Server):
                 print(UNBOXED, file=sys.stderr, flush=True)
         counts = await self._services.store.token_counts(time.time())
         local = None if counts.all or kernel_says() else read_local_token(self._services.settings.data_dir)
-        print(f"Try:  {overview.example(shown, token=counts.all > 0 or local is not None)}", flush=True)
+        print(f"Try:  {health.example(shown, token=counts.all > 0 or local is not None)}", flush=True)
         if local:
             print(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
         print(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.", flush=True)

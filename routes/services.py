@@ -12,62 +12,63 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from app.agent import Agent
-from app.approvals import Approvals
-from app.aside import Aside
-from app.budgets import Ledger, usual_budget
-from app.calls import Calls
-from app.clock import Clock
-from app.context.fold import Folds
+from app.budget.budgets import Ledger, usual_budget
+from app.budget.run_budget import Spending
+from app.budget.side_query import Aside
+from app.config.settings import Settings
+from app.context.compaction.replay import Folds
+from app.context.history_search import Recaller
+from app.context.persona import PERSONAS, Persona, persona_in
+from app.context.prompt import Override, Prompt, opening
 from app.context.view import Opening, view_of
-from app.discipline.keeper import Discipline
-from app.discipline.limits import Limits
-from app.endpoints.models import Models, UnknownModel
-from app.endpoints.opening import Choose, opened_models
-from app.endpoints.registry import Registry
-from app.endpoints.route import Route
-from app.events import Notice
-from app.files.reading import Files
-from app.follow_up import LAST, ROUNDS, FollowUps, NoRoom, kept_for_next_run, room_in
-from app.gate import Circumstances, Gate, Writes
-from app.guards import guards_of
-from app.housekeeping import Housekeeping
-from app.job_time import JobTime
-from app.journal import Journal
-from app.library import Source
-from app.mcp_servers import McpServers
-from app.mcp_servers import opened as opened_mcp
-from app.outputs import Outputs
-from app.pause import Switch
-from app.people import Principal, folder_name
-from app.people_named import principal_named
-from app.persona import PERSONAS, Persona, persona_in
-from app.presence import Presence
-from app.prompt import Override, Prompt, opening
-from app.provenance import Provenance, of_prompt, of_summaries
-from app.recall import Recaller
-from app.recovery import recover
-from app.redacted_logs import redacted_logs
-from app.redaction import Redactor, secrets_in
-from app.results import Results
-from app.rules import Mode, WhenAbsent, classified
-from app.runs import Runs
-from app.settings import Settings
-from app.spending import Spending
-from app.store import RunRow, Store
-from app.store.sqlite import SQLiteStore
-from app.turns import Key, NotFound, Turn
-from routes.errors import Refused
-from routes.folders import PEOPLE, made, only_server, workspace_of
-from routes.local_admin import LocalAdmin, opened_local_admin
-from routes.requests import ChatRequest
+from app.core.clock import Clock
+from app.core.events import Notice
+from app.core.rules import Mode, WhenAbsent, classified
+from app.log.event_writer import Journal
+from app.mcp.servers import McpServers
+from app.mcp.servers import opened as opened_mcp
+from app.models.endpoints.failover import Route
+from app.models.endpoints.model_registry import Models, UnknownModel
+from app.models.endpoints.registry import Registry
+from app.models.endpoints.startup import Choose, opened_models
+from app.policy.approvals import Approvals
+from app.policy.current_rights import principal_named
+from app.policy.gate import Circumstances, Gate, Writes
+from app.policy.guards import guards_of
+from app.provenance.quotation import Provenance, of_prompt, of_summaries
+from app.provenance.read_texts import Source
+from app.redaction.logs import redacted_logs
+from app.redaction.redactor import Redactor, secrets_in
+from app.runs.agent import Agent
+from app.runs.connections import Presence
+from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.limits import Limits
+from app.runs.follow_up import LAST, ROUNDS, FollowUps, NoRoom, kept_for_next_run, room_in
+from app.runs.housekeeping import Housekeeping
+from app.runs.job_time import JobTime
+from app.runs.live_outputs import Outputs
+from app.runs.recovery import recover
+from app.runs.run_manager import Runs
+from app.runs.tool_executor import Calls
+from app.runs.tool_results import Results
+from app.storage.files.reading import Files
+from app.storage.kill_switch import Switch
+from app.storage.principals import Principal, folder_name
+from app.storage.rows import RunRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
+from app.transcript.run_request import Key, NotFound, Turn
+from routes.access.local_admin import LocalAdmin, opened_local_admin
+from routes.data_dir import PEOPLE, made, only_server, workspace_of
+from routes.protocol.errors import Refused
+from routes.protocol.requests import ChatRequest
+from tools.base.rights import Role
 from tools.catalogue import TOOLS
-from tools.command import GitAuthor
-from tools.job_records import Job
-from tools.jobs import Jobs
-from tools.mcp.bloat import toolbox_within
-from tools.rights import Role
-from tools.sandbox import WAYS_OUT, NoSandbox, Sandbox, find_sandbox
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Job
+from tools.mcp.tool_search import toolbox_within
+from tools.sandbox.command import GitAuthor
+from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, find_sandbox
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 

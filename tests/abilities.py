@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.providers.http import model_client
-from app.providers.served import Endpoint
+from app.models.http.client import model_client
+from app.models.served_model import Endpoint
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, Paths, Upstream, answer, upstream
 

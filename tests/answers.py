@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.answer import Answer
-from app.providers.streamed import joined
+from app.core.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
+from app.models.http.answer_stream import joined
+from app.models.wire.openai.answer import Answer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from app.context.counter import Counter
-from app.endpoints.host import Host
-from app.endpoints.retries import Patience
-from app.endpoints.route import Route
-from app.endpoints.target import Target
-from app.messages import Message
-from app.provider import ModelRequest, Piece, Provider, ProviderFailed, Said, Switched, Told
-from app.providers.scripted import Raise, Reply, Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, Said, Switched, Told
+from app.models.endpoints.failover import Route
+from app.models.endpoints.model_handle import Target
+from app.models.endpoints.retry_policy import Patience
+from app.models.endpoints.server_state import Host
+from app.models.scripted import Raise, Reply, Scripted
+from app.models.tokens.counter import Counter
 
 ASKED = ModelRequest([Message("user", "Hello")])
 LIMIT_S = 30

@@ -19,9 +19,9 @@ from typing import Any
 import httpx2
 import psutil
 
-from app.store import TokenRow
-from app.store.sqlite import SQLiteStore
-from routes.access import fingerprint, new_token
+from app.storage.rows import TokenRow
+from app.storage.sqlite.store import SQLiteStore
+from routes.access.authentication import fingerprint, new_token
 from routes.services import DATABASE
 
 ROOT = Path(__file__).parent.parent

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.messages import Message
-from app.provider import ModelRequest, Piece, Provider, ProviderFailed
-from app.providers.http import TransportKind, model_client
-from app.providers.openai_chat import OpenAIChat
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
+from app.models.http.client import TransportKind, model_client
+from app.models.wire.openai.provider import OpenAIChat
 from tests.upstream import Upstream, stream
-from tools.rights import Risk
+from tools.base.rights import Risk
 from tools.tool import Tool, answering
 
 LIMIT_S = 30

@@ -20,10 +20,11 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 
 from parsing import Arguments
+from tools.base.outcome import Progress, Result
+from tools.mcp.auth.oauth import SignIns
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
-from tools.mcp.oauth import SignIns
-from tools.tool import Context, Progress, Result, Tool
+from tools.tool import Context, Tool
 
 NAME = "conformance"
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"

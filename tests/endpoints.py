@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from app.endpoints.models import Models
-from app.endpoints.opening import Opened, opened_models
-from app.messages import Message
-from app.provider import ModelRequest
-from app.providers.discovery import KnownServer
-from app.redaction import Redactor
-from app.store.sqlite import SQLiteStore
+from app.core.messages import Message
+from app.core.provider import ModelRequest
+from app.models.capabilities.discovery import KnownServer
+from app.models.endpoints.model_registry import Models
+from app.models.endpoints.startup import Opened, opened_models
+from app.redaction.redactor import Redactor
+from app.storage.sqlite.store import SQLiteStore
 from tests.serving import settings_in
 from tests.upstream import Act, Paths, Upstream, answer, stream, upstream
 

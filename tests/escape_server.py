@@ -24,12 +24,13 @@ from uuid import uuid4
 from tests.escape_forms import Attack
 from tests.escapes import attacks
 from tests.processes import ended
-from tools.landlock import SCOPED_ABI, Landlock, find_landlock
-from tools.limits import NO_LIMITS, Limits, find_limits
-from tools.sandbox import Bubblewrap, NoSandbox, Sandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.shown import visible_python
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.process.resource_limits import NO_LIMITS, Limits, find_limits
+from tools.sandbox.landlock import SCOPED_ABI, Landlock, find_landlock
+from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Sandbox, Unboxed, find_sandbox
+from tools.sandbox.sandbox_mounts import visible_python
+from tools.tool import Context
 
 SECRET = os.environ.get("SECRET_OF_THE_SERVER", "")
 LIMITS = Limits(pids=64, memory_bytes=128 << 20, scratch_bytes=16 << 20, file_bytes=8 << 20)

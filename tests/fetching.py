@@ -12,9 +12,10 @@ from pathlib import Path
 import httpx2
 
 from tests.upstream import Act, upstream
-from tools.addresses import Address
-from tools.tool import Context, Progress
-from tools.web import Limits, WebFetch
+from tools.base.outcome import Progress
+from tools.builtin.web_fetch import Limits, WebFetch
+from tools.tool import Context
+from tools.web.addresses import Address
 
 HERE = "127.0.0.1"
 HTML, PLAIN = "text/html", "text/plain"

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from tools.job_records import FollowUp, Glance, Job
-from tools.jobs import CANCEL_S, Jobs
-from tools.sandbox import NoSandbox, Sandbox, find_sandbox
+from tools.jobs.manager import CANCEL_S, Jobs
+from tools.jobs.records import FollowUp, Glance, Job
+from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 
 ANN = "ann"
 SESSION = "ses_1"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from app.provider import Provider
+from app.core.provider import Provider
 from tests.serving import Served, serving
 from tools.mcp.model import State, Status
 

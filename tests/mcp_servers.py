@@ -10,9 +10,10 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, PinStore, ServerConfig, State, Status, Timeouts
-from tools.tool import Context, Progress, Result, Tool
+from tools.tool import Context, Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/mcp"
 FAULTY, HONEST = FIXTURES / "faulty.py", FIXTURES / "honest.py"

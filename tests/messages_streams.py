@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.provider import Piece, ProviderFailed, Said, Stopped, Told, Used
-from app.providers.anthropic.answer import MessagesAnswer
-from app.providers.anthropic.provider import AnthropicMessages
-from app.providers.http import model_client
-from app.providers.streamed import joined
+from app.core.provider import Piece, ProviderFailed, Said, Stopped, Told, Used
+from app.models.http.answer_stream import joined
+from app.models.http.client import model_client
+from app.models.wire.anthropic.answer import MessagesAnswer
+from app.models.wire.anthropic.provider import AnthropicMessages
 from tests.chatting import LIMIT_S
 from tests.upstream import Upstream, stream
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.attachments import Attachment
-from app.framing import framed
-from app.messages import AskedCall, Message
-from app.providers.anthropic.blocks import wire_tools
-from app.providers.anthropic.caching import marked, marked_turns
-from app.providers.anthropic.history import Wire, Written
+from app.core.attachments import Attachment
+from app.core.data_delimiters import framed
+from app.core.messages import AskedCall, Message
+from app.models.wire.anthropic.blocks import wire_tools
+from app.models.wire.anthropic.caching import marked, marked_turns
+from app.models.wire.anthropic.history import Wire, Written
 from tests.chatting import BASH
 
 ORIGIN = "claude at api.example.com, messages"

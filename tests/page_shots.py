@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests.browser import PHONE, WIDE, Browsing, Page, browsing, expect, home, say, shot
 from tests.pages import held, let_go, turns

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from app.providers.scripted import Pause
+from app.models.scripted import Pause
 from tests.browser import Locator, Page
 
 PIECE = 24  # bytes that a slow line carries at a time: events and characters are cut anywhere

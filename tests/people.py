@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.store import TokenRow
-from routes.access import fingerprint, new_token
+from app.storage.rows import TokenRow
+from routes.access.authentication import fingerprint, new_token
 from tests.serving import Served
 
 LIMIT_S = 30

@@ -7,8 +7,8 @@ import struct
 import zlib
 from base64 import b64encode
 
-from app.attachments import Attachment
-from app.providers.scripted import Scripted
+from app.core.attachments import Attachment
+from app.models.scripted import Scripted
 from tests.serving import Served
 
 

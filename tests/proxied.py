@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.fetching import World
-from tools.network.proxy import MAX_HEAD, Proxy
-from tools.network.rules import Rules
+from tools.sandbox.network.proxy import MAX_HEAD, Proxy
+from tools.sandbox.network.rules import Rules
 
 HERE = "127.0.0.1"
 

@@ -8,13 +8,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from app.conversation import Conversation
-from app.messages import AskedCall, Message
-from app.provenance import Provenance
-from app.provider import Said
-from app.redaction import Redactor
-from app.reply import Reply
-from tools.rights import Risk, Role
+from app.core.messages import AskedCall, Message
+from app.core.provider import Said
+from app.provenance.quotation import Provenance
+from app.redaction.redactor import Redactor
+from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
+from tools.base.rights import Risk, Role
 from tools.tool import Tool, answering
 from tools.toolbox import Allow, Toolbox
 

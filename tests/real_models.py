@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from app.provider import ModelRequest, Piece, Provider, ProviderFailed
-from app.providers.embedded import ENGINE, SMOLLM2, EmbeddedModel, package_folder
-from app.providers.embedded_provider import EmbeddedProvider
-from app.providers.http import model_client
+from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import ENGINE, SMOLLM2, EmbeddedModel, package_folder
+from app.models.http.client import model_client
 
 LIMIT_S = 100
 SERVER = Path(__file__).with_name("llama_server.py")

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, ServerConfig
-from tools.tool import Context, Progress, Result
+from tools.tool import Context
 
 CACHE = Path(__file__).parent.parent / ".cache/mcp"
 NEW, OLD = CACHE / "new", CACHE / "old"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.left_behind import SEALED
-from tools.sandbox import Bubblewrap, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.sandbox.owner_run_paths import SEALED
+from tools.sandbox.sandbox import Bubblewrap, find_sandbox
+from tools.tool import Context
 
 NEEDED = [
     pytest.mark.skipif(not shutil.which("git"), reason="there is no git"),

@@ -16,10 +16,10 @@ import httpx2
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.endpoints.retries import Patience
-from app.provider import Provider
-from app.settings import Settings, load_settings
-from routes.limits import BoundedProtocol
+from app.config.settings import Settings, load_settings
+from app.core.provider import Provider
+from app.models.endpoints.retry_policy import Patience
+from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.sandbox import Bubblewrap, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import Bubblewrap, find_sandbox
+from tools.tool import Context
 
 FOUND = find_sandbox()
 TIME_LIMIT_S = 100.0

@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from app.account import Account
-from app.asking import ALLOWANCE, NOTHING, Asking
-from app.budgets import COST, BudgetSpent, Ledger
-from app.conversation import Conversation
-from app.endpoints.prices import cost_of
-from app.endpoints.spec import Price
-from app.events import AgentEvent, Usage
-from app.people import Principal
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Scripted
-from app.redaction import Redactor
-from app.reply import Reply
-from app.spending import Spending
-from app.store import Change, Spent, UsageAdded
-from app.store.sqlite import SQLiteStore
+from app.budget.budgets import COST, BudgetSpent, Ledger
+from app.budget.metered_request import ALLOWANCE, NOTHING, Asking
+from app.budget.run_budget import Spending
+from app.core.endpoint_spec import Price
+from app.core.events import AgentEvent, Usage
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.models.endpoints.prices import cost_of
+from app.models.scripted import Scripted
+from app.redaction.redactor import Redactor
+from app.storage.principals import Principal
+from app.storage.rows import Change
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.usage_rows import Spent, UsageAdded
+from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
+from app.transcript.run_totals import Account
 from tests.test_app_budgets import ann, opened
 
 pytestmark = pytest.mark.anyio

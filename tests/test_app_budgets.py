@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Kind, Ledger, Reservation, Tally
-from app.people import Budget, Principal
-from app.store import Change, UsageAdded
-from app.store.sqlite import SQLiteStore
-from tools.rights import Role
+from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Kind, Ledger, Reservation, Tally
+from app.storage.principals import Budget, Principal
+from app.storage.rows import Change
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.usage_rows import UsageAdded
+from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 

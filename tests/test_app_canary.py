@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.canary import BLOCKED, LENGTH, LETTERS, Canary
-from app.redaction import Held
+from app.policy.canary import BLOCKED, LENGTH, LETTERS, Canary
+from app.redaction.redactor import Held
 from parsing import Arguments
 
 CODE = "KZQVJWNMHTRPSYLGOIKQZJVWHNTM"

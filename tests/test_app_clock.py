@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clock import Clock
-from app.messages import AskedCall, Message, dump, load
-from app.providers.wire import wire_messages
+from app.core.clock import Clock
+from app.core.messages import AskedCall, Message, dump, load
+from app.models.wire.openai.history import wire_messages
 
 SUMMER, WINTER = 1_790_000_000.0, 1_795_357_500.9  # 2026-09-21 13:33:20 and 2026-11-22 14:25:00 UTC
 BERLIN = Clock("Europe/Berlin")

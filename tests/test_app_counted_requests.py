@@ -8,16 +8,16 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from app.clock import Clock
-from app.context.counter import ROLE, Counter
-from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Provider, ProviderFailed, Used
-from app.providers.abilities import Stated
-from app.providers.embedded import SMOLLM2, EmbeddedModel
-from app.providers.embedded_provider import EmbeddedProvider
-from app.providers.http import model_client
-from app.providers.openai_chat import OpenAIChat
-from app.providers.wire import WireMessage, wire_messages
+from app.core.clock import Clock
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest, Provider, ProviderFailed, Used
+from app.models.capabilities.abilities import Stated
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
+from app.models.http.client import model_client
+from app.models.tokens.counter import ROLE, Counter
+from app.models.wire.openai.history import WireMessage, wire_messages
+from app.models.wire.openai.provider import OpenAIChat
 from tests.real_models import embedded, need_embedded
 
 pytestmark = pytest.mark.anyio

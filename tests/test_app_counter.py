@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clock import Clock
-from app.context.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter
-from app.context.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
-from app.messages import AskedCall, Message
-from app.provider import Plain
-from app.providers.added import added
-from app.providers.native import NATIVE
-from app.providers.scripted import Scripted
-from app.providers.wire import wire_messages
+from app.core.clock import Clock
+from app.core.messages import AskedCall, Message
+from app.core.provider import Plain
+from app.models.scripted import Scripted
+from app.models.tokens.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter
+from app.models.tokens.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
+from app.models.wire.native_calls import NATIVE
+from app.models.wire.openai.history import wire_messages
+from app.models.wire.request_extras import added
 from tests.chatting import BASH
 
 pytestmark = pytest.mark.anyio

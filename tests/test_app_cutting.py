@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.context.cutting import shortened
+from app.models.tokens.cutting import shortened
 from tests.trimming import HALVES, QUICK, UNITS, texts
 
 MARKER = re.compile(r"\n\[\.+ ([\d,]+) characters left out \.+\]\n")

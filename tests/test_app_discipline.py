@@ -8,21 +8,30 @@ from dataclasses import replace
 
 import pytest
 
-from app.account import Account, account_of
-from app.conversation import Conversation
-from app.discipline.keeper import ANSWERED, NOT_RUN, Discipline
-from app.discipline.last_words import WHY, last_words
-from app.discipline.limits import Limits
-from app.discipline.nudges import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
-from app.discipline.plan import Plan
-from app.discipline.stall import STREAK
-from app.events import AgentEvent, Notice, RoundStarted, ToolFinished, ToolRejected, ToolStarted, encode, fields_of
-from app.messages import AskedCall, Message
-from app.provider import Said, Stopped, Used
-from app.providers.native import NATIVE
-from app.redaction import Redactor
-from app.reply import Reply
-from app.store import EventRow
+from app.core.events import (
+    AgentEvent,
+    Notice,
+    RoundStarted,
+    ToolFinished,
+    ToolRejected,
+    ToolStarted,
+    encode,
+    fields_of,
+)
+from app.core.messages import AskedCall, Message
+from app.core.provider import Said, Stopped, Used
+from app.models.wire.native_calls import NATIVE
+from app.redaction.redactor import Redactor
+from app.runs.discipline.fallback_answer import WHY, last_words
+from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, Discipline
+from app.runs.discipline.limits import Limits
+from app.runs.discipline.loop_detector import STREAK
+from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
+from app.storage.rows import EventRow
+from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
+from app.transcript.round_plan import Plan
+from app.transcript.run_totals import Account, account_of
 from parsing import Call
 
 # Limits.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.discipline.stall import MOST, STALE, STREAK, Stall
-from app.messages import AskedCall
+from app.core.messages import AskedCall
+from app.runs.discipline.loop_detector import MOST, STALE, STREAK, Stall
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=80)
 Brought = tuple[str, str]

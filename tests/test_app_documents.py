@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.documents import LONG, MAX_FENCE_LINE, MAX_HELD, Documents
-from app.events import MAX_JOINED, Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
-from app.journal import Journal, RunLog
-from app.log_parts import joined_rows, rest_after
-from app.provider import Piece, Said, Stopped
-from app.providers.scripted import Scripted
-from app.redaction import MARK, Redactor
-from app.store import EventRow
-from app.store.sqlite import SQLiteStore
+from app.core.events import MAX_JOINED, Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
+from app.core.provider import Piece, Said, Stopped
+from app.log.documents import LONG, MAX_FENCE_LINE, MAX_HELD, Documents
+from app.log.event_writer import Journal, RunLog
+from app.log.log_compaction import joined_rows, rest_after
+from app.models.scripted import Scripted
+from app.redaction.redactor import MARK, Redactor
+from app.storage.rows import EventRow
+from app.storage.sqlite.store import SQLiteStore
 from tests.serving import serving
 
 pytestmark = pytest.mark.anyio

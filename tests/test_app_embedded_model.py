@@ -14,15 +14,9 @@ import httpx2
 import psutil
 import pytest
 
-from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.embedded import (
-    INHERITED,
-    SMOLLM2,
-    EmbeddedModel,
-    end_of,
-    package_folder,
-)
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.models.embedded.supervisor import INHERITED, SMOLLM2, EmbeddedModel, end_of, package_folder
 from tests.real_models import LIMIT_S, embedded, need_embedded, pieces_of
 
 pytestmark = pytest.mark.anyio

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from app.endpoints.endpoint import Endpoint
-from app.endpoints.host import Host
-from app.endpoints.models import UnknownModel
-from app.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint, row_of
-from app.endpoints.spec import EndpointSpec
-from app.providers.connections import Given
-from app.providers.scripted import Scripted
-from app.redaction import Redactor
-from app.store import EndpointGone, EndpointRow, StoreFailed
-from app.store.sqlite import SQLiteStore
+from app.core.endpoint_spec import EndpointSpec
+from app.models.endpoints.endpoint import Endpoint
+from app.models.endpoints.model_registry import UnknownModel
+from app.models.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint, row_of
+from app.models.endpoints.server_state import Host
+from app.models.scripted import Scripted
+from app.models.server_connection import Given
+from app.redaction.redactor import Redactor
+from app.storage.endpoint_rows import EndpointGone, EndpointRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import StoreFailed
 from tests.endpoints import HELLO, LIMIT_S, NOWHERE, asked, model_server, opened, server_at
 
 pytestmark = pytest.mark.anyio

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.endpoints.registry import row_of
-from app.endpoints.spec import EndpointSpec
-from app.provider import ProviderFailed
-from app.settings_sources import SettingsError
-from app.store import EndpointGone
-from app.store.sqlite import SQLiteStore
+from app.config.sources import SettingsError
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import ProviderFailed
+from app.models.endpoints.registry import row_of
+from app.storage.endpoint_rows import EndpointGone
+from app.storage.sqlite.store import SQLiteStore
 from tests.endpoints import NOWHERE, asked, model_server, opened, server_at
 from tests.serving import serving
 

@@ -9,9 +9,9 @@ from email.utils import format_datetime
 
 import pytest
 
-from app.endpoints.keys import REFUSED_S
-from app.provider import Piece, ProviderFailed, Said, Stopped
-from app.providers.scripted import Reply, Scripted
+from app.core.provider import Piece, ProviderFailed, Said, Stopped
+from app.models.endpoints.keys import REFUSED_S
+from app.models.scripted import Reply, Scripted
 from tests.asking import ASKED, Time, fails, heard, model, said, told
 from tests.chatting import LIMIT_S, WHOLE, chat_with
 from tests.upstream import Upstream, answer, upstream

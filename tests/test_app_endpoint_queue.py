@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.endpoints.queue import FairQueue, Place
+from app.models.endpoints.fair_queue import FairQueue, Place
 
 ASKERS = ("ann", "bob", "cy")
 # (what, who): somebody comes; somebody's request, the n-th that is there, leaves

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.endpoints.faults import fault_of
-from app.endpoints.queue import FairQueue
-from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched, Told, Used
-from app.providers.scripted import Pause, Raise, Reply, Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched, Told, Used
+from app.models.endpoints.fair_queue import FairQueue
+from app.models.endpoints.faults import fault_of
+from app.models.scripted import Pause, Raise, Reply, Scripted
 from parsing import CallOpened, Thought
 from tests.asking import ASKED, Time, fails, heard, model, said, told
 

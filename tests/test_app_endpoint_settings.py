@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.endpoints.key_sources import keys_of
-from app.endpoints.spec import EndpointSpec
-from app.provider import ProviderFailed
-from app.redaction import Redactor
-from app.settings_sources import SettingsError
+from app.config.sources import SettingsError
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import ProviderFailed
+from app.models.endpoints.key_sources import keys_of
+from app.redaction.redactor import Redactor
 from tests.endpoints import NOWHERE, asked, model_server, opened, server_at
 from tests.serving import settings_in
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.endpoints.endpoint import Endpoint
-from app.endpoints.host import Host
-from app.endpoints.models import UnknownModel
-from app.endpoints.names import place_of
-from app.endpoints.spec import EndpointSpec
-from app.providers import connect
-from app.providers.connections import Given, Manner
-from app.providers.discovery import KnownServer
-from app.providers.scripted import Scripted
+from app.core.endpoint_spec import EndpointSpec
+from app.models.capabilities.discovery import KnownServer
+from app.models.endpoints.endpoint import Endpoint
+from app.models.endpoints.model_names import place_of
+from app.models.endpoints.model_registry import UnknownModel
+from app.models.endpoints.server_state import Host
+from app.models.providers import connect
+from app.models.scripted import Scripted
+from app.models.server_connection import Given, Manner
 from tests.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, server_at
 from tests.upstream import Paths, answer, upstream
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from app.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
-from app.store import StoreFailed
-from app.turns import NotFound, SessionBusy
+from app.runs.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
+from app.storage.store import StoreFailed
+from app.transcript.run_request import NotFound, SessionBusy
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started, until
-from tools.job_folder import JOB as JOB_FILE
-from tools.job_records import FollowUp, Job, Part, State
-from tools.jobs import Jobs
+from tools.jobs.folder import JOB as JOB_FILE
+from tools.jobs.manager import Jobs
+from tools.jobs.records import FollowUp, Job, Part, State
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,7 @@ async def test_somebody_who_came_first_is_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_session_that_has_gone_is_told_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "app.follow_up")
+    caplog.set_level("INFO", "app.runs.follow_up")
     sessions = Sessions(NotFound("There is no such session."))
     async with telling(tmp_path, sessions) as jobs:
         await started(jobs, tmp_path, "true")

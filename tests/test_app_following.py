@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app.approvals import Approvals
-from app.bells import Bells
-from app.budgets import Ledger
-from app.following import Asked, Followed, Following, Position
-from app.journal import Journal
-from app.pause import Switch
-from app.runs import Runs
-from app.store import EventRow, InboxRow, RunEnded, RunRow, SessionRow
-from app.store.sqlite import SQLiteStore
+from app.budget.budgets import Ledger
+from app.core.notifier import Bells
+from app.log.event_writer import Journal
+from app.policy.approvals import Approvals
+from app.runs.run_manager import Runs
+from app.runs.session_stream import Asked, Followed, Following, Position
+from app.storage.kill_switch import Switch
+from app.storage.rows import EventRow, InboxRow, RunEnded, RunRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.framing import code_for, framed, new_code
-from app.messages import Message, dump, load
+from app.core.data_delimiters import code_for, framed, new_code
+from app.core.messages import Message, dump, load
 from parsing import parse
 from tools.catalogue import TOOLS
 

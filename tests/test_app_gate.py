@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from app.gate import Circumstances, Gate, decide
-from app.grants import Grant
-from app.people import LOCAL_USER, Principal
-from app.prompt import opening
-from app.provider import Piece, Said
-from app.reply import Reply
-from app.rules import Mode, ToolRule, classified
+from app.context.prompt import opening
+from app.core.provider import Piece, Said
+from app.core.rules import Mode, ToolRule, classified
+from app.policy.gate import Circumstances, Gate, decide
+from app.policy.grants import Grant
+from app.storage.principals import LOCAL_USER, Principal
+from app.transcript.reply import Reply
 from parsing import Call
 from tests.parsing_forms import WRITERS
+from tools.base.outcome import Progress, Result
+from tools.base.permit import Permit, fingerprint
+from tools.base.rights import Risk, Role
 from tools.catalogue import TOOLS
-from tools.permit import Permit, fingerprint
-from tools.rights import Risk, Role
-from tools.tool import Context, Progress, Result, Tool, answering
+from tools.tool import Context, Tool, answering
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
 ANN = Principal("ann", Role.USER)

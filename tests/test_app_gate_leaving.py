@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from app.gate import Circumstances, Gate, decide
-from app.grants import Grant
-from app.people import LOCAL_USER
-from app.rules import Mode, ToolRule, classified
+from app.core.rules import Mode, ToolRule, classified
+from app.policy.gate import Circumstances, Gate, decide
+from app.policy.grants import Grant
+from app.storage.principals import LOCAL_USER
 from tests.test_app_gate import ANN, named, nothing, tool, word
+from tools.base.permit import fingerprint
+from tools.base.rights import Risk
+from tools.builtin.outbound_effects import call_sent
 from tools.catalogue import TOOLS
-from tools.leaving import call_sent
-from tools.permit import fingerprint
-from tools.rights import Risk
 from tools.tool import Tool, answering
 from tools.toolbox import Allow, Ask, Refuse
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from app.rules import Mode
-from app.settings import load_settings
+from app.config.settings import load_settings
+from app.core.rules import Mode
 from benchmarks.hijack_model import Hijackable
 from benchmarks.hijack_plots import Script, Step
 from benchmarks.hijack_runs import Policy, stage
 from parsing import Arguments
-from tools.rights import Approval, Risk, Role
+from tools.base.rights import Approval, Risk, Role
 from tools.tool import Context, Tool, answering
 
 pytestmark = pytest.mark.anyio

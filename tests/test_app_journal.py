@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolStarted, parted
-from app.journal import KEPT, Journal, RunLog
-from app.store import Change, EventRow, SessionRow, StoreFailed
-from app.store.sqlite import SQLiteStore
+from app.core.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolStarted, parted
+from app.log.event_writer import KEPT, Journal, RunLog
+from app.storage.rows import Change, EventRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import StoreFailed
 
 pytestmark = pytest.mark.anyio
 

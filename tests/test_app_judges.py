@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from app.account import Account
-from app.budgets import BudgetSpent, Ledger
-from app.context.counter import Counter
-from app.conversation import Conversation
-from app.guards import UNSCREENED, Guards
-from app.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Opinion, requests_of, written
-from app.messages import AskedCall, Message
-from app.people import Principal
-from app.provider import ModelRequest, Piece, ProviderFailed, Stopped, Used
-from app.providers.scripted import Pause, Raise, Reply, Scripted
-from app.redaction import Redactor
-from app.spending import Spending
+from app.budget.budgets import BudgetSpent, Ledger
+from app.budget.run_budget import Spending
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Stopped, Used
+from app.models.scripted import Pause, Raise, Reply, Scripted
+from app.models.tokens.counter import Counter
+from app.policy.guards import UNSCREENED, Guards
+from app.policy.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Opinion, requests_of, written
+from app.redaction.redactor import Redactor
+from app.storage.principals import Principal
+from app.transcript.conversation import Conversation
+from app.transcript.run_totals import Account
 from parsing import Call, Thought
 from tests.test_app_budgets import ann, nothing, opened
 from tests.trimming import always

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.events import AgentEvent, ReasoningDelta, RunFinished, TextDelta, ToolDelta, ToolProgress, encode
-from app.housekeeping import Housekeeping
-from app.log_parts import joined_rows, rest_after
-from app.providers.scripted import Scripted
-from app.store import EventRow, RunRow, SessionRow
+from app.core.events import AgentEvent, ReasoningDelta, RunFinished, TextDelta, ToolDelta, ToolProgress, encode
+from app.log.log_compaction import joined_rows, rest_after
+from app.models.scripted import Scripted
+from app.runs.housekeeping import Housekeeping
+from app.storage.rows import EventRow, RunRow, SessionRow
 from tests.serving import serving
 
 HALVES = "\ud83d\ude00"  # of one character; a model may write them in two deltas

@@ -9,12 +9,12 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.canary import Canary
-from app.job_output import EXACT, WIDEST, decoded, readable, size_of
-from app.output_parts import OutputPart, Source
-from app.outputs import ENDED, Outputs
-from app.redaction import MARK, Redactor
-from tools.output import Output, Stretch
+from app.policy.canary import Canary
+from app.redaction.output_chunks import OutputPart, Source
+from app.redaction.redactor import MARK, Redactor
+from app.runs.job_output import EXACT, WIDEST, decoded, readable, size_of
+from app.runs.live_outputs import ENDED, Outputs
+from tools.base.output_buffer import Output, Stretch
 
 SECRET, LONGER = "hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2-and-more"
 OVERLAPPING = "hunter2-and-something-else"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import load_settings
-from app.settings_sources import SettingsError
+from app.config.settings import load_settings
+from app.config.sources import SettingsError
 from tests.accounts import needs_root
-from tools.containment import lies_in
-from tools.mcp.config import parse_config
+from tools.base.containment import lies_in
+from tools.mcp.config.entries import parse_config
 
 ROOT = Path(__file__).parent.parent
 Flags = dict[str, str]
@@ -175,7 +175,7 @@ def test_links_in_a_circle_lie_nowhere(tmp_path: Path) -> None:
 def test_the_server_does_not_start_and_says_which_file_and_what_to_do(folder: Path) -> None:
     (folder / "work" / "dragoman.toml").write_text("unsafe_no_sandbox = true")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-P", "-m", "routes.cli", "serve", "--workspace", ".", "--port", "0"]
+    command = [sys.executable, "-P", "-m", "routes.cli.main", "serve", "--workspace", ".", "--port", "0"]
     ran = subprocess.run(
         command, cwd=folder / "work", env=environ, capture_output=True, text=True, timeout=60, check=False
     )

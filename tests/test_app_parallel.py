@@ -13,19 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.budgets import TOOL_SECONDS
-from app.calls import SIDE_BY_SIDE
-from app.messages import unanswered
-from app.people import LOCAL_USER
-from app.providers.scripted import Pause, Scripted
-from app.side_by_side import side_by_side
-from app.store import Change
+from app.budget.budgets import TOOL_SECONDS
+from app.core.messages import unanswered
+from app.models.scripted import Pause, Scripted
+from app.runs.merge_streams import side_by_side
+from app.runs.tool_executor import SIDE_BY_SIDE
+from app.storage.principals import LOCAL_USER
+from app.storage.rows import Change
 from parsing import Arguments, Call
 from tests.guards import Event, of_kind
 from tests.serving import Served, serving, until
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.rights import Risk, Role
 from tools.catalogue import TOOLS
-from tools.rights import Risk, Role
-from tools.tool import Context, Progress, Result, Tool, ToolFailed
+from tools.tool import Context, Tool
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.grants import Grant, misfit
-from app.patterns import fits
+from app.policy.grants import Grant, misfit
+from app.policy.patterns import fits
 
 # `h://` stands for `https://`.
 FITS = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.persona import MOST, SOUL, USER, Persona, persona_in
+from app.context.persona import MOST, SOUL, USER, Persona, persona_in
 
 READ: dict[str, tuple[bytes, str]] = {
     "plain": (b"You are Ann's gardener.\n", "You are Ann's gardener."),

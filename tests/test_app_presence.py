@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.people import Principal, principal_of
-from app.presence import NotAllowedAnyMore, Place, Presence, TooManyStreams
-from app.store import StoreFailed, TokenCounts, TokenRevoked, TokenRow
-from app.store.sqlite import SQLiteStore
-from tools.job_records import FollowUp, Job, JobsFailed, NoSuchJob, State
+from app.runs.connections import NotAllowedAnyMore, Place, Presence, TooManyStreams
+from app.storage.principals import Principal, principal_of
+from app.storage.rows import TokenCounts, TokenRevoked, TokenRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import StoreFailed
+from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
 
 pytestmark = pytest.mark.anyio
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.context.counter import Counter
-from app.endpoints.prices import cost_of, price_of, total
-from app.endpoints.spec import Price
-from app.endpoints.target import Target
-from app.provider import Used
-from app.providers.scripted import Scripted
+from app.core.endpoint_spec import Price
+from app.core.provider import Used
+from app.models.endpoints.model_handle import Target
+from app.models.endpoints.prices import cost_of, price_of, total
+from app.models.scripted import Scripted
+from app.models.tokens.counter import Counter
 
 TABLE = {
     "gpt": Price(input=1, output=2),

@@ -15,10 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.framing import RULE, framed
-from app.messages import AskedCall, Message
-from app.persona import MOST, Persona
-from app.prompt import (
+from app.context.persona import MOST, Persona
+from app.context.prompt import (
     ABOUT,
     BUDGETS,
     EXAMPLES,
@@ -30,10 +28,12 @@ from app.prompt import (
     within,
     worked_examples,
 )
-from app.provider import ModelRequest, Said
-from app.providers.embedded import EmbeddedModel
-from app.providers.embedded_provider import EmbeddedProvider
-from app.providers.wire import ENOUGH, wire_messages
+from app.core.data_delimiters import RULE, framed
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest, Said
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import EmbeddedModel
+from app.models.wire.openai.history import ENOUGH, wire_messages
 from parsing import parse
 from tools.catalogue import TOOLS
 from tools.tool import Tool

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from app.library import Source
-from app.messages import AskedCall, Message
-from app.persona import Persona
-from app.prompt import EXAMPLES, Override
-from app.provenance import Provenance, of_prompt, of_summaries
-from app.providers.native import NATIVE
-from app.quoted_text import MOST
-from app.results import Results
+from app.context.persona import Persona
+from app.context.prompt import EXAMPLES, Override
+from app.core.messages import AskedCall, Message
+from app.models.wire.native_calls import NATIVE
+from app.provenance.quotation import Provenance, of_prompt, of_summaries
+from app.provenance.quoted_text import MOST
+from app.provenance.read_texts import Source
+from app.runs.tool_results import Results
 from tests.parsing_forms import WRITERS
 from tests.quoting import CASES, SINGLES, WAYS, called, conversation, nothing, quoted, toolbox_of
-from tools.mcp.bloat import SearchedToolbox
-from tools.rights import Risk, Role
+from tools.base.rights import Risk, Role
+from tools.mcp.tool_search import SearchedToolbox
 from tools.tool import Tool, answering
 from tools.toolbox import Allow
 

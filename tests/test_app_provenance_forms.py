@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.library import TOO_MUCH, Library, Source
-from app.messages import AskedCall, Message
-from app.provenance import Provenance
-from app.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.core.messages import AskedCall, Message
+from app.provenance.quotation import Provenance
+from app.provenance.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.provenance.read_texts import TOO_MUCH, Library, Source
 from tests.quoting import called, conversation, quoted
 from tests.test_app_provenance import HINT, TOOLBOX, result
 

@@ -10,20 +10,12 @@ import httpx2
 import pytest
 from hypothesis import given
 
-from app.provider import Ability
-from app.providers.abilities import (
-    AGAIN_S,
-    LOCAL_AGE_S,
-    MOST_MODELS,
-    SHOWN,
-    SHOWN_S,
-    Abilities,
-    Stated,
-)
-from app.providers.http import model_client
-from app.providers.readings import MOST_SLOTS, OF_DETAILS, OF_ENTRY, OF_PROPERTIES, entry_of, read
-from app.providers.served import Endpoint
-from app.providers.too_long import LARGEST, SMALLEST
+from app.core.provider import Ability
+from app.models.capabilities.abilities import AGAIN_S, LOCAL_AGE_S, MOST_MODELS, SHOWN, SHOWN_S, Abilities, Stated
+from app.models.capabilities.capability_readings import MOST_SLOTS, OF_DETAILS, OF_ENTRY, OF_PROPERTIES, entry_of, read
+from app.models.capabilities.prompt_too_long import LARGEST, SMALLEST
+from app.models.http.client import model_client
+from app.models.served_model import Endpoint
 from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, announced, answer, hang, upstream

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.provider import Piece, Said
-from app.providers.alike import TRIES, Alike
-from app.providers.answer import Answer
-from app.providers.streamed import joined
+from app.core.provider import Piece, Said
+from app.models.http.answer_stream import joined
+from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.chunk_fast_path import TRIES, Alike
 from parsing import Thought
 
 TEXT = st.text(alphabet=st.sampled_from('abc "\\{}[]:,n\n\u2028é'), min_size=0, max_size=6)

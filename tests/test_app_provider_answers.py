@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.messages import Sealed
-from app.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.answer import Answer
-from app.providers.native import MAX_CALLS, NativeCalls, TooManyCalls
-from app.providers.sse import Event, EventReader, EventTooLarge
+from app.core.messages import Sealed
+from app.core.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
+from app.models.http.sse import Event, EventReader, EventTooLarge
+from app.models.wire.native_calls import MAX_CALLS, NativeCalls, TooManyCalls
+from app.models.wire.openai.answer import Answer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told
 

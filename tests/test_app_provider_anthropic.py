@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from app.attachments import Attachment
-from app.clock import Clock
-from app.messages import Message, dump, load
-from app.provider import Enclosed, ModelRequest, Piece, Stopped, Told
-from app.providers.abilities import Stated
-from app.providers.anthropic.provider import ANSWER, SHORT_ANSWER
-from app.providers.hosted import Defaults
-from app.reply import Reply
+from app.core.attachments import Attachment
+from app.core.clock import Clock
+from app.core.messages import Message, dump, load
+from app.core.provider import Enclosed, ModelRequest, Piece, Stopped, Told
+from app.models.capabilities.abilities import Stated
+from app.models.hosted_provider import Defaults
+from app.models.wire.anthropic.provider import ANSWER, SHORT_ANSWER
+from app.transcript.reply import Reply
 from parsing import Call, Thought
 from tests.chatting import ASKED, BASH, HELLO, WITH_TOOLS, failure_of, pieces_of
 from tests.messages_rules import broken_rules

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.messages import Sealed
-from app.provider import Enclosed, Piece, Said, Stopped, Told, Used
+from app.core.messages import Sealed
+from app.core.provider import Enclosed, Piece, Said, Stopped, Told, Used
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.messages_streams import BEFORE, ORIGIN, fails, outcome
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.endpoints.spec import EndpointSpec
-from app.provider import Ability
-from app.providers import kind_of
-from app.providers.anthropic.provider import WINDOW
-from app.providers.connections import AnthropicConnection, Manner
-from app.providers.http import base_url_of
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import Ability
+from app.models.http.client import base_url_of
+from app.models.providers import kind_of
+from app.models.server_connection import AnthropicConnection, Manner
+from app.models.wire.anthropic.provider import WINDOW
 from tests.chatting import failure_of, pieces_of
 from tests.messages_streams import HI, KEY, WHOLE, claude_at
 from tests.upstream import Paths, answer, upstream

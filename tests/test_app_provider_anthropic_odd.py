@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.provider import Enclosed, ProviderFailed, Said, Stopped, Used
-from app.providers.anthropic.answer import MessagesAnswer
-from app.providers.anthropic.reply import MAX_BLOCKS, Blocks
-from app.providers.native import MAX_CALLS, TooManyCalls
-from app.providers.seals import MOST
-from app.providers.sse import MAX_EVENT_BYTES, EventTooLarge
+from app.core.provider import Enclosed, ProviderFailed, Said, Stopped, Used
+from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
+from app.models.wire.anthropic.answer import MessagesAnswer
+from app.models.wire.anthropic.reply import MAX_BLOCKS, Blocks
+from app.models.wire.native_calls import MAX_CALLS, TooManyCalls
+from app.models.wire.opaque_metadata import MOST
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.messages_streams import URL, delta, end, event, fails, outcome, start, stop
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Said, Stopped, Used
-from app.providers.abilities import Stated
-from app.providers.anthropic.provider import AnthropicMessages
-from app.providers.http import model_client
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest, Said, Stopped, Used
+from app.models.capabilities.abilities import Stated
+from app.models.http.client import model_client
+from app.models.wire.anthropic.provider import AnthropicMessages
 from tests.chatting import BASH, failure_of, pieces_of
 from tests.real_models import embedded
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.framing import framed
-from app.messages import AskedCall, Message, Role, Sealed, dump, load
-from app.providers.anthropic.history import Written
-from app.providers.anthropic.thoughts import sealed, thoughts_in
+from app.core.data_delimiters import framed
+from app.core.messages import AskedCall, Message, Role, Sealed, dump, load
+from app.models.wire.anthropic.history import Written
+from app.models.wire.anthropic.reasoning import sealed, thoughts_in
 from tests.messages_rules import broken_rules
 from tests.messages_wire import (
     FRAMED,

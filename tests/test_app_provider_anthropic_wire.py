@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.clock import Clock
-from app.framing import framed
-from app.messages import AskedCall, Message
-from app.providers.anthropic.blocks import wire_tools
-from app.providers.anthropic.history import EARLIER, GO_ON, NOTHING_SAID
-from app.providers.wire import ENOUGH, INTERRUPTED
+from app.core.clock import Clock
+from app.core.data_delimiters import framed
+from app.core.messages import AskedCall, Message
+from app.models.wire.anthropic.blocks import wire_tools
+from app.models.wire.anthropic.history import EARLIER, GO_ON, NOTHING_SAID
+from app.models.wire.openai.history import ENOUGH, INTERRUPTED
 from tests.chatting import BASH
 from tests.messages_rules import broken_rules
 from tests.messages_wire import (

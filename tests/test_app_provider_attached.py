@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.attachments import CANNOT, PDF, Attachment, described
-from app.clock import Clock
-from app.context.counter import Counter
-from app.messages import Message
-from app.provider import ModelRequest
-from app.providers.attached import LARGE, Encoded, encoded_files
-from app.providers.picture_tokens import tokens_of
-from app.providers.scripted import Scripted
-from app.providers.wire import encode, wire_messages
+from app.core.attachments import CANNOT, PDF, Attachment, described
+from app.core.clock import Clock
+from app.core.messages import Message
+from app.core.provider import ModelRequest
+from app.models.scripted import Scripted
+from app.models.tokens.counter import Counter
+from app.models.tokens.picture_tokens import tokens_of
+from app.models.wire.attachment_parts import LARGE, Encoded, encoded_files
+from app.models.wire.openai.history import encode, wire_messages
 
 pytestmark = pytest.mark.anyio
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from app.endpoints.opening import opened_models
-from app.messages import Message
-from app.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
-from app.providers import PROVIDERS, kind_of
-from app.providers.discovery import KNOWN_SERVERS, KnownServer, discover
-from app.providers.http import base_url_of, is_local, model_client
-from app.redaction import Redactor
-from app.store.sqlite import SQLiteStore
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
+from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.models.endpoints.startup import opened_models
+from app.models.http.client import base_url_of, is_local, model_client
+from app.models.providers import PROVIDERS, kind_of
+from app.redaction.redactor import Redactor
+from app.storage.sqlite.store import SQLiteStore
 from tests.serving import settings_in
 from tests.upstream import Act, Paths, answer, hang, stream, upstream
 

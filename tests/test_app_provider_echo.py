@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.messages import AskedCall, Message, Sealed, dump, load, shown
-from app.provider import Piece
-from app.providers.answer import Answer
-from app.providers.echo import Back, echo_of
-from app.providers.seals import MOST, Seals, origin_of
-from app.providers.wire import wire_messages
-from app.redaction import Redactor
-from app.reply import Reply
+from app.core.messages import AskedCall, Message, Sealed, dump, load, shown
+from app.core.provider import Piece
+from app.models.wire.opaque_metadata import MOST, Seals, origin_of
+from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.history import wire_messages
+from app.models.wire.openai.reasoning_replay import Back, echo_of
+from app.redaction.redactor import Redactor
+from app.transcript.reply import Reply
 from tests.chatting import DONE, chat_with, chunk, says
 from tests.serving import serving
 from tests.upstream import Act, Upstream, answer, stream, upstream

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from app.provider import ProviderFailed
-from app.providers.answer import Answer
-from app.providers.http import TransportKind
-from app.providers.openai_chat import OpenAIChat
-from app.providers.sse import MAX_EVENT_BYTES
+from app.core.provider import ProviderFailed
+from app.models.http.client import TransportKind
+from app.models.http.sse import MAX_EVENT_BYTES
+from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.provider import OpenAIChat
 from tests.answers import FIXTURES, URL, Outcome, outcome
 from tests.chatting import DONE, WHOLE, WITH_TOOLS, chat_with, chunk, pieces_of, says
 from tests.serving import serving

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers.failures import answered, told
-from app.providers.too_long import LIMITS, is_too_long, limit_in
+from app.models.capabilities.prompt_too_long import LIMITS, is_too_long, limit_in
+from app.models.http.failures import answered, told
 
 URL = "http://model/v1/chat/completions"
 # As servers have worded it; the limit beside each is what a person reads there.

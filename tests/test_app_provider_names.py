@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.providers.names import NAMES, suggested
+from app.models.capabilities.name_hints import NAMES, suggested
 
 # name -> tools, images, PDFs; `-` is not suggested.
 MODELS = {

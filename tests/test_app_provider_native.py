@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers import native
-from app.providers.native import MAX_NAME, NativeCalls
+from app.models.wire import native_calls
+from app.models.wire.native_calls import MAX_NAME, NativeCalls
 from parsing import BadCall, Call, CallDelta, CallOpened
 
 Fragment = tuple[int, dict[str, Any]]  # of which call
@@ -171,7 +171,7 @@ def test_each_character_is_looked_at_once_however_often_a_call_may_be_whole(
     piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a name with each fragment that looks like an object. Counted: what is decoded, and what is read of it."""
-    decoded, read = native.decoded, native.Brackets.read
+    decoded, read = native_calls.decoded, native_calls.Brackets.read
     seen = 0
 
     def decoding(raw: str) -> Any:
@@ -179,13 +179,13 @@ def test_each_character_is_looked_at_once_however_often_a_call_may_be_whole(
         seen += len(raw)
         return decoded(raw)
 
-    def reading(brackets: native.Brackets, part: str) -> None:
+    def reading(brackets: native_calls.Brackets, part: str) -> None:
         nonlocal seen
         seen += len(part)
         read(brackets, part)
 
-    monkeypatch.setattr(native, "decoded", decoding)
-    monkeypatch.setattr(native.Brackets, "read", reading)
+    monkeypatch.setattr(native_calls, "decoded", decoding)
+    monkeypatch.setattr(native_calls.Brackets, "read", reading)
     calls = NativeCalls()
     for written in ('{"a": "', *[piece] * 1000):
         calls.add({"index": 0, "function": {"name": "bash", "arguments": written}})

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.messages import Message
-from app.provider import ModelRequest, Said, Stopped, Used
-from app.providers.abilities import Stated
-from app.providers.openai_chat import Defaults, OpenAIChat
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Said, Stopped, Used
+from app.models.capabilities.abilities import Stated
+from app.models.wire.openai.provider import Defaults, OpenAIChat
 from tests.chatting import (
     ASKED,
     BASH,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.provider import ModelRequest, Said, Stopped, Told
-from app.providers.openai_chat import Defaults
-from app.providers.parameters import REFUSED_S, Parameters, named_in
-from app.providers.profiles import OTHERS, PROFILES, profile_of
+from app.core.provider import ModelRequest, Said, Stopped, Told
+from app.models.capabilities.server_profiles import OTHERS, PROFILES, profile_of
+from app.models.wire.openai.provider import Defaults
+from app.models.wire.parameters import REFUSED_S, Parameters, named_in
 from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.serving import serving
 from tests.upstream import answer, upstream

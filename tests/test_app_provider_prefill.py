@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.provider import Ability
-from app.providers.abilities import AGAIN_S, Abilities
-from app.providers.prefill import APART, ONE_WORD, PLACE, REPEATED, WORD
+from app.core.provider import Ability
+from app.models.capabilities.abilities import AGAIN_S, Abilities
+from app.models.capabilities.prompt_prefill import APART, ONE_WORD, PLACE, REPEATED, WORD
 from tests.abilities import MISSING, SLOT, endpoint, models, said
 from tests.upstream import Act, answer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.profiles import PROFILES, Profile, Quirk
+from app.models.capabilities.server_profiles import PROFILES, Profile, Quirk
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures" / "providers"

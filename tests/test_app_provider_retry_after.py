@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.provider import ModelRequest
-from app.providers.retry_after import retry_after_s
+from app.core.provider import ModelRequest
+from app.models.http.retry_after import retry_after_s
 from tests.chatting import HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.upstream import answer, upstream
 

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import pytest
 
-from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
-from app.providers.scripted import DEMO, Pause, Raise, Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
+from app.models.scripted import DEMO, Pause, Raise, Scripted
 from parsing import Call, Thought
 
 pytestmark = pytest.mark.anyio

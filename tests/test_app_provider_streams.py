@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.provider import Said
-from app.providers.profiles import PROFILES, Profile
-from app.providers.streamed import joined
+from app.core.provider import Said
+from app.models.capabilities.server_profiles import PROFILES, Profile
+from app.models.http.answer_stream import joined
 from tests.answers import FIXTURES, Outcome, outcome, read
 
 THOUGHT = "I should look."

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.provider import Said
-from app.providers.abilities import SHOWN_S, Abilities
+from app.core.provider import Said
+from app.models.capabilities.abilities import SHOWN_S, Abilities
 from parsing import Call
 from tests.chatting import (
     DONE,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.framing import framed
-from app.messages import AskedCall, Message
-from app.provider import ModelRequest
-from app.providers.wire import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
+from app.core.data_delimiters import framed
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest
+from app.models.wire.openai.history import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
 from tests.chatting import BASH, WHOLE, chat_with, pieces_of
 from tests.upstream import upstream
 

@@ -15,16 +15,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from uvicorn.logging import AccessFormatter, ColourizedFormatter
 
-from app.events import AgentEvent, ReasoningDelta, RunFailed, TextDelta, ToolDelta, ToolProgress, ToolStarted, Usage
-from app.journal import Journal, RunLog
-from app.messages import AskedCall, Message
-from app.redacted_events import RedactedEvents
-from app.redacted_logs import redacted_logs
-from app.redacted_rows import redacted_row
-from app.redaction import MARK, SHORTEST, Held, Redactor, secrets_in
-from app.store import ApprovalRow, InboxRow, SessionRow
-from app.store.sqlite import SQLiteStore
-from routes.access import new_token
+from app.core.events import (
+    AgentEvent,
+    ReasoningDelta,
+    RunFailed,
+    TextDelta,
+    ToolDelta,
+    ToolProgress,
+    ToolStarted,
+    Usage,
+)
+from app.core.messages import AskedCall, Message
+from app.log.event_writer import Journal, RunLog
+from app.log.redacted_rows import redacted_row
+from app.redaction.events import RedactedEvents
+from app.redaction.logs import redacted_logs
+from app.redaction.redactor import MARK, SHORTEST, Held, Redactor, secrets_in
+from app.storage.approval_rows import ApprovalRow
+from app.storage.rows import InboxRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
+from routes.access.authentication import new_token
 
 KEY = "sk-canary-4711-Zeisig"
 # So few letters that random texts are full of them, of their beginnings, and of overlaps.

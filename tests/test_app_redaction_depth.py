@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.redacted_rows import redacted_row
-from app.redaction import MARK, Redactor
-from app.store import ApprovalRow
+from app.log.redacted_rows import redacted_row
+from app.redaction.redactor import MARK, Redactor
+from app.storage.approval_rows import ApprovalRow
 from tests.test_app_redaction import KEY, half
 
 

@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conversation import Conversation
-from app.messages import AskedCall, Message
-from app.redaction import MARK, Redactor
-from app.results import MOST_KEPT, Results
-from app.store import Change, ResultPart, ResultRow
-from app.store.sqlite import SQLiteStore
-from tools.results import read_result
-from tools.tool import Context, Result, ToolFailed
+from app.core.messages import AskedCall, Message
+from app.redaction.redactor import MARK, Redactor
+from app.runs.tool_results import MOST_KEPT, Results
+from app.storage.rows import Change, ResultPart, ResultRow
+from app.storage.sqlite.store import SQLiteStore
+from app.transcript.conversation import Conversation
+from tools.base.outcome import Result, ToolFailed
+from tools.builtin.read_result import read_result
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.providers import PROVIDERS, ProviderKind
-from app.settings import NAMES, Loaded, Settings, load_settings
-from app.settings_sources import WORD_LISTS, SettingsError
+from app.config.settings import NAMES, Loaded, Settings, load_settings
+from app.config.sources import WORD_LISTS, SettingsError
+from app.models.providers import PROVIDERS, ProviderKind
 
 HOME = {"HOME": "/home/someone"}
 

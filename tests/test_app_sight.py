@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.attachments import PDF, Attachment
-from app.context.summary import goals, transcript
-from app.endpoints.sight import Looking, sees
-from app.judges import requests_of
-from app.messages import Message, in_words
-from app.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
-from app.providers.scripted import Raise, Reply, Scripted
-from app.recall import recalled
+from app.context.compaction.summary import goals, transcript
+from app.context.history_search import recalled
+from app.core.attachments import PDF, Attachment
+from app.core.messages import Message, in_words
+from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
+from app.models.endpoints.vision_fallback import Looking, sees
+from app.models.scripted import Raise, Reply, Scripted
+from app.policy.judges import requests_of
 from tests.endpoints import opened, server_at
 
 pytestmark = pytest.mark.anyio

@@ -12,20 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from app.agent import Agent
-from app.asking import ALLOWANCE
-from app.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
-from app.conversation import Conversation
-from app.endpoints.prices import total
-from app.people import Principal
-from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
-from app.redaction import Redactor
-from app.spending import EARLY_S, SLICE_S, Running, Spending
-from app.spent import sums
-from app.store import RunRow, Store, StoreFailed
-from app.store.sqlite import SQLiteStore
-from app.turns import Turn
-from routes.requests import ChatRequest
+from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
+from app.budget.metered_request import ALLOWANCE
+from app.budget.run_budget import EARLY_S, SLICE_S, Running, Spending
+from app.budget.usage_report import sums
+from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
+from app.models.endpoints.prices import total
+from app.redaction.redactor import Redactor
+from app.runs.agent import Agent
+from app.storage.principals import Principal
+from app.storage.rows import RunRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store, StoreFailed
+from app.transcript.conversation import Conversation
+from app.transcript.run_request import Turn
+from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from tests.serving import chosen, settings_in
 from tests.test_app_budgets import ann, nothing, opened

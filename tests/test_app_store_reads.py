@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.reader import Question, _read
+from app.storage.sqlite.reader import Question, _read
 
 MOVE = "BEGIN; INSERT INTO there SELECT * FROM here; DELETE FROM here; COMMIT"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.store.sqlite import SQLiteStore
-from app.store.statements import SCHEMA, TABLES
+from app.storage.sqlite.statements import SCHEMA, TABLES
+from app.storage.sqlite.store import SQLiteStore
 from tests.databases import FOLDER, SESSION, made, path_of, schema, tables
 
 pytestmark = pytest.mark.anyio

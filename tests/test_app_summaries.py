@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.account import Account
-from app.aside import DATA_RULE, Aside
-from app.budgets import Ledger
-from app.context.counter import Counter
-from app.context.fold import Fold
-from app.context.summarise import BEGUN, FAILED, Stretch, Summariser
-from app.context.summary import MOST_GOAL, goals, place_to_cut, told, transcript
+from app.budget.budgets import Ledger
+from app.budget.run_budget import Spending
+from app.budget.side_query import DATA_RULE, Aside
+from app.context.compaction.replay import Fold
+from app.context.compaction.summarise import BEGUN, FAILED, Stretch, Summariser
+from app.context.compaction.summary import MOST_GOAL, goals, place_to_cut, told, transcript
 from app.context.view import Fitted, View
-from app.conversation import Conversation
-from app.discipline.plan import Plan
-from app.events import AgentEvent, ContextSummarised, ContextTrimmed, Notice, Usage
-from app.messages import AskedCall, Message
-from app.provider import Used
-from app.providers.scripted import Reply, Scripted
-from app.redaction import Redactor
-from app.spending import Spending
-from app.store import Change, SummaryRow
+from app.core.events import AgentEvent, ContextSummarised, ContextTrimmed, Notice, Usage
+from app.core.messages import AskedCall, Message
+from app.core.provider import Used
+from app.models.scripted import Reply, Scripted
+from app.models.tokens.counter import Counter
+from app.redaction.redactor import Redactor
+from app.storage.rows import Change, SummaryRow
+from app.transcript.conversation import Conversation
+from app.transcript.round_plan import Plan
+from app.transcript.run_totals import Account
 from tests.test_app_budgets import ann, opened
 from tests.test_app_view import HEAD, HISTORIES, measured, turn
 from tests.trimming import always

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.titles import LONGEST_TITLE, SNIPPET, TITLE, one_line, snippet, title_of
-from app.turns import Turn
+from app.transcript.run_request import Turn
+from app.transcript.titles import LONGEST_TITLE, SNIPPET, TITLE, one_line, snippet, title_of
 
 WORDS = "word " * 100
 

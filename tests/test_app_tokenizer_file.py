@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from app.context.counter import ROLE, opened_counter
-from app.messages import Message
-from app.providers.scripted import Scripted
-from app.settings_sources import SettingsError
+from app.config.sources import SettingsError
+from app.core.messages import Message
+from app.models.scripted import Scripted
+from app.models.tokens.counter import ROLE, opened_counter
 from routes.services import open_services
 from tests.endpoints import opened, server_at
 from tests.serving import chosen, settings_in

@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.providers.http import LIMITS
-from app.providers.transport.incoming import MOST_FRAMING
-from app.providers.transport.lean import LeanTransport
+from app.models.http.client import LIMITS
+from app.models.http.transport.incoming import MOST_FRAMING
+from app.models.http.transport.lean import LeanTransport
 from tests.upstream import request
 
 LOOPS = [pytest.param(("asyncio", {"use_uvloop": fast}), id="uvloop" if fast else "asyncio") for fast in (True, False)]

@@ -10,8 +10,8 @@ from contextlib import suppress
 import httpx2
 import pytest
 
-from app.providers.http import LIMITS
-from app.providers.transport.lean import LeanTransport
+from app.models.http.client import LIMITS
+from app.models.http.transport.lean import LeanTransport
 from tests.test_app_transport import (
     LARGE,
     LIMIT_S,

@@ -14,9 +14,9 @@ import httpx2
 import pytest
 import trustme
 
-from app.providers.http import LIMITS, model_client
-from app.providers.transport.dial import first_answer
-from app.providers.transport.lean import LeanTransport
+from app.models.http.client import LIMITS, model_client
+from app.models.http.transport.dial import first_answer
+from app.models.http.transport.lean import LeanTransport
 from tests.test_app_transport import (
     LIMIT_S,
     LOOPS,

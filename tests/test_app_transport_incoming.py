@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers.transport.incoming import MOST_FRAMING, Head, Incoming
+from app.models.http.transport.incoming import MOST_FRAMING, Head, Incoming
 from tests.test_app_transport import ANSWERS, CHUNKED, OK
 
 SMALL = [said for said, _ in ANSWERS.values() if len(said) < 2000]

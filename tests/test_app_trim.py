@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
-from app.context.trim import trim
-from app.messages import Message
-from app.providers.wire import wire_messages
+from app.core.messages import Message
+from app.models.wire.openai.history import wire_messages
 from tests.trimming import (
     QUICK,
     History,

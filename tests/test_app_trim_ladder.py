@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
-from app.context.trim import trim
-from app.messages import AskedCall, Message
+from app.core.messages import AskedCall, Message
 from tests.trimming import History, characters, needed, total
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.attachments import Attachment
+from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
-from app.context.trim import Trimmed, trim
-from app.messages import Message, in_words
+from app.core.attachments import Attachment
+from app.core.messages import Message, in_words
 from tests.trimming import QUICK, History, histories
 
 PICTURE = 500

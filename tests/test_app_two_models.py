@@ -13,14 +13,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.messages import AskedCall, Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched
-from app.providers.embedded import SMOLLM2
-from app.providers.http import model_client
-from app.providers.native import NATIVE
-from app.providers.openai_chat import Defaults, OpenAIChat
-from app.providers.scripted import Scripted
-from app.reply import Reply
+from app.core.messages import AskedCall, Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched
+from app.models.embedded.supervisor import SMOLLM2
+from app.models.http.client import model_client
+from app.models.scripted import Scripted
+from app.models.wire.native_calls import NATIVE
+from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.transcript.reply import Reply
 from parsing import Call
 from tests.asking import Time
 from tests.real_models import GEMMA, LIMIT_S, LlamaServer, Served, embedded, need_embedded, need_gemma, pieces_of

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.account import Account
-from app.context.counter import Counter
-from app.context.cutting import shortened
-from app.context.fold import Fold, Folds, Room
+from app.context.compaction.replay import Fold, Folds, Room
+from app.context.compaction.steps import PROMPT
 from app.context.overflow import ContextOverflow
-from app.context.rungs import PROMPT
 from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
-from app.conversation import Conversation
-from app.discipline.plan import Plan
-from app.events import ContextTrimmed
-from app.messages import AskedCall, Message
-from app.providers.native import NATIVE
-from app.providers.scripted import Scripted
-from app.redaction import Redactor
+from app.core.events import ContextTrimmed
+from app.core.messages import AskedCall, Message
+from app.models.scripted import Scripted
+from app.models.tokens.counter import Counter
+from app.models.tokens.cutting import shortened
+from app.models.wire.native_calls import NATIVE
+from app.redaction.redactor import Redactor
+from app.transcript.conversation import Conversation
+from app.transcript.round_plan import Plan
+from app.transcript.run_totals import Account
 from tests.trimming import always
 from tools.catalogue import TOOLS
 

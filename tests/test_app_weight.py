@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.attachments import Attachment
-from app.context.weight import lightened, weight
-from app.messages import Message, in_words
+from app.context.compaction.attachment_bytes import lightened, weight
+from app.core.attachments import Attachment
+from app.core.messages import Message, in_words
 from tests.chatting import DONE, LIMIT_S, chat_with, chunk, says
 from tests.pictures import image_part, png
 from tests.serving import serving

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parsing.dialects import DIALECTS, listed
-from routes.parse_text import END, START, dialect_table, parse_stdin, print_dialects, tools_in, with_table
+from routes.cli.parse_text import END, START, dialect_table, parse_stdin, print_dialects, tools_in, with_table
 from tests.test_parsing_cases import CASES
 
 README = Path(__file__).parents[1] / "README.md"

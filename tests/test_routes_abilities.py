@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.prompt import TEACHING
-from app.providers.abilities import Stated
-from app.providers.http import model_client
-from app.providers.openai_chat import OpenAIChat
+from app.context.prompt import TEACHING
+from app.models.capabilities.abilities import Stated
+from app.models.http.client import model_client
+from app.models.wire.openai.provider import OpenAIChat
 from tests.abilities import models
 from tests.chatting import DONE, LIMIT_S, chunk, says
 from tests.guards import of_kind

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.mcp_servers import CALLBACK
-from app.providers.scripted import Scripted
-from app.store import TokenRow
-from routes.access import fingerprint, is_loopback, new_token
+from app.mcp.servers import CALLBACK
+from app.models.scripted import Scripted
+from app.storage.rows import TokenRow
+from routes.access.authentication import fingerprint, is_loopback, new_token
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

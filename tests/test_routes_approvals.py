@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

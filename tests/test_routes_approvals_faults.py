@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from app.events import ApprovalResolved, encode
-from app.granting import Wish
-from app.people import LOCAL_USER
-from app.providers.scripted import Scripted
-from app.store import ApprovalDecided, ApprovalRow, EventRow, Store
-from app.store.sqlite import SQLiteStore
+from app.core.events import ApprovalResolved, encode
+from app.models.scripted import Scripted
+from app.policy.stored_grants import Wish
+from app.storage.approval_rows import ApprovalDecided, ApprovalRow
+from app.storage.principals import LOCAL_USER
+from app.storage.rows import EventRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
 from parsing import Arguments, BadCall, Call, CallOpened
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals_survive import following, left_as_killed, note, say, waiting
 from tests.test_routes_faults import full_disk
-from tools.rights import Risk
+from tools.base.rights import Risk
 from tools.tool import Context, Tool, answering
 
 pytestmark = pytest.mark.anyio

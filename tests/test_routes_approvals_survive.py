@@ -14,16 +14,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.people import LOCAL_USER
-from app.providers.scripted import Scripted
-from app.store import ApprovalDecided, TokenRow
-from routes.requests import ChatRequest
+from app.models.scripted import Scripted
+from app.storage.approval_rows import ApprovalDecided
+from app.storage.principals import LOCAL_USER
+from app.storage.rows import TokenRow
+from routes.protocol.requests import ChatRequest
 from routes.services import Services
 from tests.chatting import DONE, chunk, says
 from tests.serving import Served, events_of, serving, until
 from tests.test_routes_kill import server
 from tests.upstream import stream, upstream
-from tools.rights import Role
+from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.files.reading import AT_A_TIME
-from app.people import LOCAL_USER
-from app.provider import Ability
-from app.providers.scripted import Pause, Scripted
+from app.core.provider import Ability
+from app.models.scripted import Pause, Scripted
+from app.storage.files.reading import AT_A_TIME
+from app.storage.principals import LOCAL_USER
 from tests.chatting import DONE, chunk, says
 from tests.people import LIMIT_S
 from tests.pictures import (

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.attachments import dumped
-from app.files.kinds import file_of
-from app.messages import Message, dump
-from app.providers.scripted import Scripted
-from app.store import EventRow, FileRow, InboxRow, MessageRow, RunRow, SessionFile, SessionRow
-from app.store.sqlite import SQLiteStore
+from app.core.attachments import dumped
+from app.core.messages import Message, dump
+from app.models.scripted import Scripted
+from app.storage.file_rows import FileRow, SessionFile
+from app.storage.files.kinds import file_of
+from app.storage.rows import EventRow, InboxRow, MessageRow, RunRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
 from tests.chatting import says
 from tests.people import LIMIT_S, bearer
 from tests.pictures import (

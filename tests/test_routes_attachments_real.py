@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.provider import Ability
-from app.providers.embedded import SMOLLM2
-from app.providers.http import model_client
-from app.providers.openai_chat import Defaults, OpenAIChat
+from app.core.provider import Ability
+from app.models.embedded.supervisor import SMOLLM2
+from app.models.http.client import model_client
+from app.models.wire.openai.provider import Defaults, OpenAIChat
 from tests.pictures import CAT, LAW, image_part, text_part
 from tests.real_models import embedded
 from tests.serving import serving

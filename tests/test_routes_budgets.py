@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.budgets import BudgetSpent
-from app.people import LOCAL_USER as LOCAL
-from app.provider import ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Line, Pause, Raise, Scripted
-from app.store import RunRow
-from app.turns import Turn
-from routes.requests import ChatRequest
+from app.budget.budgets import BudgetSpent
+from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.models.scripted import Line, Pause, Raise, Scripted
+from app.storage.principals import LOCAL_USER as LOCAL
+from app.storage.rows import RunRow
+from app.transcript.run_request import Turn
+from routes.protocol.requests import ChatRequest
 from tests.chatting import says
 from tests.people import bearer
 from tests.serving import Served, serving, until

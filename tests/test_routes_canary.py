@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from app.redaction import MARK
+from app.redaction.redactor import MARK
 from tests.canaries import FILE, KEY, VARIABLE, Den, events_in
 from tests.chatting import DONE, chunk, says
 from tests.jobs import FOUND
 from tests.serving import events_of, until
 from tests.upstream import Act, answer, stream, upstream
-from tools.sandbox import NoSandbox
+from tools.sandbox.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
 MARKED = MARK.encode()

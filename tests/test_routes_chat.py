@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.provider import ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Line, Raise, Scripted
+from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.models.scripted import Line, Raise, Scripted
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.serving import serving
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import NAMES
-from routes.cli import COMMANDS, main
+from app.config.settings import NAMES
+from routes.cli.main import COMMANDS, main
 
 HOME = {"HOME": "/home/someone"}
 ROOT = str(Path(__file__).parent.parent)
@@ -26,7 +26,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def as_a_user(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """The command as a user starts it; environ replaces the whole environment."""
-    command = [sys.executable, "-m", "routes.cli", *words]
+    command = [sys.executable, "-m", "routes.cli.main", *words]
     return subprocess.run(
         command, env=HOME | {"PYTHONPATH": ROOT} | environ, capture_output=True, text=True, timeout=60, check=False
     )

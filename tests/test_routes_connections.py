@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
-from app.settings import load_settings
-from app.settings_sources import SettingsError
-from routes.connections import RESERVE, Connections
-from routes.limits import BoundedProtocol
+from app.config.settings import load_settings
+from app.config.sources import SettingsError
+from app.models.scripted import Scripted
+from routes.access.connection_limits import RESERVE, Connections
+from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from tests.people import LIMIT_S, connected, error_of, parsed
 from tests.serving import Served, listening, serving, settings_in

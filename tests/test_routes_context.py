@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.context.summarise import BEGUN, FAILED
+from app.context.compaction.summarise import BEGUN, FAILED
 from app.context.view import TO_FIND
-from app.messages import Message
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
-from app.providers.scripted import Pause, Raise, Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
+from app.models.scripted import Pause, Raise, Scripted
 from tests.guards import notices, of_kind
 from tests.serving import Served, serving, until
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.messages import Message
-from app.provider import ModelRequest, Piece, Stopped, Used
-from app.providers.embedded import SMOLLM2, EmbeddedModel
-from app.providers.embedded_provider import EmbeddedProvider
-from app.providers.http import model_client
-from app.providers.scripted import Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, Stopped, Used
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
+from app.models.http.client import model_client
+from app.models.scripted import Scripted
 from tests.guards import notices
 from tests.real_models import need_embedded
 from tests.serving import serving

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.discipline.keeper import BROKEN_OFF
-from app.discipline.nudges import GO_ON
-from app.provider import ProviderFailed, Said, Used
-from app.providers.scripted import Line, Raise, Reply, Scripted
+from app.core.provider import ProviderFailed, Said, Used
+from app.models.scripted import Line, Raise, Reply, Scripted
+from app.runs.discipline.limit_enforcer import BROKEN_OFF
+from app.runs.discipline.reminders import GO_ON
 from parsing import Call, CallOpened, Thought
 from tests.guards import Event, notices, of_kind
 from tests.serving import Served, serving

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import pytest
 
-from app.budgets import TOKENS
-from app.provider import ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Line, Pause, Raise, Scripted
-from app.store import Spent
+from app.budget.budgets import TOKENS
+from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.models.scripted import Line, Pause, Raise, Scripted
+from app.storage.usage_rows import Spent
 from tests import messages_streams
 from tests.chatting import chat_with, chunk, says
 from tests.messages_streams import claude_at

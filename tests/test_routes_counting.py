@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.context.counter import DEFAULT_WINDOW
-from app.providers.abilities import Stated
-from app.providers.http import model_client
-from app.providers.openai_chat import OpenAIChat
+from app.models.capabilities.abilities import Stated
+from app.models.http.client import model_client
+from app.models.tokens.counter import DEFAULT_WINDOW
+from app.models.wire.openai.provider import OpenAIChat
 from tests.chatting import DONE, LIMIT_S, chunk, says
 from tests.serving import Served, serving
 from tests.upstream import Act, Paths, Upstream, answer, stream, upstream

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
-from app.store import StoreFailed
-from app.store.sqlite import SQLiteStore
-from app.store.statements import SCHEMA
+from app.models.scripted import Scripted
+from app.storage.sqlite.statements import SCHEMA
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import StoreFailed
 from tests.serving import serving
 from tests.test_routes_access import dragoman
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from app.discipline.keeper import NOT_RUN
-from app.discipline.last_words import ASKED
-from app.discipline.nudges import AGAIN, LAST, LOOPING, NUDGED
-from app.provider import Piece, ProviderFailed, Said, Stopped, Used
-from app.providers.scripted import Line, Pause, Raise, Scripted
+from app.core.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.models.scripted import Line, Pause, Raise, Scripted
+from app.runs.discipline.fallback_answer import ASKED
+from app.runs.discipline.limit_enforcer import NOT_RUN
+from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
 from parsing import Call, Thought
 from tests.guards import Event, notices, of_kind
 from tests.parsing_forms import WRITERS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
+from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
 from parsing import Call, Thought
 from tests.guards import of_kind
 from tests.serving import serving

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.account import MAX_TEXT
-from app.guards import DOUBTED_ANSWER
-from app.provider import Said, Stopped
-from app.providers.scripted import Pause, Reply, Scripted
+from app.core.provider import Said, Stopped
+from app.models.scripted import Pause, Reply, Scripted
+from app.policy.guards import DOUBTED_ANSWER
+from app.transcript.run_totals import MAX_TEXT
 from tests.guards import notices
 from tests.serving import serving, until
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history

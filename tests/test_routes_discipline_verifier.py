@@ -10,12 +10,12 @@ from typing import Literal
 
 import pytest
 
-from app.account import Account
-from app.discipline.closing import TIME_LIMIT_S
-from app.discipline.verifier import EARLIER, RULE, listed, verify
-from app.events import ToolFinished, ToolRejected, ToolStarted
-from app.provider import ProviderFailed, Used
-from app.providers.scripted import Pause, Raise, Reply, Scripted
+from app.core.events import ToolFinished, ToolRejected, ToolStarted
+from app.core.provider import ProviderFailed, Used
+from app.models.scripted import Pause, Raise, Reply, Scripted
+from app.runs.discipline.round_end import TIME_LIMIT_S
+from app.runs.discipline.verifier import EARLIER, RULE, listed, verify
+from app.transcript.run_totals import Account
 from tests.guards import notices
 from tests.serving import serving, until
 from tests.test_app_judges import court

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.endpoints import LIMIT_S, NOWHERE, listing, model_server, server_at
 from tests.people import bearer
 from tests.serving import Served, serving

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from app.endpoints.registry import row_of
-from app.endpoints.spec import EndpointSpec
-from app.provider import ProviderFailed
-from app.providers.scripted import Scripted
-from app.settings_sources import SettingsError
-from routes.cli import main
-from routes.endpoints_cli import ago
+from app.config.sources import SettingsError
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import ProviderFailed
+from app.models.endpoints.registry import row_of
+from app.models.scripted import Scripted
+from routes.cli.endpoints import ago
+from routes.cli.main import main
 from tests.endpoints import LIMIT_S, NOWHERE, model_server
 from tests.people import bearer
 from tests.serving import Served, serving
@@ -167,7 +167,7 @@ def test_how_long_ago_something_was_is_told_in_one_unit(seconds: float, told: st
 
 async def test_the_terminal_asks_a_server_that_runs_for_the_model_that_was_named(shell: Shell) -> None:
     async with asyncio.timeout(LIMIT_S), serving(shell.folder, Scripted(["x"])) as served:
-        words = ["-m", "routes.cli", "chat", "--url", str(served.client.base_url), "--model", "scriptid", "hi"]
+        words = ["-m", "routes.cli.main", "chat", "--url", str(served.client.base_url), "--model", "scriptid", "hi"]
         chat = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, stderr=PIPE)
         _, told = await chat.communicate()
     assert chat.returncode == 1

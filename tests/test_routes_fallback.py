@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.agent import STANDS_IN
-from app.context.estimates import estimated
-from app.discipline.nudges import GO_ON
-from app.endpoints.retries import Patience
+from app.models.endpoints.retry_policy import Patience
+from app.models.tokens.estimates import estimated
+from app.runs.agent import STANDS_IN
+from app.runs.discipline.reminders import GO_ON
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.guards import Event, notices, of_kind
 from tests.people import bearer

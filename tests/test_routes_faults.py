@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from app.events import TERMINAL
-from app.messages import unanswered
-from app.people import LOCAL_USER as LOCAL
-from app.provider import Piece, ProviderFailed, Said, Stopped
-from app.providers.scripted import Line, Pause, Raise, Scripted
-from app.store.sqlite import SQLiteStore
-from app.turns import NotFound, SessionBusy, Stopping, Turn
+from app.core.events import TERMINAL
+from app.core.messages import unanswered
+from app.core.provider import Piece, ProviderFailed, Said, Stopped
+from app.models.scripted import Line, Pause, Raise, Scripted
+from app.storage.principals import LOCAL_USER as LOCAL
+from app.storage.sqlite.store import SQLiteStore
+from app.transcript.run_request import NotFound, SessionBusy, Stopping, Turn
 from parsing import Call, CallOpened, Thought
-from routes.requests import ChatRequest
+from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

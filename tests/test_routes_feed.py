@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from app.events import RunFinished, encode
-from app.providers.scripted import Line, Pause, Scripted
-from app.store import EventRow, RunEnded, RunRow
+from app.core.events import RunFinished, encode
+from app.models.scripted import Line, Pause, Scripted
+from app.storage.rows import EventRow, RunEnded, RunRow
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving
@@ -123,7 +123,7 @@ async def test_a_store_that_fails_is_asked_again_and_the_stream_goes_on(
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         session = (await served.chat("1"))[0]["session"]
         warned = asyncio.Event()
-        monkeypatch.setattr(logging.getLogger("app.following"), "filters", [lambda _: warned.set()])
+        monkeypatch.setattr(logging.getLogger("app.runs.session_stream"), "filters", [lambda _: warned.set()])
         with closing(sqlite3.connect(tmp_path / "data" / "dragoman.db")) as other:
             async with feeding(served, session) as feed:
                 await feed.until("state")

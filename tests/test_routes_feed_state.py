@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Scripted
-from app.store import ApprovalRow
-from routes.page_state import ROOM
+from app.models.scripted import Pause, Scripted
+from app.storage.approval_rows import ApprovalRow
+from routes.http.dashboard_state import ROOM
 from tests import chatting
 from tests.chatting import DONE, chunk
 from tests.feeding import begin, feeding

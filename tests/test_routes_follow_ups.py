@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.provider import Said, Stopped
-from app.providers.scripted import Line, Pause, Scripted
+from app.core.provider import Said, Stopped
+from app.models.scripted import Line, Pause, Scripted
 from tests.serving import Served, serving, until
 from tests.test_routes_jobs import in_background, says
 

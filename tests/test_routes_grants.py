@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.grants import Grant, granted_hosts, narrowed, without_granted_hosts
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
+from app.policy.grants import Grant, granted_hosts, narrowed, without_granted_hosts
 from tests.people import bearer
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals import WRITE, asked, note, rest

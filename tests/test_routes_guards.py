@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from app.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
-from app.judges import SCREENS, SERVES
-from app.provider import ModelRequest, Piece, ProviderFailed, Said, Used
-from app.providers.embedded import EmbeddedModel
-from app.providers.embedded_provider import EmbeddedProvider
-from app.providers.http import model_client
-from app.providers.scripted import Pause, Raise, Reply, Scripted
-from app.settings import Settings
+from app.config.settings import Settings
+from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Used
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import EmbeddedModel
+from app.models.http.client import model_client
+from app.models.scripted import Pause, Raise, Reply, Scripted
+from app.policy.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
+from app.policy.judges import SCREENS, SERVES
 from tests.guards import audited, kept, notices, of_kind
 from tests.real_models import need_embedded
 from tests.serving import serving, settings_in

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.providers.scripted import Scripted
-from routes.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
-from routes.json_body import MAX_DEPTH
-from routes.limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
-from routes.parts import MessageRequest
-from routes.requests import read_message
+from app.models.scripted import Scripted
+from routes.access.rate_limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
+from routes.protocol.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
+from routes.protocol.json_body import MAX_DEPTH
+from routes.protocol.message_parts import MessageRequest
+from routes.protocol.requests import read_message
 from routes.server import create_server
 from tests.people import answer, connected, error_of, parsed, port_of
 from tests.serving import listening, serving, until

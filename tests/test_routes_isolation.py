@@ -15,10 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.endpoints.spec import EndpointSpec
-from app.providers.scripted import Scripted
-from app.store import GrantRow
-from routes.errors import SAFE_HEADERS
+from app.core.endpoint_spec import EndpointSpec
+from app.models.scripted import Scripted
+from app.storage.approval_rows import GrantRow
+from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
 from tests.people import LIMIT_S, bearer
 from tests.pictures import CAT, hashed, image_part, text_part

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import serving
 from tests.test_routes_budgets import DAY, refused, used
 from tests.test_routes_jobs import WAIT, in_background, job_of, says

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.people import LOCAL_USER
-from app.provider import Said, Stopped
-from app.providers.scripted import Line, Scripted
-from app.store import TokenRow
-from routes.access import fingerprint
+from app.core.provider import Said, Stopped
+from app.models.scripted import Line, Scripted
+from app.storage.principals import LOCAL_USER
+from app.storage.rows import TokenRow
+from routes.access.authentication import fingerprint
 from tests.processes import all_gone, endless
 from tests.serving import Served, serving, until
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from app.mcp_servers import McpServers
-from app.providers.scripted import Scripted
+from app.mcp.servers import McpServers
+from app.models.scripted import Scripted
 from tests.endpoints import model_server
 from tests.jobs import ANN, started
 from tests.mcp_served import HELPFUL, READS, helper, settled, write_list
@@ -20,9 +20,9 @@ from tests.mcp_servers import is_there
 from tests.processes import all_gone, endless, until_alive
 from tests.serving import Served, serving
 from tests.test_routes_jobs import in_background, job_of, says, watched
-from tools.job_records import Job, JobsFailed
-from tools.job_records import State as JobState
-from tools.jobs import Jobs
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Job, JobsFailed
+from tools.jobs.records import State as JobState
 from tools.mcp.model import State, Status
 
 pytestmark = pytest.mark.anyio

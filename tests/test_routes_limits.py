@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.abilities import Stated
-from app.providers.http import model_client
-from app.providers.openai_chat import OpenAIChat
-from app.providers.scripted import Pause, Scripted
-from app.store import StateRow, TokenRow
-from routes.access import fingerprint
+from app.models.capabilities.abilities import Stated
+from app.models.http.client import model_client
+from app.models.scripted import Pause, Scripted
+from app.models.wire.openai.provider import OpenAIChat
+from app.storage.rows import StateRow, TokenRow
+from routes.access.authentication import fingerprint
 from tests.chatting import WHOLE, says
 from tests.serving import serving, until
 from tests.upstream import Upstream, hang, left, stream, upstream

@@ -18,9 +18,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
-from routes.local_admin import LOCAL_LENGTH, LOCAL_TOKEN, local_token, read_local_token
-from routes.peers import by_proc, by_sock_diag, entry_of, kernel_says, uid_of_listener, uid_of_peer
+from app.models.scripted import Scripted
+from routes.access.local_admin import LOCAL_LENGTH, LOCAL_TOKEN, local_token, read_local_token
+from routes.access.peers import by_proc, by_sock_diag, entry_of, kernel_says, uid_of_listener, uid_of_peer
 from routes.server import create_server
 from tests.accounts import OTHER, as_other, needs_root
 from tests.browser import browsing, expect

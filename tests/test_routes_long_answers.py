@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.endpoints.answer_limit import AnswerLimit
-from app.provider import Piece, Said, Stopped, Told
-from app.providers.native import NATIVE
+from app.core.provider import Piece, Said, Stopped, Told
+from app.models.endpoints.answer_limit import AnswerLimit
+from app.models.wire.native_calls import NATIVE
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.processes import endless

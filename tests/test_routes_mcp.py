@@ -14,14 +14,14 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from app.provider import Said
-from app.providers.scripted import Line, Scripted
-from app.rules import ToolRule, easing_rule
+from app.core.provider import Said
+from app.core.rules import ToolRule, easing_rule
+from app.models.scripted import Line, Scripted
 from tests.mcp_served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
 from tests.mcp_servers import files_in
 from tests.people import bearer
 from tests.serving import Served, serving, until
-from tools.rights import Role
+from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 FAULTY = Path(__file__).parent.parent / "fixtures/mcp/faulty.py"

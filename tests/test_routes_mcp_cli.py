@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
-from routes.cli import main
+from app.models.scripted import Scripted
+from routes.cli.main import main
 from tests.mcp_served import HELPFUL, helper, serving_mcp, settled, until_gone, write_list
 from tests.people import bearer
 from tests.serving import Served

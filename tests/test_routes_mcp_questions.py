@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from app.mcp_elicitation import DECLINED, elicit
-from app.providers.scripted import Scripted
+from app.mcp.elicitation import DECLINED, elicit
+from app.models.scripted import Scripted
 from tests.mcp_served import READS, helper, serving_mcp
 from tests.people import bearer
 from tests.serving import until
-from tools.mcp.asking import MOST_WAITING
+from tools.mcp.connection.elicitation import MOST_WAITING
 from tools.mcp.model import Question
 from tools.tool import Context
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.mcp_oauth import closed_server
 from tests.mcp_served import READS, settled, write_list
 from tests.people import bearer

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from app.messages import AskedCall, Message
-from app.native_text import name_of, text_may_call
-from app.provider import Said
-from app.providers.abilities import Stated
-from app.providers.native import NATIVE
-from app.providers.profiles import PROFILES
-from app.providers.scripted import Scripted
-from app.reply import Reply
+from app.core.messages import AskedCall, Message
+from app.core.provider import Said
+from app.models.capabilities.abilities import Stated
+from app.models.capabilities.server_profiles import PROFILES
+from app.models.scripted import Scripted
+from app.models.wire.native_calls import NATIVE
+from app.provenance.native_text import name_of, text_may_call
+from app.transcript.reply import Reply
 from parsing import Call
 from tests.asking import ASKED, Time, fails
 from tests.chatting import DONE, chat_with, chunk, says

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from app.events import TERMINAL, fields_of
-from routes.terminal_view import read_event
+from app.core.events import TERMINAL, fields_of
+from routes.terminal.view import read_event
 
 ROOT = Path(__file__).parent.parent
 ASK = "Print hello world with the shell."

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.output_parts import PIECE
-from app.providers.scripted import Scripted
-from app.redaction import MARK
+from app.models.scripted import Scripted
+from app.redaction.output_chunks import PIECE
+from app.redaction.redactor import MARK
 from tests.serving import Served, serving, until
 from tests.test_routes_jobs import in_background, job_of, says
-from tools.job_folder import HEAD
-from tools.output import TEXT_CHARACTERS
+from tools.base.output_buffer import TEXT_CHARACTERS
+from tools.jobs.folder import HEAD
 
 pytestmark = pytest.mark.anyio
 

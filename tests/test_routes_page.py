@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import DEMO, Scripted
+from app.models.scripted import DEMO, Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.serving import serving
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from playwright.async_api import Request, Route
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.serving import Served, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.browser import INSTALLED, PHONE, WIDE, Browsing, Page, browsing, expect, home, needed, say
 from tests.pages import held, let_go, shell, turns

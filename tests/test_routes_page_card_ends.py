@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home
 from tests.pages import cards
 from tests.serving import serving

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Reply, Scripted
+from app.models.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
 from tests.browser import Browsing, Page, browsing, expect, home, say, shot
 from tests.pages import cards, held, let_go

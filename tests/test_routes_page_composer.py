@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Scripted
+from app.models.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.pictures import CAT, LAW
 from tests.serving import serving

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import FilePayload
 
-from app.provider import ProviderFailed
-from app.providers.scripted import Pause, Raise, Scripted
+from app.core.provider import ProviderFailed
+from app.models.scripted import Pause, Raise, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.pictures import CAT
 from tests.serving import Served, serving

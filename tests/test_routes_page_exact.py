@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say
 from tests.serving import serving
 

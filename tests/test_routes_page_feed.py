@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route
 
-from app.providers.scripted import Pause, Scripted
+from app.models.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say
 from tests.people import port_of
 from tests.serving import Served, serving

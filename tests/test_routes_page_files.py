@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
-from routes.errors import SAFE_HEADERS
+from app.models.scripted import Scripted
 from routes.page import FOLDER, KINDS, files, without_comments
+from routes.protocol.errors import SAFE_HEADERS
 from tests.people import bearer
 from tests.serving import Served, serving
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.browser import PHONE, WIDE, Locator, Page, browsing, expect, home, say, shot
 from tests.pages import held, let_go, shell, too_wide, turns

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import BrowserContext, Route
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import Browsing, Page, browsing, expect, home
 from tests.serving import Served, serving
 

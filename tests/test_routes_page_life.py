@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.chatting import DONE, chunk, says
 from tests.pages import line_to, pauses, turns

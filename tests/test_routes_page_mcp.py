@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Route
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, shot
 from tests.mcp_oauth import closed_server
 from tests.mcp_served import helper, serving_mcp, settled, write_list

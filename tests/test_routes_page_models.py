@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot, signed_in
 from tests.endpoints import NOWHERE, model_server
 from tests.people import bearer

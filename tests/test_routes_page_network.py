@@ -10,7 +10,7 @@ import pytest
 from tests.browser import expect, say, shot
 from tests.test_routes_page_approvals import asking, decided, press, runs, waiting
 from tests.test_tools_network_box import THERE, site
-from tools.sandbox import NoSandbox, find_sandbox
+from tools.sandbox.sandbox import NoSandbox, find_sandbox
 
 FOUND = find_sandbox(levels=["bubblewrap"])
 pytestmark = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Scripted
+from app.models.scripted import Pause, Scripted
 from tests.browser import browsing, expect, say, shot, signed_in
 from tests.people import bearer
 from tests.serving import serving

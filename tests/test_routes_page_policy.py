@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, home
 from tests.serving import serving
 

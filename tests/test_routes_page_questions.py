@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.mcp_served import READS, helper, serving_mcp
 

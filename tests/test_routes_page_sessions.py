@@ -11,7 +11,7 @@ import pytest
 from anyio import Path as AsyncPath
 from playwright.async_api import Route
 
-from app.providers.scripted import Pause, Scripted
+from app.models.scripted import Pause, Scripted
 from tests.browser import PHONE, browsing, expect, home, say, shot
 from tests.serving import serving
 

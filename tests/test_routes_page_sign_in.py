@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Request
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.people import bearer
 from tests.serving import Served, serving

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import DEMO, Scripted
+from app.models.scripted import DEMO, Scripted
 from tests.browser import PHONE, Page, browsing, expect, home, say, shot
 from tests.pages import too_wide
 from tests.serving import serving

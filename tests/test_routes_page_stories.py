@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Reply, Scripted
+from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
 from tests.pages import held, let_go, pauses, shell, turns

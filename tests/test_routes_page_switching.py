@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import Page, browsing, expect, home, say
 from tests.pages import held, let_go, pauses, shell, turns
 from tests.serving import serving

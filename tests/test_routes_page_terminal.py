@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import DEMO, Scripted
+from app.models.scripted import DEMO, Scripted
 from tests.browser import Page, browsing, expect, home
 from tests.serving import serving
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.browser import PHONE, browsing, expect, home, say
 from tests.pages import too_wide, turns
 from tests.serving import serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Reply, Scripted
+from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
 from tests.pictures import image_part, png, text_part

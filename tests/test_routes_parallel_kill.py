@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.conversation import INTERRUPTED, NOT_RUN
+from app.transcript.conversation import INTERRUPTED, NOT_RUN
 from tests.chatting import DONE, chunk, says
 from tests.processes import all_gone, endless
 from tests.serving import events_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routes.errors import Refused
-from routes.parts import FileLimits, MessageRequest, files_of, set_bytes_apart, text_of
-from routes.requests import checked
+from routes.protocol.errors import Refused
+from routes.protocol.message_parts import FileLimits, MessageRequest, files_of, set_bytes_apart, text_of
+from routes.protocol.requests import checked
 from tests.pictures import encoded, png
 
 LIMITS = FileLimits(3, 1000)

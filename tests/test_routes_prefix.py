@@ -15,13 +15,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.clock import Clock
-from app.messages import dump
-from app.provider import ModelRequest, Piece, ProviderFailed
-from app.providers.embedded import EmbeddedModel
-from app.providers.native import NATIVE
-from app.providers.scripted import Pause, Raise, Reply, Scripted
-from app.providers.wire import WireMessage, encode, wire_messages
+from app.core.clock import Clock
+from app.core.messages import dump
+from app.core.provider import ModelRequest, Piece, ProviderFailed
+from app.models.embedded.supervisor import EmbeddedModel
+from app.models.scripted import Pause, Raise, Reply, Scripted
+from app.models.wire.native_calls import NATIVE
+from app.models.wire.openai.history import WireMessage, encode, wire_messages
 from parsing import Call
 from tests.real_models import need_embedded
 from tests.serving import serving, until

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from app.clock import Clock
-from app.persona import SOUL, USER
-from app.prompt import ABOUT, BUDGETS, IDENTITY
-from app.provider import ModelRequest, Piece
-from app.providers.scripted import Reply, Scripted
-from app.providers.wire import wire_messages
+from app.context.persona import SOUL, USER
+from app.context.prompt import ABOUT, BUDGETS, IDENTITY
+from app.core.clock import Clock
+from app.core.provider import ModelRequest, Piece
+from app.models.scripted import Reply, Scripted
+from app.models.wire.openai.history import wire_messages
 from tests.people import bearer
 from tests.serving import serving
 from tests.test_routes_approvals_survive import left_as_killed, say, waiting
 from tests.test_routes_jobs import in_background, next_run
-from tools.sandbox import NoSandbox
+from tools.sandbox.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 90

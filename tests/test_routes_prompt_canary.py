@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.canary import BLOCKED, LENGTH, Canary
-from app.guards import GIVEN_AWAY, LEAKED
-from app.provider import ModelRequest, Piece
-from app.providers.scripted import Reply, Scripted
+from app.core.provider import ModelRequest, Piece
+from app.models.scripted import Reply, Scripted
+from app.policy.canary import BLOCKED, LENGTH, Canary
+from app.policy.guards import GIVEN_AWAY, LEAKED
 from parsing import Call, CallDelta, CallOpened, Thought
 from tests.guards import audited, kept, notices, of_kind, rows_kept, streamed
 from tests.serving import serving

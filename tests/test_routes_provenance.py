@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals_survive import following, left_as_killed, say
 

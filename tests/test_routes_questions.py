@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import Served, serving
 from tests.shells import needs_box
 from tests.upstream import answer, upstream

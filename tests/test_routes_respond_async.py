@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
-from routes.chat import preferences
+from app.models.scripted import Scripted
+from routes.http.chat import preferences
 from tests.people import LIMIT_S
 from tests.serving import serving
 

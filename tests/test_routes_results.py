@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from app.guards import WITHHELD
-from app.messages import Message
-from app.provider import ModelRequest, Piece, Said
-from app.providers.scripted import Scripted
+from app.core.messages import Message
+from app.core.provider import ModelRequest, Piece, Said
+from app.models.scripted import Scripted
+from app.policy.guards import WITHHELD
 from tests.guards import kept, of_kind
 from tests.serving import serving, until
-from tools.output import TEXT_CHARACTERS
+from tools.base.output_buffer import TEXT_CHARACTERS
 
 pytestmark = pytest.mark.anyio
 

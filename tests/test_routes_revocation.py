@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Line, Pause, Scripted
-from app.store import TokenRevoked, TokenRow
-from routes.access import fingerprint
+from app.models.scripted import Line, Pause, Scripted
+from app.storage.rows import TokenRevoked, TokenRow
+from routes.access.authentication import fingerprint
 from tests.people import LIMIT_S, bearer, connected, parsed, port_of
 from tests.serving import Served, serving, until
 from tests.test_routes_access import dragoman

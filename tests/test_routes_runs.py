@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from app.agent import Agent
-from app.calls import Unanswered
-from app.conversation import Conversation
-from app.events import AgentEvent, RunStarted
-from app.inbox import Inbox
-from app.messages import AskedCall, Message, dump
-from app.people import LOCAL_USER as LOCAL
-from app.provider import Said, Stopped
-from app.providers.scripted import Line, Pause, Scripted
-from app.store import EventRow, MessageRow, RunRow, SessionRow
-from app.store.sqlite import SQLiteStore
-from app.turns import Turn
-from routes.requests import ChatRequest
+from app.core.events import AgentEvent, RunStarted
+from app.core.messages import AskedCall, Message, dump
+from app.core.provider import Said, Stopped
+from app.models.scripted import Line, Pause, Scripted
+from app.runs.agent import Agent
+from app.runs.tool_executor import Unanswered
+from app.storage.principals import LOCAL_USER as LOCAL
+from app.storage.rows import EventRow, MessageRow, RunRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
+from app.transcript.conversation import Conversation
+from app.transcript.inbox import Inbox
+from app.transcript.run_request import Turn
+from routes.protocol.requests import ChatRequest
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving, until
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.housekeeping import Housekeeping
-from app.providers.scripted import Line, Pause, Scripted
-from app.store import EventRow, RunEnded, RunRow, SessionRow
-from routes.session_log import MOST_OF_RUN
+from app.models.scripted import Line, Pause, Scripted
+from app.runs.housekeeping import Housekeeping
+from app.storage.rows import EventRow, RunEnded, RunRow, SessionRow
+from routes.http.session_log import MOST_OF_RUN
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving

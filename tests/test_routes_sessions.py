@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.messages import Message, dump
-from app.providers.scripted import Pause, Scripted
-from app.store import MessageRow, RunRow, SessionRow
-from app.store.statements import SCHEMA
+from app.core.messages import Message, dump
+from app.models.scripted import Pause, Scripted
+from app.storage.rows import MessageRow, RunRow, SessionRow
+from app.storage.sqlite.statements import SCHEMA
+from routes.http.sessions import LISTED
 from routes.services import DATABASE
-from routes.sessions import LISTED
 from tests.people import bearer
 from tests.serving import Served, serving, until
 

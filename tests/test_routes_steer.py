@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app.inbox import MAX_WAITING
-from app.messages import Message, dump
-from app.people import LOCAL_USER as LOCAL
-from app.providers.scripted import Line, Pause, Scripted
-from app.runs import KEY_LIFE_S
-from app.store import EventRow, InboxRow, KeyRow, MessageRow, RunRow, SessionRow
-from app.store.sqlite import SQLiteStore
-from app.turns import MAX_LINE, Turn
-from routes.requests import ChatRequest
+from app.core.messages import Message, dump
+from app.models.scripted import Line, Pause, Scripted
+from app.runs.run_manager import KEY_LIFE_S
+from app.storage.principals import LOCAL_USER as LOCAL
+from app.storage.rows import EventRow, InboxRow, KeyRow, MessageRow, RunRow, SessionRow
+from app.storage.sqlite.store import SQLiteStore
+from app.transcript.inbox import MAX_WAITING
+from app.transcript.run_request import MAX_LINE, Turn
+from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.people import LOCAL_USER as LOCAL
-from app.providers.scripted import Pause, Scripted
-from app.runs import Runs
-from app.store import RunRow, Store
-from app.store.sqlite import SQLiteStore
-from app.turns import Key, RunOver, Turn
-from routes.requests import ChatRequest
+from app.models.scripted import Pause, Scripted
+from app.runs.run_manager import Runs
+from app.storage.principals import LOCAL_USER as LOCAL
+from app.storage.rows import RunRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
+from app.transcript.run_request import Key, RunOver, Turn
+from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.scripted import Scripted
+from app.models.scripted import Scripted
 from tests.serving import Served, serving, until
 from tests.upstream import answer, upstream
 

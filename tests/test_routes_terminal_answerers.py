@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from app.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
-from routes.terminal_asking import Answerer, Asking, Nobody
-from routes.terminal_keyboard import Wish
-from routes.terminal_link import Link
-from routes.terminal_screen import Screen
-from routes.terminal_view import View
+from app.core.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
+from routes.terminal.event_client import Link
+from routes.terminal.keyboard import Wish
+from routes.terminal.run_display import Answerer, Asking, Nobody
+from routes.terminal.screen import Screen
+from routes.terminal.view import View
 
 FIRST, SECOND = (
     ApprovalRequired(call, name, {}, "It asks.", 2_000_000_000.0) for call, name in (("c1", "one"), ("c2", "two"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Pause, Reply, Scripted
+from app.models.scripted import Pause, Reply, Scripted
 from tests.serving import Served, serving
 from tests.terminals import Terminal, piped, terminal
 

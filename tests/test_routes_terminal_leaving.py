@@ -15,10 +15,10 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from routes.terminal import Interrupts, Left, Talk
-from routes.terminal_link import Link
-from routes.terminal_screen import Screen
-from routes.terminal_view import View
+from routes.terminal.chat import Interrupts, Left, Talk
+from routes.terminal.event_client import Link
+from routes.terminal.screen import Screen
+from routes.terminal.view import View
 
 
 def interrupted(

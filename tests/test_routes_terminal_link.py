@@ -13,11 +13,11 @@ from threading import Thread
 import httpx2
 import pytest
 
-from app.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
-from app.settings import Settings, load_settings
-from routes.terminal import Talk, checked_token, checked_url, default_url
-from routes.terminal_link import ChatFailed, Link, NotTaken
-from routes.terminal_server import answers, child_environment, own_server, status_of
+from app.config.settings import Settings, load_settings
+from app.core.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
+from routes.terminal.chat import Talk, checked_token, checked_url, default_url
+from routes.terminal.child_server import answers, child_environment, own_server, status_of
+from routes.terminal.event_client import ChatFailed, Link, NotTaken
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from app.events import ApprovalRequired, ApprovalResolved, TextDelta, ToolProgress
-from app.grants import Grant
-from routes.terminal_question import GUTTER, answer, exact, exact_json, literal_pattern, question
-from routes.terminal_view import View
+from app.core.events import ApprovalRequired, ApprovalResolved, TextDelta, ToolProgress
+from app.policy.grants import Grant
+from routes.terminal.approval_text import GUTTER, answer, exact, exact_json, literal_pattern, question
+from routes.terminal.view import View
 
 HIDDEN = {
     "an escape sequence": ("a\x1b[31mb", "a<U+001B>[31mb"),

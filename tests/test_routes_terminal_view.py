@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from app.events import (
+from app.core.events import (
     AgentEvent,
     ApprovalRequired,
     MessageAdded,
@@ -28,10 +28,10 @@ from app.events import (
     ToolStarted,
     fields_of,
 )
-from routes.terminal import exit_code
-from routes.terminal_question import form_of, question
-from routes.terminal_screen import Screen
-from routes.terminal_view import View, printable, read_event
+from routes.terminal.approval_text import form_of, question
+from routes.terminal.chat import exit_code
+from routes.terminal.screen import Screen
+from routes.terminal.view import View, printable, read_event
 from tools.mcp.names import public_name
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})

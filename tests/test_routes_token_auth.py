@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from app.providers.scripted import Scripted
-from routes.access import fingerprint, new_token
-from routes.local_admin import read_local_token
-from routes.token_auth import PROOF, PROOF_HEADER, NotProven, TokenAuth, proof, proof_id
+from app.models.scripted import Scripted
+from routes.access.authentication import fingerprint, new_token
+from routes.access.local_admin import read_local_token
+from routes.access.token_auth import PROOF, PROOF_HEADER, NotProven, TokenAuth, proof, proof_id
 from tests.accounts import OTHER, needs_root
 from tests.people import bearer
 from tests.serving import Served, serving

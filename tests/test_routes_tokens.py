@@ -10,14 +10,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.people import Budget, Principal, checked_name, expiry, principal_of
-from app.providers.scripted import Scripted
-from routes.access import NOTED_PER_MINUTE, WRONG_PER_MINUTE, fingerprint
+from app.models.scripted import Scripted
+from app.storage.principals import Budget, Principal, checked_name, expiry, principal_of
+from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE, fingerprint
 from tests.people import bearer
 from tests.serving import Served, serving
 from tests.test_routes_access import dragoman
 from tests.test_routes_kill import server
-from tools.rights import Role
+from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.scripted import Line, Pause, Scripted
-from app.watching import PAGE_SIZE
+from app.log.run_stream import PAGE_SIZE
+from app.models.scripted import Line, Pause, Scripted
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from tools.addresses import is_global, is_named, may_be_named, own_addresses
+from tools.web.addresses import is_global, is_named, may_be_named, own_addresses
 
 PUBLIC = """
 1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 169.253.255.255

@@ -15,9 +15,10 @@ import pytest
 from tests.jobs import ANN, LEVELS, opened, started, until
 from tests.processes import all_gone, endless
 from tests.test_tools_escape import NOBODY, launched, python_of_nobody
-from tools.sandbox import Sandbox
-from tools.shell import running
-from tools.tool import Context, Progress
+from tools.base.outcome import Progress
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import Sandbox
+from tools.tool import Context
 
 # What an ordinary user's server does, where no control group and (`naked`) no filter of system calls comes to help.
 SERVER = """

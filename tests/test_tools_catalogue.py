@@ -3,8 +3,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
+from tools.base.rights import Risk
 from tools.catalogue import TOOLS
-from tools.rights import Risk
 from tools.tool import Tool
 
 

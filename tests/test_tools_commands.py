@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.shells import heard, marked, needs_box
-from tools.commands import DEFAULT_COMMANDS, MAX_LENGTH, Doubt, allowed, refusal, simple_commands
+from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, MAX_LENGTH, Doubt, allowed, refusal, simple_commands
 
 SHELL = Path(__file__).parent.parent / "fixtures" / "shell"
 GENEROUS = ("ls *", "cat *", "git status *", "git log *", "grep *", "echo *", "find *", "make test")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.diffs import DIFF_CHARACTERS, unified_diff
+from tools.base.diffs import DIFF_CHARACTERS, unified_diff
 
 lines = st.lists(st.sampled_from("abcd"), max_size=40)
 

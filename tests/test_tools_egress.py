@@ -2,8 +2,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tools.base.schemas import complaint_about
 from tools.catalogue import TOOLS
-from tools.egress import (
+from tools.web.egress import (
     ANYWHERE,
     complaint_about_hosts,
     covers,
@@ -13,7 +14,6 @@ from tools.egress import (
     with_hosts,
     without_synonyms,
 )
-from tools.schemas import complaint_about
 
 HAVE = [tool for tool in TOOLS if "network" in tool.parameters["properties"]]
 

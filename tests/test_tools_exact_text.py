@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from app.gate import Circumstances, decide
-from app.grants import Grant
-from app.people import LOCAL_USER
-from app.rules import Mode
+from app.core.rules import Mode
+from app.policy.gate import Circumstances, decide
+from app.policy.grants import Grant
+from app.storage.principals import LOCAL_USER
 from parsing import Arguments
 from tests.jobs import ANN, SESSION, end_of, opened
+from tools.base.outcome import Result
+from tools.base.rights import Risk
 from tools.catalogue import TOOLS
-from tools.command import Command, Program
-from tools.commands import DEFAULT_COMMANDS
-from tools.job_folder import SCRIPT, SCRIPT_FD
-from tools.rights import Risk
-from tools.sandbox import Unboxed
-from tools.tool import Context, Result, Tool
+from tools.jobs.folder import SCRIPT, SCRIPT_FD
+from tools.sandbox.command import Command, Program
+from tools.sandbox.sandbox import Unboxed
+from tools.shell_policy.plain_commands import DEFAULT_COMMANDS
+from tools.tool import Context, Tool
 from tools.toolbox import Allow, Refuse, Toolbox
 
 TEXTS = (

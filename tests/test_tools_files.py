@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tools.files import EDIT_BYTES, PAGE_CHARACTERS, SKIPPED_BYTES, edit_file, read_file, write_file
-from tools.tool import ToolFailed
+from tools.base.outcome import ToolFailed
+from tools.builtin.files import EDIT_BYTES, PAGE_CHARACTERS, SKIPPED_BYTES, edit_file, read_file, write_file
 
 Answer = Callable[[dict[str, Any], Path], str]
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.jobs import LEVELS, UNBOXED, end_of, opened, started
-from tools.command import GitAuthor
-from tools.sandbox import Sandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.sandbox.command import GitAuthor
+from tools.sandbox.sandbox import Sandbox, Unboxed, find_sandbox
+from tools.tool import Context
 
 bash, python = running("bash", "command"), running("python3", "code")
 levels = pytest.mark.parametrize("box", LEVELS, ids=lambda box: box.level)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.jobs import ANN, end_of, opened, started, until
-from tools.job_folder import BLOCK, HEAD, OUTPUT, RING, TAIL, OutputFile
-from tools.job_records import read_part
+from tools.jobs.folder import BLOCK, HEAD, OUTPUT, RING, TAIL, OutputFile
+from tools.jobs.records import read_part
 
 pytestmark = pytest.mark.anyio
 

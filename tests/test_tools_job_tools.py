@@ -14,10 +14,11 @@ import pytest
 
 from tests.jobs import ANN, SESSION, UNBOXED, end_of, opened, until
 from tests.processes import all_gone, endless
+from tools.base.outcome import Progress, Result
+from tools.builtin.job_tools import PAGE, unmarked
 from tools.catalogue import TOOLS
-from tools.job_tools import PAGE, unmarked
-from tools.jobs import Jobs
-from tools.tool import Context, Progress, Result
+from tools.jobs.manager import Jobs
+from tools.tool import Context
 from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ import uvloop
 
 from tests.jobs import ANN, LEVELS, SESSION, end_of, opened, started, until
 from tests.processes import alive, all_gone, endless
-from tools.job_records import FollowUp, Job, JobsFailed, NoSuchJob, State
-from tools.jobs import KEPT, Jobs
-from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
+from tools.jobs.manager import KEPT, Jobs
+from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
+from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 pytestmark = pytest.mark.anyio
 

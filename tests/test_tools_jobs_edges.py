@@ -10,10 +10,10 @@ import pytest
 
 from tests.jobs import ANN, LIMIT_S, SESSION, UNBOXED, end_of, opened, started
 from tests.processes import all_gone, endless
-from tools.job_folder import JOB, STATE
-from tools.job_launch import launch
-from tools.job_records import FollowUp, Job, JobsFailed, State
-from tools.sandbox import NoSandbox
+from tools.jobs.folder import JOB, STATE
+from tools.jobs.launch import launch
+from tools.jobs.records import FollowUp, Job, JobsFailed, State
+from tools.sandbox.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ import pytest
 
 from tests.jobs import ANN, LEVELS, end_of, opened, started, until, wait_for_exit
 from tests.processes import alive, all_gone, endless
-from tools.job_folder import JOB, STATE
-from tools.job_records import FollowUp, Job, State
-from tools.jobs import Jobs
-from tools.sandbox import Sandbox
+from tools.jobs.folder import JOB, STATE
+from tools.jobs.manager import Jobs
+from tools.jobs.records import FollowUp, Job, State
+from tools.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools.left_behind import SEALED, leaves_the_box, sealed_names
+from tools.sandbox.owner_run_paths import SEALED, leaves_the_box, sealed_names
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.processes import all_gone, endless
-from tools.landlock import Landlock, find_landlock
-from tools.limits import NO_LIMITS, Group, Limits, find_limits, possible_groups
-from tools.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.shown import visible_python
-from tools.tool import Context, Result, ToolFailed
-from tools.undertaker import MARK, OF_PRINCIPAL, PREFIX, clear, clear_stale
+from tools.base.outcome import Result, ToolFailed
+from tools.builtin.shell import running
+from tools.process.orphan_reaper import MARK, OF_PRINCIPAL, PREFIX, clear, clear_stale
+from tools.process.resource_limits import NO_LIMITS, Group, Limits, find_limits, possible_groups
+from tools.sandbox.landlock import Landlock, find_landlock
+from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
+from tools.sandbox.sandbox_mounts import visible_python
+from tools.tool import Context
 
 bash = running("bash", "command")
 BOXES = [box for level in ("bubblewrap", "landlock") if not isinstance(box := find_sandbox(levels=[level]), NoSandbox)]

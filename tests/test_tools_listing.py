@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.listing import SHOWN, list_files
-from tools.tool import ToolFailed
+from tools.base.outcome import ToolFailed
+from tools.builtin.list_files import SHOWN, list_files
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from parsing import Arguments
-from tools.mcp.bloat import CALL, SEARCH, Index, tokens_of, toolbox_within
-from tools.rights import Risk
-from tools.tool import Context, Result, Tool, answering
+from tools.base.outcome import Result
+from tools.base.rights import Risk
+from tools.mcp.tool_search import CALL, SEARCH, Index, tokens_of, toolbox_within
+from tools.tool import Context, Tool, answering
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
 pytestmark = pytest.mark.anyio

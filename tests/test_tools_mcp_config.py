@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tools.mcp.config import config_of, parse_config, read_config
-from tools.mcp.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
+from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
+from tools.mcp.config.entries import config_of, parse_config, read_config
+from tools.mcp.config.variables import Variables, read_env_file
 from tools.mcp.model import ServerConfig, Timeouts
-from tools.mcp.variables import Variables, read_env_file
 
 HERE = Path("/etc/dragoman/mcp.json")
 ENVIRON = {"KEY": "k-123", "HOME": "/home/ann", "EMPTY": ""}

@@ -17,13 +17,14 @@ import pytest
 
 from tests.mcp_servers import QUICK, faulty, is_there, managing, news_of, ready, told
 from tests.processes import all_gone, endless, until_alive
-from tools.kill_group import KillGroups, find_kill_groups
-from tools.mcp.child import Child
-from tools.mcp.log import Log
+from tools.base.outcome import Progress, Result
+from tools.base.rights import Risk, Role
+from tools.mcp.connection.child import Child
+from tools.mcp.connection.server_log import Log
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, State, Timeouts
-from tools.rights import Risk, Role
-from tools.tool import Context, Progress, Result, Tool
+from tools.process.kill_group import KillGroups, find_kill_groups
+from tools.tool import Context, Tool
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ import pytest
 from tests.mcp_servers import QUICK, faulty, is_there, managing, ready, told, tool
 from tests.processes import all_gone, endless
 from tests.test_tools_mcp_faults import HIDES
-from tools.mcp.child import EOF_S
+from tools.base.pause_check import Paused
+from tools.mcp.connection.child import EOF_S
 from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State, Timeouts
-from tools.mcp.pinned import identity_of
-from tools.paused import Paused
+from tools.mcp.trust_pins import identity_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import pytest
 from mcp.client.auth import OAuthFlowError
 
 from tests.mcp_oauth import Resource, closed_server
+from tools.mcp.auth.oauth import SignIns
+from tools.mcp.auth.sign_in import refuse_open
 from tools.mcp.model import NeedsAuth, ServerConfig, SignInFailed
-from tools.mcp.oauth import SignIns
-from tools.mcp.sign_in import refuse_open
 
 pytestmark = pytest.mark.anyio
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, TextContent
 from mcp_types.methods import validate_server_result
 
-from tools.mcp import lines
+from tools.mcp.connection import lines
+from tools.mcp.connection.lines import Endless, Lines, Oversized, answered_id
+from tools.mcp.connection.repair import repaired
+from tools.mcp.connection.server_log import LINES, Log
+from tools.mcp.connection.traffic import BURST, TOO_MANY, Flooded, Traffic
 from tools.mcp.definitions import Unusable, definition
-from tools.mcp.lines import Endless, Lines, Oversized, answered_id
-from tools.mcp.log import LINES, Log
-from tools.mcp.repair import repaired
 from tools.mcp.results import MAX_TEXT, line, result_text
-from tools.mcp.traffic import BURST, TOO_MANY, Flooded, Traffic
 
 TEXT = b'{"a": 1}\n\n{"b": "x"}\r\nhalf'
 

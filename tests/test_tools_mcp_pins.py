@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.mcp_servers import faulty, managing, ready, told, tool
+from tools.base.outcome import Result
+from tools.base.rights import Risk, Role
 from tools.mcp.manager import Manager
 from tools.mcp.model import Forgetful, Hooks, McpEvent, State, ToolsChanged
-from tools.rights import Risk, Role
-from tools.tool import Context, Result
+from tools.tool import Context
 from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio

@@ -19,9 +19,9 @@ from tests.fetching import HTML
 from tests.processes import ended
 from tests.real_servers import NEW, PACKAGES, REAL, Call, Real, call, managed, needed, node_server, python_server
 from tests.upstream import answer, upstream
+from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State, Transport
-from tools.tool import Progress, Result
 
 pytestmark = pytest.mark.anyio
 

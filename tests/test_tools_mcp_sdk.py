@@ -13,10 +13,11 @@ from typing import Literal
 import pytest
 
 from tests.mcp_servers import HONEST, QUICK, files_in, free_port, managing, news_of, ready, serving, told, tool
+from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
 from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
 from tools.mcp.results import MAX_TEXT
-from tools.tool import Context, Progress
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,11 @@ import pytest
 
 from tests.mcp_oauth import Resource, closed_server
 from tests.test_tools_mcp_oauth import CALLBACK, opened
+from tools.base.outcome import Progress, Result
+from tools.mcp.auth.oauth import SignIns
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, ServerConfig, State
-from tools.mcp.oauth import SignIns
-from tools.tool import Context, Progress, Result
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 

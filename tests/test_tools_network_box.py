@@ -26,9 +26,10 @@ import pytest
 import trustme
 
 from tests.jobs import ANN, SESSION, end_of, opened, until
+from tools.base.outcome import Progress, Result
 from tools.catalogue import TOOLS
-from tools.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
-from tools.tool import Context, Progress, Result
+from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
+from tools.tool import Context
 
 THERE = "127.0.0.2"  # an address that no program takes for its own, so that it asks the proxy
 FOUND = find_sandbox(levels=["bubblewrap"])

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.network_hints import why_it_failed
-from tools.sandbox import Bubblewrap, Landlock, NoSandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.network_hints import why_it_failed
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, Unboxed, find_sandbox
+from tools.tool import Context
 
 FOUND = find_sandbox(levels=["bubblewrap"])
 BOX = Bubblewrap(Path(), Path())

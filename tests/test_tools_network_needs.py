@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tools.catalogue import TOOLS
-from tools.network_needs import needs_network
+from tools.shell_policy.network_needs import needs_network
 
 [BASH] = [tool for tool in TOOLS if tool.name == "bash"]
 

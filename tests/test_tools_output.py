@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.output import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, Output
+from tools.base.output_buffer import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, Output
 
 
 def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> Output:

@@ -15,10 +15,10 @@ import pytest
 import uvloop
 
 from tests.processes import all_gone, endless
-from tools.command import Command
-from tools.output import TEXT_CHARACTERS
-from tools.process import Finished, stream
-from tools.tool import Progress, ToolFailed
+from tools.base.outcome import Progress, ToolFailed
+from tools.base.output_buffer import TEXT_CHARACTERS
+from tools.sandbox.boxed_process import Finished, stream
+from tools.sandbox.command import Command
 
 BASH = shutil.which("bash") or "bash"
 PATH = {"PATH": os.environ["PATH"]}

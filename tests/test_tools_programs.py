@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.shells import FOUND, TIME_LIMIT_S, needs_box
-from tools.commands import Doubt, allowed, reads, refusal, simple_commands
-from tools.programs import READERS, only_reads
-from tools.shell import running
-from tools.tool import Context, Result
+from tools.base.outcome import Result
+from tools.builtin.shell import running
+from tools.shell_policy.plain_commands import Doubt, allowed, reads, refusal, simple_commands
+from tools.shell_policy.read_only_programs import READERS, only_reads
+from tools.tool import Context
 
 SHELL = Path(__file__).parent.parent / "fixtures" / "shell"
 RUNNERS = [json.loads(line)["text"] for line in (SHELL / "runners.jsonl").read_text().splitlines()]

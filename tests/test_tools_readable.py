@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.readable import Page, readable
+from tools.web.html_text import Page, readable
 
 HERE = "https://site.example/dir/page"
 

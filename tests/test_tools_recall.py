@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.messages import AskedCall, Message, dump
-from app.providers.scripted import Scripted
-from app.recall import EXCERPT, Recaller, excerpt
-from app.store import MessageRow, ResultRow, RunRow, SessionRow, SummaryRow
-from app.store.sqlite import SQLiteStore
-from app.store.statements import SCHEMA
+from app.context.history_search import EXCERPT, Recaller, excerpt
+from app.core.messages import AskedCall, Message, dump
+from app.models.scripted import Scripted
+from app.storage.rows import MessageRow, ResultRow, RunRow, SessionRow, SummaryRow
+from app.storage.sqlite.statements import SCHEMA
+from app.storage.sqlite.store import SQLiteStore
 from tests.guards import of_kind
 from tests.people import bearer
 from tests.serving import serving
-from tools.recall import recall_history
-from tools.tool import Context, Result, ToolFailed
+from tools.base.outcome import Result, ToolFailed
+from tools.builtin.recall_history import recall_history
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.gate import Circumstances, decide
-from app.people import LOCAL_USER
-from app.rules import Mode
+from app.core.rules import Mode
+from app.policy.gate import Circumstances, decide
+from app.storage.principals import LOCAL_USER
 from tests.test_app_gate import named
-from tools.repository import runs_nothing
+from tools.sandbox.git_repository import runs_nothing
 from tools.toolbox import Allow, Ask
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")

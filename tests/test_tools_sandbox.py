@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.processes import all_gone, endless
-from tools.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
+from tools.tool import Context
 
 FOUND = find_sandbox()
 needs_box = pytest.mark.skipif(

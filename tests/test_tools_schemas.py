@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tools.schemas import complaint_about
+from tools.base.schemas import complaint_about
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 9}
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.jobs import end_of, opened, started, until
 from tests.sealing import NEEDED, bash, boxed, git, repository, state, told, workspace
-from tools.sandbox import Bubblewrap
-from tools.tool import Result
+from tools.base.outcome import Result
+from tools.sandbox.sandbox import Bubblewrap
 
 pytestmark = NEEDED
 __all__ = ("repository", "workspace")  # fixtures

@@ -15,9 +15,9 @@ import pytest
 
 from tests.jobs import end_of, opened, started, until
 from tests.sealing import NEEDED, bash, boxed, git, repository, state, told, workspace
-from tools.sandbox import Bubblewrap
-from tools.seals import Seals
-from tools.tool import Result
+from tools.base.outcome import Result
+from tools.sandbox.sandbox import Bubblewrap
+from tools.sandbox.sealed_paths import Seals
 
 pytestmark = NEEDED
 __all__ = ("repository", "workspace")  # fixtures

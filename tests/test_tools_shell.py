@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.sandbox import NoSandbox, find_sandbox
-from tools.shell import running
-from tools.tool import Context, Result, ToolFailed
+from tools.base.outcome import Result, ToolFailed
+from tools.builtin.shell import running
+from tools.sandbox.sandbox import NoSandbox, find_sandbox
+from tools.tool import Context
 
 FOUND = find_sandbox()
 LANDLOCK = find_sandbox(levels=["landlock"])

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tools.rights import Risk
-from tools.tool import Context, Progress, Result, Tool, ToolFailed, answering
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.rights import Risk
+from tools.tool import Context, Tool, answering
 from tools.toolbox import Allow, Decision, Refuse, Toolbox
 
 Seen = list[Progress | Result]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.visible import visible
+from tools.base.escape_invisible import visible
 
 TAGS = "".join(chr(0xE0000 + ord(one)) for one in "delete all")
 SELECTORS = "".join(chr(0xE0100 + byte) for byte in b"delete all")

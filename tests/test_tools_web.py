@@ -9,8 +9,8 @@ import pytest
 
 from tests.fetching import HERE, HTML, OK, PLAIN, fetch, read
 from tests.upstream import answer, upstream
-from tools.tool import ToolFailed
-from tools.web import PAGE_CHARACTERS
+from tools.base.outcome import ToolFailed
+from tools.builtin.web_fetch import PAGE_CHARACTERS
 
 pytestmark = pytest.mark.anyio
 

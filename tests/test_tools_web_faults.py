@@ -17,8 +17,9 @@ import trustme
 
 from tests.fetching import HERE, OK, PLAIN, World, fetch, raw, read
 from tests.upstream import Act, answer, hang, left, upstream
-from tools.tool import Context, Progress, ToolFailed
-from tools.web import Limits, WebFetch
+from tools.base.outcome import Progress, ToolFailed
+from tools.builtin.web_fetch import Limits, WebFetch
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,10 @@ import pytest
 
 from tests.fetching import HERE, World, fetch
 from tests.upstream import Act, answer, upstream
-from tools.tool import Context, ToolFailed
-from tools.web import WebFetch
-from tools.web_target import target
+from tools.base.outcome import ToolFailed
+from tools.builtin.web_fetch import WebFetch
+from tools.tool import Context
+from tools.web.url_target import target
 
 pytestmark = pytest.mark.anyio
 

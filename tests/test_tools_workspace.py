@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.tool import ToolFailed
-from tools.workspace import inside, regular_file, write
+from tools.base.outcome import ToolFailed
+from tools.base.workspace import inside, regular_file, write
 
 _HERE, _EXCHANGE = -100, 2
 

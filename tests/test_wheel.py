@@ -92,7 +92,7 @@ def test_the_command_is_there(wheel: Path) -> None:
     points = ConfigParser()
     with ZipFile(wheel) as file:
         points.read_string(file.read(f"{info()}/entry_points.txt").decode())
-    assert dict(points["console_scripts"]) == {"dragoman": "routes.cli:main"}
+    assert dict(points["console_scripts"]) == {"dragoman": "routes.cli.main:main"}
 
 
 def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:

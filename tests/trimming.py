@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from app.context.counter import Counter
-from app.context.cutting import shortened
+from app.context.compaction.message_groups import RECENT
+from app.context.compaction.steps import LEAST, PROMPT
+from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
-from app.context.rungs import LEAST, PROMPT
-from app.context.trim import Trimmed, trim
-from app.context.turns import RECENT
-from app.messages import AskedCall, Message
+from app.core.messages import AskedCall, Message
+from app.models.tokens.counter import Counter
+from app.models.tokens.cutting import shortened
 
 Measure = Callable[[Message], int]
 QUICK = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.egress import NETWORK, with_hosts
-from tools.files import edit_file, off_the_loop, read_page, state_of_file, write_file
-from tools.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
-from tools.leaving import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
-from tools.listing import list_files
-from tools.network_needs import asking_for_network
-from tools.recall import recall_history
-from tools.results import read_result
-from tools.rights import Risk, Role
-from tools.shell import running
+from tools.base.rights import Risk, Role
+from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
+from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
+from tools.builtin.list_files import list_files
+from tools.builtin.outbound_effects import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
+from tools.builtin.read_result import read_result
+from tools.builtin.recall_history import recall_history
+from tools.builtin.shell import running
+from tools.builtin.web_fetch import WebFetch
+from tools.shell_policy.network_needs import asking_for_network
 from tools.tool import Run, Tool, answering
-from tools.web import WebFetch
+from tools.web.egress import NETWORK, with_hosts
 
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}

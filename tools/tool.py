@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
-from tools.jobs import Jobs
-from tools.output import Output
-from tools.rights import Approval, Leaving, Risk, Role
-from tools.sandbox import NO_SANDBOX, NoSandbox, Sandbox
-
-
-class ToolFailed(Exception):
-    """A tool could not do what was asked. The message is for the model and says what to do next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
-
-    `output`, which goes on growing, has the rest.
-    """
-
-    elapsed_s: float
-    tail: tuple[str, ...] = ()
-    lines: int = 0
-    bytes: int = 0
-    output: Output | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What the model is told. `exit_code` is set for processes only. `untrusted`: this one repeats strangers' words."""
-
-    ok: bool
-    text: str
-    exit_code: int | None = None
-    untrusted: bool = False
-
+from tools.base.outcome import Progress, Result
+from tools.base.rights import Approval, Leaving, Risk, Role
+from tools.jobs.manager import Jobs
+from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | None]]
 """Put a question (its name, what it shows, why it is asked) to whom the run is for.

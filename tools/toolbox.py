@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from parsing import Arguments
-from tools.permit import Permit, fingerprint
-from tools.rights import Risk
-from tools.schemas import complaint_about
-from tools.tool import Context, Progress, Result, Tool, ToolFailed, binds_nothing
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.permit import Permit, fingerprint
+from tools.base.rights import Risk
+from tools.base.schemas import complaint_about
+from tools.tool import Context, Tool, binds_nothing
 
 _NEAREST = 3
 _NAMED = 20

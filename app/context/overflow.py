@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from app.context.rungs import Draft
+from app.context.compaction.steps import Draft
 
 NAMED = 3  # parts, the largest first
 LARGER = "or use a model with a larger window"

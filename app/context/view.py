@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.account import Account
-from app.aside import Aside
-from app.context.counter import Counter
-from app.context.fold import Fold, Folds, Room
-from app.context.measured import Measured
+from app.budget.side_query import Aside
+from app.config.settings import Settings
+from app.context.compaction.attachment_bytes import MOST_BYTES, lightened, weight
+from app.context.compaction.cached_counter import Measured
+from app.context.compaction.replay import Fold, Folds, Room
+from app.context.compaction.summarise import Stretch, Summariser
+from app.context.compaction.summary import place_to_cut
+from app.context.compaction.trim import Trimmed
 from app.context.overflow import ContextOverflow
-from app.context.summarise import Stretch, Summariser
-from app.context.summary import place_to_cut
-from app.context.trim import Trimmed
-from app.context.weight import MOST_BYTES, lightened, weight
-from app.conversation import Conversation
-from app.discipline.plan import Plan
-from app.endpoints.route import Route
-from app.events import AgentEvent, ContextTrimmed
-from app.messages import Message
-from app.provider import ModelRequest, ProviderFailed, ReadFile
-from app.settings import Settings
-from app.store import SummaryRow
-from tools.recall import NAME as RECALL
+from app.core.events import AgentEvent, ContextTrimmed
+from app.core.messages import Message
+from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.models.endpoints.failover import Route
+from app.models.tokens.counter import Counter
+from app.storage.rows import SummaryRow
+from app.transcript.conversation import Conversation
+from app.transcript.round_plan import Plan
+from app.transcript.run_totals import Account
+from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.errors import Refused
+from routes.protocol.errors import Refused
 
 FOLDER = Path(__file__).parent
 KINDS = {

@@ -11,18 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
+from tools.base.outcome import Progress, Result
+from tools.mcp.call_context import Moment
+from tools.mcp.connection.failure_reasons import leaves
+from tools.mcp.connection.repair import whole
 from tools.mcp.model import Hooks, Timeouts
-from tools.mcp.moment import Moment
-from tools.mcp.reasons import leaves
-from tools.mcp.repair import whole
 from tools.mcp.results import line, result_text
 from tools.mcp.server import Server, Unavailable
-from tools.tool import Context, Progress, Result
+from tools.tool import Context
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from tools.mcp.link import Link
+    from tools.mcp.connection.session import Link
 
 _SOONEST_S, _LATEST_S = 0.2, 2.0
 _MANY = 400  # characters of what a server says went wrong

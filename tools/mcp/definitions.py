@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tools.schemas import fault_of
-from tools.visible import visible
+from tools.base.escape_invisible import visible
+from tools.base.schemas import fault_of
 
 MAX_TOOLS = 500
 MAX_TEXT = 4_000  # characters of a description

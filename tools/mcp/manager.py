@@ -9,9 +9,11 @@ from contextlib import aclosing, suppress
 from functools import partial
 
 from parsing import Arguments
-from tools.all_of import all_of
-from tools.family import surely
-from tools.leaving import call_sent
+from tools.base.gather_all import all_of
+from tools.base.outcome import Progress, Result
+from tools.base.pause_check import CheckPaused, never_paused
+from tools.base.rights import Risk, Role
+from tools.builtin.outbound_effects import call_sent
 from tools.mcp.calls import Call
 from tools.mcp.definitions import Definition
 from tools.mcp.model import (
@@ -26,12 +28,11 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.pinned import Catalogue
 from tools.mcp.server import House, Server
-from tools.mcp.told import status_of
-from tools.paused import CheckPaused, never_paused
-from tools.rights import Risk, Role
-from tools.tool import Context, Progress, Result, Run, Tool
+from tools.mcp.status import status_of
+from tools.mcp.trust_pins import Catalogue
+from tools.process.process_tree import surely
+from tools.tool import Context, Run, Tool
 
 
 class Manager:

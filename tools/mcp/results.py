@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tools.visible import visible
+from tools.base.escape_invisible import visible
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock

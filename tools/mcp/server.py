@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from tools.mcp.child import CannotStart
-from tools.mcp.log import Log
+from tools.base.pause_check import CheckPaused, Paused, never_paused
+from tools.mcp.connection.child import CannotStart
+from tools.mcp.connection.failure_reasons import leaves, reason
+from tools.mcp.connection.server_log import Log
 from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, State, ToolsChanged
 from tools.mcp.names import public_name
-from tools.mcp.pinned import Catalogue
-from tools.mcp.reasons import leaves, reason
-from tools.paused import CheckPaused, Paused, never_paused
+from tools.mcp.trust_pins import Catalogue
 
 if TYPE_CHECKING:
-    from tools.mcp.link import Link, Listing
+    from tools.mcp.connection.session import Link, Listing
 
 FIRST_S, MOST_S, JITTER = 0.5, 60.0, 0.2
 TRIES = 3  # of a server that nobody wants to be always there
@@ -235,7 +235,7 @@ class Server:
 
     async def _attempt(self, mode: Literal["auto", "legacy"]) -> tuple[Link, BaseException | None]:
         """One connection, ready or with what ended it."""
-        module = await asyncio.to_thread(import_module, "tools.mcp.link")
+        module = await asyncio.to_thread(import_module, "tools.mcp.connection.session")
         began = time.monotonic()
         house = self._house
         link: Link = module.Link(self.config, mode, house.hooks, house.private_hosts, self.log, self._offered)

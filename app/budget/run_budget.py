@@ -1,0 +1,89 @@
+"""What one run spends of its principal's budgets: tokens and money with each model request, seconds with each tool."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from app.budget.budgets import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
+from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Asking, Meter, at_most, money_of, tokens
+from app.core.provider import ModelRequest, Provider
+from app.storage.principals import Principal
+from app.transcript.conversation import Conversation
+
+SLICE_S = 30.0  # of a tool's time that are taken at a time; what runs beside it must not wait for an hour's
+EARLY_S = 5.0  # a slice is taken that long before the last one ends: tools tell every 2 s that they run
+
+
+@dataclass(slots=True)
+class Spending:
+    """What one run may spend."""
+
+    ledger: Ledger
+    principal: Principal
+    tool_left_s: Callable[[], float] = lambda: math.inf  # of the run's own time
+
+    async def asking(
+        self, provider: Provider, request: ModelRequest, prompt: int, conversation: Conversation
+    ) -> Asking:
+        """Take what the request, of about `prompt` tokens, and a first part of its answer may cost.
+
+        Raises BudgetSpent, StoreFailed.
+        """
+        meters: list[Meter] = []
+        try:
+            for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
+                least, most = (at_most(weigh, prompt, answer) for answer in (LEAST_ANSWER, ALLOWANCE))
+                held = await self.ledger.reserve(self.principal, kind, conversation.record, most, least)
+                meters.append(Meter(held, weigh))
+            if any(meter.held.stored for meter in meters):
+                await conversation.stored()  # nothing is used before a server after a kill would find it taken
+        except BaseException:
+            for meter in meters:
+                meter.held.settle(0)
+            raise
+        return Asking(provider, request, meters, prompt, conversation)
+
+    async def running(self, limit_s: float, conversation: Conversation) -> Running:
+        """Take the first slice of a tool's time, for the caller to store before the tool runs.
+
+        Raises BudgetSpent, StoreFailed.
+        """
+        limit_s = min(limit_s, self.tool_left_s())
+        held = await self.ledger.reserve(self.principal, TOOL_SECONDS, conversation.record, min(limit_s, SLICE_S))
+        return Running(held, min(limit_s, held.most))
+
+
+class Running:
+    """One tool's time, as a context: it is settled at the end. `limit_s` is the most that the tool may take."""
+
+    def __init__(self, held: Reservation, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit_s = limit_s
+        self._held = held
+        self._clock = clock
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        self._started = self._clock()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._held.settle(self.elapsed_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._started
+
+    def go_on(self) -> None:
+        """While the tool runs. Raises BudgetSpent when others have taken what was left of its time."""
+        if self._held.amount >= min(self.limit_s, self.elapsed_s + EARLY_S):
+            return
+        try:
+            self._held.take(1 / GRAIN, min(self.limit_s - self._held.amount, SLICE_S))
+        except BudgetSpent:
+            if self.elapsed_s >= self._held.amount:
+                raise

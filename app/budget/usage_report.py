@@ -1,0 +1,46 @@
+"""What models have cost, added up for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from app.budget.budgets import COST
+from app.models.endpoints.prices import total
+from app.storage.usage_rows import Spent
+
+COUNTS = ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated_tokens")
+COSTS = ("cost", "estimated_cost")
+
+
+def sums(rows: Iterable[Spent]) -> dict[str, Any]:
+    """Of all these rows; cost only where a model had a price."""
+    rows = list(rows)
+    counted: dict[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in COUNTS}
+    costs = {name: total(*(_money(getattr(row, name)) for row in rows)) for name in COSTS}
+    return counted | {name: cost for name, cost in costs.items() if cost is not None}
+
+
+def of_runs(rows: Iterable[Spent]) -> dict[str, dict[str, Any]]:
+    """The sums of each run."""
+    runs = defaultdict[str, list[Spent]](list)
+    for row in rows:
+        runs[row.run].append(row)
+    return {run: sums(spent) for run, spent in runs.items()}
+
+
+def by(name: str, rows: Iterable[Spent], inner: Callable[[list[Spent]], dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sums of each `name` (`month`, `principal`, `model`), rows of one standing together, with what is within."""
+    groups = ((key, list(group)) for key, group in groupby(rows, attrgetter(name)))
+    return [{name: key, **sums(group), **inner(group)} for key, group in groups]
+
+
+def models(rows: list[Spent]) -> dict[str, Any]:
+    return {"models": by("model", sorted(rows, key=attrgetter("model")), lambda _: {})}
+
+
+def _money(parts: float | None) -> float | None:
+    return None if parts is None else COST.told(parts)

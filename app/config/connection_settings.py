@@ -1,0 +1,48 @@
+"""The settings of connections: how many there may be, and which proxies are believed."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+from pydantic import BaseModel, field_validator
+
+from app.core.settings_fields import whole, words
+
+
+class DoorSettings(BaseModel):
+    """A part of `app.config.settings.Settings`."""
+
+    max_connections: int = whole(
+        4096,
+        8,
+        1_000_000,
+        "open connections; idle ones are closed to make room (fewer if the limit of open files requires it)",
+    )
+    max_connections_per_address: int = whole(
+        1024, 4, 1_000_000, "open connections of one address at a time; for IPv6, of one /64"
+    )
+    trusted_proxies: tuple[str, ...] = words(
+        (),
+        "proxies whose X-Forwarded-For is trusted, and whose connections are not limited per address",
+        "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
+    )
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _apart(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            ip_network(one)  # raises ValueError
+        return value
+
+    @field_validator("max_connections", "max_connections_per_address", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("is true or false")
+        return value

@@ -1,0 +1,80 @@
+"""How a person reads settings: each value as dragoman.toml has it, and what is wrong with one, in a sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from app.config.sources import Given
+
+if TYPE_CHECKING:  # pydantic's, whose models app.settings makes anyway
+    from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
+
+SECRET = frozenset({"model_key", "endpoints"})  # what an error may not repeat: someone may write a key into it
+MAX_SHOWN = 80
+PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def as_written(value: object) -> str:
+    """The value of a setting; lists, tables and switches as a settings file has them."""
+    match value:
+        case None:
+            return "(not set)"
+        case tuple():
+            return f"[{', '.join(map(_entry, value))}]"
+        case Mapping():
+            return _table({name: _entry(one) for name, one in value.items()})
+        case bool():
+            return str(value).lower()
+    return str(value)  # str of a secret is its mask
+
+
+def _entry(value: object) -> str:
+    if isinstance(value, BaseModel):
+        told = value.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return _table({name: json.dumps(one) for name, one in told.items()})
+    return json.dumps(value)
+
+
+def _table(written: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{_key(name)} = {one}" for name, one in written.items()) + "}"
+
+
+def _key(name: str) -> str:
+    return name if PLAIN_KEY.fullmatch(name) else json.dumps(name)
+
+
+def wrong_values(wrong: ValidationError, given: Mapping[str, Given], fields: Mapping[str, FieldInfo]) -> list[str]:
+    """One sentence per wrong value: its name, origin and value, where in it, and what is allowed instead."""
+    told = {}
+    for error in wrong.errors():
+        name, *inside = error["loc"]
+        if name in told:
+            continue
+        extra = fields[str(name)].json_schema_extra
+        allowed = extra["allowed"] if isinstance(extra, dict) else "another value"
+        found = given.get(str(name))
+        said = f"({found.origin}) is {_shown(str(name), found.value)}" if found else "has no default on this machine"
+        told[name] = f"{name} {said}{_where(inside, error['msg'])}. Allowed: {allowed}."
+    return list(told.values())
+
+
+def _where(inside: list[int | str], why: str) -> str:
+    """Which entry of a list or a table is wrong, and what in it, and why: people count from 1."""
+    if not inside:
+        return ""
+    entry = f"entry {inside[0] + 1}" if isinstance(inside[0], int) else ascii(inside[0][:MAX_SHOWN])
+    of = f", its {inside[1]!a}" if len(inside) > 1 else ""
+    return f"; wrong is {entry}{of} ({why.removeprefix('Value error, ')})"
+
+
+def _shown(name: str, value: object) -> str:
+    if name in SECRET or "@" in str(value):
+        return "a value that is not shown here"
+    written = ascii(value)
+    return written if len(written) <= MAX_SHOWN else written[: MAX_SHOWN - 3] + "..."

@@ -1,0 +1,104 @@
+"""The settings of models: the servers they are on, their other names, who stands in for whom, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, field_validator
+
+from app.config.sources import Given, absolute
+from app.core.endpoint_spec import EndpointSpec, Price, checked_endpoint_name
+from app.core.settings_fields import setting, whole, words
+
+DEFAULT = "default"  # the endpoint of model_url
+
+
+class ModelSettings(BaseModel):
+    """A part of `app.config.settings.Settings`."""
+
+    endpoints: Mapping[str, EndpointSpec] = setting(
+        {},
+        "model servers by name",
+        'tables by names without a slash, such as {url = "http://127.0.0.1:8080/v1", key_env = ["KEY"]}',
+    )
+    aliases: Mapping[str, str] = setting({}, "other names of models", 'a table such as {fast = "local/qwen"}')
+    fallback: tuple[str, ...] = words(
+        (), "models that answer, in this order, when the requested one cannot", "models such as local/qwen"
+    )
+    utility: str | None = setting(
+        None, "model for summaries and judges (default: the run's own)", "a model such as local/qwen"
+    )
+    prices: Mapping[str, Price] = setting(
+        {},
+        "prices of a million tokens by model, in any currency",
+        'tables such as {"hosted/*" = {input = 2.5, output = 10}}, with cached and cache_written where they differ',
+    )
+    cost_per_month: float = setting(
+        0.0,
+        "model cost of one principal in a month (UTC), in the currency of prices; 0 for no limit",
+        "a number from 0 to 1000000",
+        ge=0,
+        le=10**6,
+        allow_inf_nan=False,
+    )
+    transport: Literal["lean", "httpx2"] = setting(
+        "lean",
+        "HTTP transport to model servers; with an HTTP proxy in the environment it is always httpx2",
+        "lean or httpx2",
+    )
+    max_answer_characters: int = whole(
+        4 << 20,
+        1000,
+        1 << 24,
+        "characters of one answer: text, reasoning and calls together",
+    )
+    max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "bytes of all pictures and PDFs in one message")
+    max_attachments: int = whole(20, 0, 1000, "pictures and PDFs in one message")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _named(cls, value: Mapping[str, EndpointSpec]) -> Mapping[str, EndpointSpec]:
+        for name in value:
+            checked_endpoint_name(name)
+        return value
+
+
+def rooted(endpoints: Mapping[str, EndpointSpec], given: Given | None, home: Path | None) -> dict[str, EndpointSpec]:
+    """The same with absolute paths: relative ones count from where the setting stands."""
+    folder, origin = (given.folder, given.origin) if given else (Path(), "")
+    return {
+        name: spec.model_copy(
+            update={"key_file": tuple(str(absolute(Given(one, origin, folder), home)) for one in spec.key_file)}
+        )
+        for name, spec in endpoints.items()
+    }
+
+
+def model_problems(settings: ModelSettings, model_url: str | None) -> Iterator[str]:
+    """What is wrong between these settings, a sentence each."""
+    if model_url and DEFAULT in settings.endpoints:
+        yield f"model_url is the endpoint {DEFAULT}: give the one of that name in endpoints another, or drop model_url."
+    for alias in settings.aliases:
+        if (circle := circle_from(alias, settings.aliases)) and alias == min(circle):  # told once
+            yield f"aliases lead in a circle: {' -> '.join(circle)}. Let one of them name a model."
+
+
+def key_files(endpoints: Mapping[str, EndpointSpec]) -> dict[str, Path]:
+    """Each file of a key, by a name for people."""
+    return {
+        f"The key_file of {name}" + (f", number {number}" if number > 1 else ""): Path(file)
+        for name, spec in endpoints.items()
+        for number, file in enumerate(spec.key_file, 1)
+    }
+
+
+def circle_from(alias: str, aliases: Mapping[str, str]) -> list[str]:
+    """The names that lead from an alias back to itself; empty if it leads to anything else."""
+    seen = [alias]
+    while (following := aliases.get(seen[-1])) is not None:
+        if following in seen:
+            return [*seen, following] if following == alias else []
+        seen.append(following)
+    return []

@@ -1,0 +1,55 @@
+"""The settings of a run: its limits, what the model is shown of the conversation, and what keeps it to its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, field_validator
+
+from app.core.settings_fields import path, seconds, setting, whole
+
+
+class RunSettings(BaseModel):
+    """A part of `app.config.settings.Settings`."""
+
+    max_rounds: int = whole(20, 1, 200, "rounds of model and tools in one run")
+    max_calls: int = whole(200, 1, 100_000, "tool calls in one run")
+    max_run_tokens: int = whole(0, 0, 10**12, "tokens in one run; 0 for no limit")
+    run_time_limit_s: float = seconds(7200.0, "time limit of one run")
+    window: int | None = whole(
+        None, 512, 10**8, "context window in tokens (default: what the model's server reports, else 32768)"
+    )
+    tokenizer: Path | None = path(None, "tokenizer.json of the model, if its server does not count tokens")
+    summarise_at: float = setting(
+        0.85,
+        "share of the window from which the older half of the conversation is summarised; 1 for never",
+        "a number from 0.2 to 1",
+        ge=0.2,
+        le=1,
+        allow_inf_nan=False,
+    )
+    summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
+    result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
+    parallel_reads: bool = setting(True, "run the read-only calls of one reply concurrently", "true or false")
+    verify: bool = setting(
+        False,
+        "have the model check, after a run that changed something, that the request was fulfilled",
+        "true or false",
+    )
+    documents: bool = setting(False, "also send code blocks of more than 30 lines as documents", "true or false")
+    time_zone: str | None = setting(
+        None,
+        "time zone of the dates in prompts (default: this machine's)",
+        "a name such as Europe/Berlin, of which this machine's time zone database (tzdata) knows",
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                ZoneInfo(value)
+            except (KeyError, OSError) as unknown:
+                raise ValueError("is not a time zone that this machine knows") from unknown
+        return value

@@ -1,0 +1,290 @@
+"""Every setting, and where its value comes from: flag > `DRAGOMAN_*` > `dragoman.toml` > default.
+
+The file is read by tomllib and the values are checked by pydantic: pydantic-settings would add 90 ms to every start
+and knows neither the origin of a value nor the nearest known name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
+
+from app.config.connection_settings import DoorSettings
+from app.config.display import wrong_values
+from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
+from app.config.protected_files import in_workspace, own_files
+from app.config.run_settings import RunSettings
+from app.config.sources import (
+    WORD_LISTS,
+    SettingsError,
+    absolute,
+    default_data_dir,
+    here,
+    home_of,
+    in_environment,
+    in_file,
+    in_flags,
+)
+from app.core.rules import Mode, ToolRule
+from app.core.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
+from tools.base.rights import Role
+from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, refusal
+from tools.web.addresses import may_be_named
+
+LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
+SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
+
+
+class Settings(RunSettings, ModelSettings, DoorSettings):
+    """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
+
+    # Secrets and unread values must not leak into the text of a ValidationError.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+
+    model_url: str | None = setting(
+        None,
+        "base URL of an OpenAI-compatible model server, usually ending in /v1 (default: a local one, else embedded:)",
+        "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1, or embedded: or scripted:",
+    )
+    model: str | None = setting(
+        None, "default model: its name, endpoint/model or an alias (default: the first)", "a name"
+    )
+    model_key: SecretStr | None = setting(
+        None,
+        "API key of the model server; prefer the environment, because other users of the machine can see flags",
+        "printable ASCII without spaces",
+    )
+    model_temperature: float | None = setting(
+        None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
+    )
+    model_inactivity_s: float = seconds(300.0, "longest silence of a model before its request fails with model_silent")
+    tool_calls: Literal["auto", "native", "fenced"] = setting(
+        "auto",
+        "native: offered to the model's server; fenced: taught in the prompt; auto: what the model supports, else both",
+        "auto, native or fenced",
+    )
+    data_dir: Path = path(
+        ...,
+        "folder of database, keys and personas, mode 0700 (default: $XDG_DATA_HOME/dragoman, ~/.local/share/dragoman)",
+    )
+    workspace: Path = path(Path("workspace"), "folder that the tools work in")
+    host: str = setting("127.0.0.1", "address to listen on; any other than loopback needs a token", "a host")
+    port: int = whole(8724, 0, 65_535, "port to listen on; 0 chooses a free one")
+    max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body without files, in bytes")
+    tool_time_limit_s: float = seconds(3600.0, "time limit of one tool call")
+    shutdown_grace_s: float = setting(
+        5.0, "time that runs get to finish when the server is stopped", "seconds, from 0 to 3600", ge=0, le=3600
+    )
+    log_join_after_s: float = setting(
+        600.0,
+        "time after its end at which a run's log is compacted into fewer rows",
+        f"seconds, from 0 to {DAY_S}",
+        ge=0,
+        le=DAY_S,
+    )
+    keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
+    max_streams: int = whole(1024, 1, 1_000_000, "event streams that one principal may have open at a time")
+    max_runs: int = whole(1024, 1, 1_000_000, "active runs of one principal; 16 more may be queued")
+    requests_per_minute: int = whole(0, 0, 10**9, "requests of one principal in a minute; 0 for no limit")
+    tokens_per_month: int = whole(0, 0, 10**12, "model tokens of one principal in a month (UTC); 0 for no limit")
+    tool_seconds_per_day: int = whole(0, 0, 10**9, "tool seconds of one principal in a day (UTC); 0 for no limit")
+    job_time_limit_s: float = seconds(3600.0, "time limit of a background job")
+    job_limit: int = whole(8, 0, 1000, "background jobs that one principal may have running; 0 turns them off")
+    job_follow_up: bool = setting(True, "start a turn of the conversation when a background job ends", "true or false")
+    max_follow_ups: int = whole(8, 0, 1000, "turns that ended jobs may start until a person writes again")
+    approval_guest: Mode = mode("guests", *SUPERVISED)
+    approval_user: Mode = mode("users", *SUPERVISED)
+    approval_admin: Mode = mode("admins", *Mode)
+    approval_time_limit_s: float | None = seconds(
+        None, "how long a call waits for approval (default: until it is decided)"
+    )
+    grant_time_limit_s: int = whole(
+        28_800, 0, 31_536_000, "seconds for which a grant for a session is valid; 0 for as long as the session"
+    )
+    allowed_commands: tuple[str, ...] = words(
+        DEFAULT_COMMANDS,
+        "shell commands that never ask; a final * stands for any further words of a program that only reads",
+        "literal words, such as git status *",
+    )
+    tools: tuple[ToolRule, ...] = setting(
+        (),
+        "rules that classify tools; tools that no rule matches are for admins and ask",
+        'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
+        "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
+    )
+    taint: bool = setting(
+        True, "calls that leave the sandbox ask again once a conversation contains untrusted text", "true or false"
+    )
+    canary: bool = setting(
+        False, "put a random code into each run's prompt; reject calls and block text that reveal it", "true or false"
+    )
+    judge_output: bool = setting(
+        False,
+        "have the model judge whether changing calls, and answers, serve the request",
+        "true or false",
+    )
+    screen_results: bool = setting(
+        False, "have the model screen untrusted results before a run reads them", "true or false"
+    )
+    judge_time_limit_s: float = seconds(20.0, "time limit of each judgement and each screening")
+    private_hosts: tuple[str, ...] = words(
+        (),
+        "private hosts that web_fetch, boxed commands and MCP servers added over HTTP may reach",
+        "names and addresses, with or without a port, and networks, such as wiki.local:8080 or 10.0.0.0/8",
+    )
+    mcp_config: Path = path(Path("mcp.json"), "file with the list of MCP servers, in the format of other programs")
+    mcp_commands_from_api: bool = setting(
+        False, "let admins add MCP servers that are commands over HTTP", "true or false"
+    )
+    mcp_tools_share: float = setting(
+        0.05,
+        "share of the window for MCP tool definitions; above it tools are searched",
+        "a number from 0 to 1",
+        ge=0,
+        le=1,
+    )
+    audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit log; 0 keeps all")
+    git_author_name: str = setting("dragoman (agent)", "name of the author of git commits made in commands", "a name")
+    git_author_email: str = setting("agent@dragoman.invalid", "e-mail address of that author", "an e-mail address")
+    sandbox_network: bool = setting(
+        False,
+        "let every command reach public hosts through the proxy (needs bubblewrap); asks after untrusted text",
+        "true or false",
+    )
+    unsafe_no_sandbox: bool = setting(
+        False, "run commands without the sandbox, with all rights of this account", "true or false"
+    )
+    log_level: LOG_LEVELS = setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _printable(cls, value: Any) -> Any:
+        # Control characters and broken UTF-8 would surface much later, in a path, a header or a terminal.
+        if isinstance(value, str) and (not value.strip() or not value.isprintable()):
+            raise ValueError("is empty or holds characters that cannot be printed")
+        return value
+
+    @field_validator(*WORD_LISTS, mode="before")
+    @classmethod
+    def _separated(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("approval_guest", "approval_user")
+    @classmethod
+    def _supervised(cls, value: Mode) -> Mode:
+        if value in SUPERVISED:
+            return value
+        raise ValueError("is for admins")
+
+    @field_validator("private_hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if all(map(may_be_named, value)):
+            return value
+        raise ValueError("has an entry that is none of these")
+
+    @field_validator("tools", "endpoints", "aliases", "prices", mode="before")
+    @classmethod
+    def _as_json(cls, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value  # raises ValueError
+
+    def mode_of(self, role: Role) -> Mode:
+        """The mode of approval of runs that name none."""
+        modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
+        return modes[role]
+
+    @field_validator(
+        *("port", "max_rounds", "max_message_bytes", "max_streams", "job_limit", "keep_days", "audit_days"),
+        *(
+            "window",
+            "max_calls",
+            "max_run_tokens",
+            "result_characters",
+            "max_runs",
+            "requests_per_minute",
+            "tokens_per_month",
+            "tool_seconds_per_day",
+            "cost_per_month",
+        ),
+        mode="before",
+    )
+    @classmethod
+    def _not_a_truth(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("is true or false")
+        return value
+
+    @field_validator("log_level", "tool_calls", "approval_guest", "approval_user", "approval_admin", mode="before")
+    @classmethod
+    def _any_case(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("model_url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        return None if value is None else web_address(value)
+
+    @field_validator("model_key")
+    @classmethod
+    def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        key = value.get_secret_value().strip()
+        if not key or not key.isascii() or " " in key:
+            raise ValueError("does not fit into a header")
+        return SecretStr(key)
+
+
+NAMES = tuple(Settings.model_fields)
+PATHS = frozenset({"data_dir", "workspace", "mcp_config", "tokenizer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Checked settings; `origins` says for each name where its value comes from (`flag --port`, `default`, ...)."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    config_file: Path | None = None
+
+
+def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, folder: Path | None = None) -> Loaded:
+    """The settings in force. `flags` holds None for what was not given; `config` among them names the TOML file.
+
+    Relative paths count from `folder` (default: the current one), those in the file from the file's folder.
+    Raises SettingsError with every problem found, not only the first.
+    """
+    folder = folder or here()
+    problems: list[str] = []
+    file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
+    given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)
+    home = home_of(environ)
+    values: dict[str, object] = {"data_dir": default_data_dir(environ, home), "workspace": folder / "workspace"}
+    values["mcp_config"] = (file.parent if file else folder) / "mcp.json"
+    values |= {name: absolute(one, home) if name in PATHS else one.value for name, one in given.items()}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as wrong:
+        raise SettingsError([*problems, *wrong_values(wrong, given, Settings.model_fields)]) from None
+    settings = settings.model_copy(update={"endpoints": rooted(settings.endpoints, given.get("endpoints"), home)})
+    problems += model_problems(settings, settings.model_url)
+    named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
+    named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
+    problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)
+    if "allowed_commands" in given:
+        origin = given["allowed_commands"].origin
+        problems += [
+            f"allowed_commands ({origin}): {why} Allowed: literal words, with a last * for any further ones."
+            for why in map(refusal, settings.allowed_commands)
+            if why
+        ]
+    if problems:
+        raise SettingsError(problems)
+    origins = {name: given[name].origin if name in given else "default" for name in NAMES}
+    return Loaded(settings, MappingProxyType(origins), file)

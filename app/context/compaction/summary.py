@@ -1,0 +1,71 @@
+"""Summaries, without the model: what is folded into one, what the model reads of it, what it is told in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from app.context.compaction.steps import GOAL, Measure
+from app.core.data_delimiters import RULE, framed, new_code
+from app.core.messages import Message, in_words
+from app.models.tokens.cutting import shortened
+
+HEADINGS = "What was done, Current state, Pending, Key facts"
+MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of what the person asked for, each time
+
+
+def place_to_cut(messages: Sequence[Message], start: int, tail: int, measure: Measure) -> int | None:
+    """Where the newer part begins, of at most `tail` tokens: at a turn, or in a turn without end at a round.
+
+    None where there is no such place behind `start`.
+    """
+    turns, rounds, total, of_turn = list[int](), list[int](), 0, 0
+    for at in range(len(messages) - 1, start, -1):
+        total += measure(messages[at])
+        if total > tail:
+            break
+        if messages[at].role == "assistant":
+            rounds.append(at)
+        elif messages[at].role == "user" and messages[at - 1].role != "user":
+            turns.append(at)
+            of_turn = total
+    if turns and (of_turn >= tail // 4 or not rounds or rounds[-1] > turns[-1]):
+        return turns[-1]
+    return rounds[-1] if rounds else None
+
+
+def goals(messages: Sequence[Message], upto: int, most: int) -> str:
+    """What the person asked for, word for word: the first time, and now if that is among the first `upto` messages."""
+    asked = [in_words(message) for message in messages[:upto] if message.role == "user"]
+    later = any(message.role == "user" for message in messages[upto:])
+    wanted = asked[:1] if later else list(dict.fromkeys([*asked[:1], *asked[-1:]]))
+    return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in wanted)
+
+
+def told(goal: str, notes: str, upto: int) -> str:
+    """What the model reads from now on. The notes may repeat what tools returned: they are data."""
+    code = new_code(notes)
+    return (
+        f"[This stands for the first {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
+        f"Notes [{code}]:\n{notes}\n[end {code}]\n{RULE}"
+    )
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """The messages as text; what tools returned is framed once more."""
+    return "\n\n".join(part for message in messages for part in _spoken(message))
+
+
+def _spoken(message: Message) -> Iterator[str]:
+    match message.role:
+        case "tool":
+            name, call = message.name or "a tool", message.call or ""
+            yield framed(message.text, call=call, name=name, untrusted=message.untrusted, code=message.code)
+        case "user":
+            yield f"Person: {in_words(message)}"
+        case "assistant":
+            said = message.text if message.shown is None else message.shown
+            yield from [f"Assistant: {said}"] if said.strip() else ()
+            yield from (f"Assistant calls {call.name} {json.dumps(call.arguments)}" for call in message.calls)
+        case _:
+            yield f"Note: {message.text}"

@@ -1,0 +1,86 @@
+"""What a person says of an endpoint: in the settings, at the command line, over HTTP."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from app.core.settings_fields import DAY_S, web_address
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # without a slash: `endpoint/model` must be readable
+NAME_RULE = "an endpoint's name has 1 to 64 letters, digits, . _ - and begins with a letter or digit"
+MOST_MODELS = 1000
+MOST_KEYS = 64
+
+WireFormat = Literal["auto", "openai", "anthropic"]
+
+
+def checked_endpoint_name(name: str) -> str:
+    """Raises ValueError with the rule."""
+    if not NAME.fullmatch(name):
+        raise ValueError(NAME_RULE)
+    return name
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() or not text.strip():
+        raise ValueError("is empty or holds characters that cannot be printed")
+    return text
+
+
+def _listed(value: Any) -> Any:
+    """One alone need not stand in a list."""
+    return (value,) if isinstance(value, str) else value
+
+
+Printable = Annotated[str, AfterValidator(_printable)]
+ModelName = Annotated[Printable, Field(min_length=1, max_length=256)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
+FilePath = Annotated[Printable, Field(min_length=1, max_length=4096)]
+
+
+class EndpointSpec(BaseModel):
+    """One server of models. What is None, empty or `auto` is found out.
+
+    `models`, if there are any, are all that may be asked for. Keys are never written here: `key_env` names variables
+    of the environment, `key_file` files with one key each. `max_requests` are those at a time; 0 is for no limit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+
+    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_printable), AfterValidator(web_address)]
+    model: ModelName | None = None
+    models: Annotated[tuple[ModelName, ...], BeforeValidator(_listed), Field(max_length=MOST_MODELS)] = ()
+    key_env: Annotated[tuple[Variable, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()
+    key_file: Annotated[tuple[FilePath, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()
+    format: WireFormat = "auto"
+    tool_calls: Literal["auto", "native", "fenced"] = "auto"
+    images: bool | None = None
+    pdf: bool | None = None
+    window: int | None = Field(default=None, ge=512, le=10**8)
+    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+    max_requests: int | None = Field(default=None, ge=0, le=100_000)
+    inactivity_s: float | None = Field(default=None, ge=1, le=DAY_S, allow_inf_nan=False)
+
+    @property
+    def default_model(self) -> str | None:
+        """The one that answers who names the endpoint alone; None for the first that the server lists."""
+        return self.model or next(iter(self.models), None)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The models that are spelled out here, the default one first."""
+        return tuple(dict.fromkeys(filter(None, (self.model, *self.models))))
+
+
+class Price(BaseModel):
+    """What a million tokens cost; `cached` and `cache_written` count like `input` where they are not given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+    input: float = Field(ge=0, le=10**6, allow_inf_nan=False)
+    output: float = Field(ge=0, le=10**6, allow_inf_nan=False)
+    cached: float | None = Field(default=None, ge=0, le=10**6, allow_inf_nan=False)
+    cache_written: float | None = Field(default=None, ge=0, le=10**6, allow_inf_nan=False)

@@ -1,0 +1,131 @@
+"""The history of a conversation: what was said, asked of tools and answered, in the order it happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from app.core.attachments import Attachment, described
+from parsing import Arguments
+
+Role = Literal["system", "user", "assistant", "tool"]
+FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that people are not shown
+FOR_US = frozenset({"raw", "sealed"})  # the same of a call
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Fields that a model's server has added, such as signatures of thoughts, which only it understands.
+
+    They go back as they came, to `origin` alone; one that had to be changed is worth nothing and is left out.
+    """
+
+    origin: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCall:
+    """A call that the model made. `id` is ours and unique in the session.
+
+    `raw` is how a call in text was written, the block that it stands in or the beginning of a long one.
+    """
+
+    id: str
+    name: str
+    arguments: Arguments
+    dialect: str
+    sealed: Sealed | None = None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message.
+
+    `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
+    calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
+    `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written. `at` is when the
+    person sent it (Unix time), `code` what a result's frame is made with, see `data_delimiters`. `switched` says that
+    another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
+    made native calls in it, as `endpoint/model`.
+    """
+
+    role: Role
+    text: str
+    calls: tuple[AskedCall, ...] = ()
+    call: str | None = None
+    name: str | None = None
+    reasoning: str = ""
+    shown: str | None = None
+    cut: bool = False
+    untrusted: bool = False
+    at: float | None = None
+    code: str = ""
+    sealed: Sealed | None = None
+    attachments: tuple[Attachment, ...] = ()
+    switched: dict[str, str] | None = None
+    by: str = ""
+
+
+FIELDS = tuple(field.name for field in fields(Message))
+
+
+def as_json(message: Message) -> dict[str, Any]:
+    """The message as a JSON object; fields at their defaults are left out."""
+    told = {name: value for name in FIELDS if (value := getattr(message, name)) not in (None, "", (), False)}
+    told["text"] = message.text
+    if message.calls:
+        told["calls"] = tuple(map(_call_as_json, message.calls))
+    if message.attachments:
+        told["attachments"] = tuple(map(asdict, message.attachments))
+    if message.sealed:
+        told["sealed"] = asdict(message.sealed)
+    return told
+
+
+def _call_as_json(call: AskedCall) -> dict[str, Any]:
+    told = asdict(call)
+    return {name: value for name, value in told.items() if value or name not in FOR_US}
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """The same for people: without what is only for models and their servers."""
+    told = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
+    calls = told.get("calls")
+    return told | {"calls": [_for_people(call) for call in calls]} if calls else told
+
+
+def _for_people(call: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name not in FOR_US}
+
+
+def dump(message: Message) -> str:
+    """ASCII JSON: a lone surrogate in a model's words must not break the store."""
+    return json.dumps(as_json(message))
+
+
+def load(stored: str) -> Message:
+    fields = json.loads(stored)
+    fields["calls"] = tuple(AskedCall(**_unsealed(call)) for call in fields.get("calls", ()))
+    fields["attachments"] = tuple(Attachment(**one) for one in fields.get("attachments", ()))
+    return Message(**_unsealed(fields))
+
+
+def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
+    sealed = fields.get("sealed")
+    return fields | {"sealed": Sealed(**sealed)} if sealed else fields
+
+
+def in_words(message: Message) -> str:
+    """What it says, and what is attached to it, for whoever reads texts only."""
+    return "\n".join(filter(None, [*map(described, message.attachments), message.text]))
+
+
+def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:
+    """Calls that no tool message answers: what a crash or a cancel left open."""
+    answered = {message.call for message in messages if message.role == "tool"}
+    for message in messages:
+        yield from (call for call in message.calls if call.id not in answered)

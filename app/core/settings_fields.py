@@ -1,0 +1,54 @@
+"""Fields that can say what they are for and what they allow, in `--help` and in errors."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from app.core.rules import Mode
+
+DAY_S = 86_400
+BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
+
+
+def setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
+    """A field that can say what it is for and what it allows, in `--help` and in errors."""
+    return Field(default, description=help_text, json_schema_extra={"allowed": allowed}, **limits)
+
+
+def whole(default: int | None, low: int, high: int, help_text: str) -> Any:
+    return setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
+
+
+def seconds(default: float | None, help_text: str) -> Any:
+    return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
+
+
+def mode(whose: str, *modes: Mode) -> Any:
+    return setting(Mode.SANDBOXED, f"approval mode of runs of {whose}", ", ".join(modes))
+
+
+def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
+    return setting(default, f"{help_text}; a list, or separated by commas", allowed)
+
+
+def path(default: Any, help_text: str) -> Any:
+    return setting(default, help_text, "a path")
+
+
+def web_address(value: str) -> str:
+    """The URL of a model server, or of what dragoman carries itself. Raises ValueError."""
+    if value in BUILT_IN_MODELS:
+        return value
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:  # whose words may repeat a password
+        raise ValueError("is no URL: its host or port cannot be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("is not a plain http(s) URL such as http://127.0.0.1:8080/v1, without user and password")
+    if "?" in value or "#" in value:  # what is put behind it would become a part of that
+        raise ValueError("has a query or a fragment")
+    return value.rstrip("/")

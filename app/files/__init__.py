@@ -1,1 +1,0 @@
-"""Files that people send: what they are, and how their bytes come back out of the store."""

@@ -1,0 +1,163 @@
+"""Long code blocks of an answer as documents of their own: each character is sent once more, and no more often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from secrets import token_hex
+
+from app.core.events import MAX_JOINED, TERMINAL, Delta, DocumentUpdated, Encoded, RoundStarted, TextDelta, Usage
+
+LONG = 30  # lines; a block of more becomes a document
+MAX_FENCE_LINE = 1000  # characters; a longer line is no fence
+MAX_HELD = 1_000_000  # characters of the first lines; a block that needs more is data, not a document
+CLOSER_INDENT = 3  # columns that a closing fence may be further in than its opening one
+REPLY_ENDS = TERMINAL | {RoundStarted.type, Usage.type}
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_ITEM = r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?"  # a block may stand in a list
+_OPENER = re.compile(rf"({_ITEM})(`{{3,}}(?=[^`\n]*$)|~{{3,}})[ \t]*([^\s`{{]*)")
+_BEGUN_OPENER = re.compile(
+    r"[ \t]*(?:(?:[-*+]|\d{1,9}(?:[.)]|\Z))(?:[ \t]+|\Z))?(?:`{0,2}|~{0,2}|`{3,}[^`\n]*|~{3,}[^\n]*)\Z"
+)
+
+
+def new_document_id() -> str:
+    return f"doc_{token_hex(5)}"
+
+
+@dataclass(slots=True)
+class Block:
+    """A fenced block whose end has not come. `outer` is what stands in front of its fence."""
+
+    outer: str
+    fence: str
+    language: str | None
+    lines: int = 0
+    held: list[str] = field(default_factory=list)  # while it is too short for a document
+    size: int = 0
+    document: str | None = None
+    text: list[str] = field(default_factory=list)  # of the document, not sent yet
+
+    def may_end(self, line: str) -> bool:
+        """Whether this beginning of a line may become the closing fence."""
+        return len(line) <= MAX_FENCE_LINE and set(line.strip(" \t\r\n")) <= {self.fence[0]}
+
+    def ends(self, line: str) -> bool:
+        """Whether this whole line is the closing fence."""
+        if not self.may_end(line):
+            return False
+        near = columns(line[: indent_of(line)]) <= columns(self.outer) + CLOSER_INDENT
+        return near and len(line.strip(" \t\r\n")) >= len(self.fence)
+
+    def outdented(self, line: str) -> str:
+        """The line without the indentation that the fence has, too."""
+        return line[min(indent_of(line), len(self.outer)) :]
+
+
+def indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def columns(indent: str) -> int:
+    return len(indent.expandtabs(4))
+
+
+class Documents:
+    """Events go in and come out, those of documents after the text that they repeat. Slicing changes no document.
+
+    To be asked once secrets are hidden: what stands in a document has been in the text.
+    """
+
+    def __init__(self, new_id: Callable[[], str] = new_document_id) -> None:
+        self._new_id = new_id
+        self._block: Block | None = None
+        self._line: str | None = ""  # the beginning of a line that may be a fence; None once it is known to be none
+        self._out: list[DocumentUpdated] = []
+
+    def told(self, events: Iterable[Delta | Encoded]) -> Iterator[Delta | Encoded | DocumentUpdated]:
+        for event in events:
+            if isinstance(event, TextDelta):
+                yield event
+                yield from self._feed(event.text)
+                continue
+            if event.type in REPLY_ENDS:
+                yield from self._end()
+            yield event
+
+    def _feed(self, text: str) -> list[DocumentUpdated]:
+        for piece in _LINE.findall(text):
+            self._read(piece)
+        return self._taken()
+
+    def _end(self) -> list[DocumentUpdated]:
+        """The reply is over, or was cut off: what came of a document is all of it."""
+        if self._block:
+            if self._line and not self._block.ends(self._line):
+                self._begin_line(self._block, self._line)
+            self._close(self._block)
+        self._line = ""
+        return self._taken()
+
+    def _taken(self) -> list[DocumentUpdated]:
+        if self._block:
+            self._tell(self._block)
+        out, self._out = self._out, []
+        return out
+
+    def _read(self, piece: str) -> None:
+        """One line, or a part of one."""
+        if self._line is not None:
+            self._line = self._decided(self._line + piece)
+        elif self._block:
+            self._write(self._block, piece)
+        if piece.endswith("\n"):
+            self._line = ""
+
+    def _decided(self, line: str) -> str | None:
+        """The line again while it may still be a fence."""
+        whole = line.endswith("\n")
+        if self._block is None:
+            if whole and len(line) <= MAX_FENCE_LINE and (opener := _OPENER.match(line)):
+                self._block = Block(opener[1], opener[2], opener[3] or None)
+            return line if not whole and len(line) <= MAX_FENCE_LINE and _BEGUN_OPENER.match(line) else None
+        if whole and self._block.ends(line):
+            self._close(self._block)
+            return None
+        if not whole and self._block.may_end(line):
+            return line
+        self._begin_line(self._block, line)
+        return None
+
+    def _begin_line(self, block: Block, line: str) -> None:
+        block.lines += 1
+        if block.lines == LONG + 1 and block.size <= MAX_HELD:
+            block.document = self._new_id()
+            block.text, block.held = block.held, []
+        self._write(block, block.outdented(line))
+
+    def _write(self, block: Block, text: str) -> None:
+        if block.document:
+            block.text.append(text)
+            return
+        block.size += len(text)
+        if block.size <= MAX_HELD and block.lines <= LONG:
+            block.held.append(text)
+        else:
+            block.held.clear()
+
+    def _close(self, block: Block) -> None:
+        self._tell(block, done=True)
+        self._block = None
+
+    def _tell(self, block: Block, *, done: bool = False) -> None:
+        text = "".join(block.text)
+        block.text.clear()
+        if block.document is None or not (text or done):
+            return
+        pieces = [text[at : at + MAX_JOINED] for at in range(0, len(text), MAX_JOINED)] or [""]
+        for number, piece in enumerate(pieces, start=1):
+            last = done and number == len(pieces)
+            self._out.append(DocumentUpdated(block.document, piece, block.language, True if last else None))
+            block.language = None

@@ -1,0 +1,222 @@
+"""The event log's one writer: changes that arrive while a write is under way leave together in the next one.
+
+An event becomes visible only after its transaction has been committed: what a client has seen survives a kill.
+Secrets are hidden before anything is kept, so that no reader of the log can meet one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app.core.events import (
+    TERMINAL,
+    AgentEvent,
+    ApprovalRequired,
+    ApprovalResolved,
+    Delta,
+    Encoded,
+    RunFailed,
+    RunStarted,
+    ToolFinished,
+    encode,
+    joined,
+    parted,
+)
+from app.log.documents import Documents
+from app.log.redacted_rows import redacted_row
+from app.redaction.events import RedactedEvents
+from app.redaction.redactor import Redactor
+from app.storage.rows import Change, EventRow
+from app.storage.store import Store, StoreFailed
+
+KEPT = 128  # events of a live run kept in memory; a watcher further behind reads the store
+NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
+BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
+
+
+class RunLog:
+    """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
+
+    If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
+    stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
+    NEWS that is durable.
+    """
+
+    def __init__(self, run: str, journal: Journal, on_failure: Callable[[], None]) -> None:
+        self.run = run
+        self.last_seq = 0
+        self.ended = False
+        self.failure: EventRow | None = None
+        self._journal = journal
+        self._on_failure = on_failure
+        self.on_news: Callable[[], None] = _nobody_listens
+        self._pending: list[Delta | Encoded] = []
+        self._changes: list[Change] = []
+        self._kept: deque[EventRow] = deque(maxlen=KEPT)
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._redacted = RedactedEvents(journal.redactor)
+        self._documents = Documents() if journal.documents else None
+
+    def add(self, event: AgentEvent) -> None:
+        """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
+        for told in self._redacted.add(event):
+            if isinstance(told, Delta):
+                self._pending += parted(told)
+            else:
+                self._pending.append(Encoded(told.type, encode(told)))
+        self._journal.announce(self)
+
+    def put(self, change: Change) -> None:
+        """A change that is lost with the log if the store refuses it."""
+        self._changes.append(redacted_row(change, self._journal.redactor))
+        self._journal.announce(self)
+
+    async def after(self, cursor: int) -> list[EventRow] | None:
+        """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
+        while self.last_seq <= cursor and not self.ended:
+            waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
+            self._waiting.add(waiting)
+            try:
+                await waiting
+            finally:
+                self._waiting.discard(waiting)
+        missing = max(0, self.last_seq - cursor)
+        if missing > len(self._kept):
+            return None
+        return [self._kept[place] for place in range(-missing, 0)]  # from the end: the way from the front is long
+
+    def take(self) -> tuple[list[Change], list[EventRow]]:
+        """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
+        changes, self._changes = self._changes, []
+        pending, self._pending = self._pending, []
+        if self.failure:
+            return [], []
+        told = self._documents.told(joined(pending)) if self._documents else joined(pending)
+        return changes, [
+            EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
+            for seq, event in enumerate(told, start=self.last_seq + 1)
+        ]
+
+    def publish(self, rows: list[EventRow]) -> None:
+        if not rows:
+            return
+        self._kept.extend(rows)
+        self.last_seq = rows[-1].seq
+        self.ended = rows[-1].type in TERMINAL
+        self._wake()
+        if any(row.type in NEWS for row in rows):
+            self.on_news()
+
+    def leave(self) -> None:
+        """End the watchers' streams, not the log: it goes on when the server is back."""
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    def fail(self, reason: str) -> None:
+        """The store refused: the watchers still get a terminal event, and whoever drives the run may store it later."""
+        if self.failure:
+            return
+        event = RunFailed("storage_failed", self._journal.redactor.redact(reason), retryable=True)
+        self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
+        self.publish([self.failure])
+        self._on_failure()
+
+
+def _nobody_listens() -> None:
+    """Until somebody does."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    changes: list[Change]
+    logs: dict[str, RunLog]
+    done: asyncio.Future[None]
+
+
+class Journal:
+    """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`.
+
+    With `documents`, long code blocks are told as documents, too.
+    """
+
+    def __init__(self, store: Store, redactor: Redactor | None = None, *, documents: bool = False) -> None:
+        self._store = store
+        self.documents = documents
+        self.redactor = redactor or Redactor()
+        self._ready = asyncio.Event()
+        self._next: _Batch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._announced = 0
+
+    async def __aenter__(self) -> Journal:
+        self._task = asyncio.create_task(self._write_forever(), name="journal")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(StoreFailed):  # told to the runs it belongs to
+            await self.flush()
+        if self._task:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def put(self, change: Change) -> None:
+        self._batch().changes.append(redacted_row(change, self.redactor))
+        self._announced += 1
+
+    def announce(self, log: RunLog) -> None:
+        self._batch().logs[log.run] = log
+        self._announced += 1
+
+    async def flush(self) -> None:
+        """Wait until everything put so far is durable. Raises StoreFailed."""
+        await asyncio.shield(self._batch().done)
+
+    @property
+    def full(self) -> bool:
+        """Whether the writer is far behind, and who brings more should wait for `room`: memory has its bounds."""
+        return self._announced > BACKLOG
+
+    async def room(self) -> None:
+        if self.full:
+            await self.flush()
+
+    def _batch(self) -> _Batch:
+        if self._next is None:
+            self._next = _Batch([], {}, asyncio.get_running_loop().create_future())
+            self._ready.set()
+        return self._next
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            batch, self._next = self._next, None
+            self._announced = 0
+            if batch:
+                await self._write(batch)
+
+    async def _write(self, batch: _Batch) -> None:
+        taken = {log: log.take() for log in batch.logs.values()}
+        changes = [*batch.changes, *(change for changes, _ in taken.values() for change in changes)]
+        try:
+            await self._store.write([*changes, *(row for _, rows in taken.values() for row in rows)])
+        except StoreFailed as failure:
+            for log in taken:
+                log.fail(str(failure))
+            batch.done.set_exception(failure)
+            batch.done.exception()  # whoever flushes sees it; nobody has to
+            return
+        for log, (_, rows) in taken.items():
+            log.publish(rows)
+        batch.done.set_result(None)

@@ -1,0 +1,29 @@
+"""What the store keeps, with its secrets hidden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from app.redaction.redactor import Redactor, names_of
+from app.storage.rows import Change
+
+# Fields that are JSON, in whatever row they stand.
+JSON_FIELDS = frozenset(
+    (
+        *("arguments", "attachments", "budget", "data", "disabled", "edited", "hosts", "message", "pattern", "policy"),
+        "tools",
+    )
+)
+
+
+def redacted_row(row: Change, redactor: Redactor) -> Change:
+    """The same row; its texts may hold no secret, and what is JSON stays JSON."""
+    changed: dict[str, Any] = {}
+    for name in names_of(type(row)):
+        value = getattr(row, name)
+        if isinstance(value, str):
+            redact = redactor.redact_json if name in JSON_FIELDS else redactor.redact
+            if (redacted := redact(value)) != value:
+                changed[name] = redacted
+    return replace(row, **changed) if changed else row

@@ -1,0 +1,49 @@
+"""A run's events for who watches it: those of its log in memory, or those of the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from app.core.events import TERMINAL
+from app.log.event_writer import RunLog
+from app.log.log_compaction import rest_after
+from app.log.terminal_retry import LostEnds
+from app.storage.rows import EventRow
+from app.storage.store import Store
+
+PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
+FIRST_PAGE = 16
+PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
+
+
+async def watched(
+    store: Store, log_of: Callable[[], RunLog | None], lost: LostEnds, run: str, after: int
+) -> AsyncGenerator[list[EventRow], None]:
+    """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
+
+    `log_of` is the log while the run is under way.
+    """
+    limit = FIRST_PAGE
+    while True:
+        log = log_of()
+        rows = await log.after(after) if log else None
+        if rows is None:
+            rows = [rest_after(row, after) for row in await store.events(run, after, limit)]
+        rows = rows or lost.events(run, after)
+        if rows:
+            rows = page_of(rows)
+            limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
+            after = rows[-1].seq
+            yield rows
+        if not rows or rows[-1].type in TERMINAL:
+            return
+
+
+def page_of(rows: list[EventRow]) -> list[EventRow]:
+    """The first of these rows, as many as a watcher may hold: one at least."""
+    size = 0
+    for count, row in enumerate(rows):
+        size += len(row.data)
+        if size > PAGE_SIZE and count:
+            return rows[:count]
+    return rows

@@ -1,0 +1,50 @@
+"""The ends of runs that the store refused, until it takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from app.policy.approvals import Approvals
+from app.storage.rows import EventRow, RunEnded
+from app.storage.store import Store, StoreFailed
+
+logger = logging.getLogger(__name__)
+
+
+class LostEnds:
+    def __init__(self, store: Store, approvals: Approvals) -> None:
+        self._store = store
+        self._approvals = approvals
+        self._ends: dict[str, tuple[EventRow, RunEnded]] = {}
+        self._keeping = asyncio.Lock()
+
+    def add(self, run: str, failure: EventRow) -> None:
+        """`failure` is the terminal event that the run's watchers were told."""
+        self._ends[run] = failure, RunEnded(run, "storage_failed", time.time())
+
+    def forget(self, run: str) -> None:
+        self._ends.pop(run, None)
+
+    def events(self, run: str, after: int) -> list[EventRow]:
+        """The terminal event, if it is still to be told behind `after`."""
+        return [row for row in self._ends.get(run, ())[:1] if isinstance(row, EventRow) and row.seq > after]
+
+    async def keep(self, run: str) -> None:
+        """Store the end of this run, if it is here. Raises StoreFailed."""
+        if run not in self._ends:
+            return
+        async with self._keeping:
+            if run in self._ends:
+                await self._approvals.close_left(run)
+                await self._store.write(self._ends[run])
+                self._ends.pop(run, None)
+
+    async def keep_all(self) -> None:
+        """Try all of them; a store that still refuses says so to whoever wants something of it."""
+        try:
+            for run in list(self._ends):
+                await self.keep(run)
+        except StoreFailed as failure:
+            logger.error("the ends of %d runs could not be kept: %s", len(self._ends), failure)

@@ -1,0 +1,74 @@
+"""What an MCP server asks a person: shown as an approval of the run, declined where nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.transcript.reply import unfit
+from parsing import Arguments
+from tools.base.schemas import complaint_about
+from tools.mcp.model import Answer, Question
+from tools.mcp.names import question_name
+from tools.mcp.secret_fields import asks_for_secret
+
+DECLINED = Answer("decline")
+MAX_MESSAGE = 2000  # characters of what a server says
+
+
+async def elicit(question: Question) -> Answer:
+    """Ask the person of the run that the server was called by; without one, nobody is asked."""
+    ask = question.context.ask if question.context else None
+    if ask is None or not _may_be_asked(question):
+        return DECLINED
+    name = question_name(question.server)
+    schema = dict(question.schema or {})
+
+    def objection(answer: Arguments) -> str | None:
+        return None if question.url else complaint_about(name, schema, _with_defaults(schema, answer))
+
+    content = await ask(name, _shown(question), _reason(question), objection)
+    if content is None:
+        return DECLINED
+    return Answer("accept", None if question.url else _with_defaults(schema, content))
+
+
+def _may_be_asked(question: Question) -> bool:
+    """A form must not ask for secrets, and a page must be one that nobody can listen in on."""
+    if question.url:
+        parts = urlsplit(question.url)
+        # Browsers end the name of a host at a backslash, and undo what is escaped in it.
+        return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
+    if unfit(dict(question.schema or {})):
+        return False  # nobody could be told of it in JSON
+    return not asks_for_secret(question.message, question.schema or {})
+
+
+def _shown(question: Question) -> dict[str, Any]:
+    message = question.message[:MAX_MESSAGE]
+    if question.url:
+        return {"message": message, "url": question.url, "host": urlsplit(question.url).hostname}
+    return {"message": message, "schema": dict(question.schema or {})}
+
+
+def _reason(question: Question) -> str:
+    during = f", while {question.tool} runs" if question.tool else ""
+    if question.url:
+        return f"The MCP server {question.server} asks you to open a page{during}. Approve once you have done so."
+    return f"The MCP server {question.server} asks you{during}. Approve with the answers as arguments, or deny."
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _with_defaults(schema: Mapping[str, Any], answer: Arguments) -> dict[str, Any]:
+    """The answer, with what the form says for fields that were left out."""
+    usual = {
+        name: field["default"]
+        for name, field in _properties(schema).items()
+        if isinstance(field, dict) and "default" in field
+    }
+    return usual | dict(answer)

@@ -1,0 +1,34 @@
+"""What MCP servers send that is no text, kept with the session for its person.
+
+Not in the workspace: there a later conversation would read it as if nobody untrusted had written it, and so would
+commands. What is too long is kept as any result is, see `app.runs.tool_results`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from app.storage.file_rows import FileRow, SessionFile
+from app.storage.store import Store, StoreFailed
+from tools.tool import Context
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """It is a `keep` of tools.mcp.model.Hooks."""
+
+    store: Store
+    most_bytes: int
+
+    async def __call__(self, context: Context, content: bytes) -> str:
+        if not context.session:
+            return "not kept, because it belongs to no conversation"
+        if len(content) > self.most_bytes:
+            return f"not kept, because it is larger than {self.most_bytes:,} bytes"
+        digest = sha256(content).hexdigest()
+        try:
+            await self.store.write([FileRow(digest, content), SessionFile(context.session, digest)])
+        except StoreFailed as failure:
+            return f"not kept: {failure}"
+        return f"kept for the person at /sessions/{context.session}/files/{digest}"

@@ -1,0 +1,341 @@
+"""The MCP servers of the file and those that were added at run time, as one: read, watched, changed, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from app.config.settings import Settings
+from app.core.rules import easing_rule
+from app.mcp.elicitation import elicit
+from app.mcp.files import KeptFiles
+from app.mcp.trust_pins import StoredPins
+from app.redaction.redactor import Redactor, is_secret_name, secrets_in
+from app.storage.mcp_rows import McpServerGone, McpServerRow
+from app.storage.rows import AuditRow
+from app.storage.store import Store, StoreFailed
+from tools.base.pause_check import CheckPaused, never_paused
+from tools.mcp.auth.oauth import SignIns
+from tools.mcp.config.entries import config_of, read_config
+from tools.mcp.config.variables import Variables
+from tools.mcp.manager import Manager
+from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, State, Status, ToolsChanged
+from tools.tool import Tool
+
+CALLBACK = "/mcp/callback"
+ANY_OR_LOCAL = ("0.0.0.0", "::", "127.0.0.1", "::1")
+LOOK_EVERY_S = 1.0  # how often the file is looked at
+# A child that is given these runs code of whoever gives them, whatever the command is.
+_DANGEROUS = re.compile(
+    r"(LD_|DYLD_|PYTHON|NODE_|PERL|RUBY|JAVA_|JDK_|BASH_|GIT_|SSH_)\w*|PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|.*PROXY",
+    re.IGNORECASE,
+)
+_SECRET_HEADER = re.compile(r"auth|cookie|key|token|secret|password", re.IGNORECASE)
+
+logger = logging.getLogger(__name__)
+
+
+class NoSuchServer(Exception):
+    """No MCP server has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
+
+
+class NothingHeld(Exception):
+    """No such tool of a server waits for somebody's trust."""
+
+
+class ServerOfFile(Exception):
+    """It stands in the file, which is changed there."""
+
+
+class UnfitServer(Exception):
+    """The entry cannot be used. The message says what is wrong with it."""
+
+
+class CommandsForbidden(UnfitServer):
+    """An entry with a command came from where only URLs may come from."""
+
+
+class McpServers:
+    """`problem` is what is wrong with the whole file, if anything is.
+
+    While the server is paused (`check_paused` raises) nothing is added, connected, enabled or approved; what becomes
+    of the file is taken in, and begins when it goes on.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        redactor: Redactor,
+        environ: Mapping[str, str],
+        check_paused: CheckPaused = never_paused,
+    ) -> None:
+        self.problem = ""
+        self._check_paused = check_paused
+        self._file = settings.mcp_config
+        self._workspace = settings.workspace
+        self._commands_allowed = settings.mcp_commands_from_api
+        self._store = store
+        self._redactor = redactor
+        self._environ = environ
+        self._of_file: dict[str, ServerConfig] = {}
+        self._configs: dict[str, ServerConfig] = {}
+        self._seen: object = None  # the state of the file when it was read
+        self._changing = asyncio.Lock()
+        folder, hosts = settings.data_dir / "mcp", settings.private_hosts
+        self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
+        hooks = Hooks(
+            elicit,
+            _log,
+            self._sign_ins.auth,
+            partial(easing_rule, rules=settings.tools),
+            KeptFiles(store, settings.max_attachment_bytes),
+        )
+        self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
+
+    async def open(self) -> None:
+        """Raises StoreFailed. Waits for no server."""
+        await self._manager.open()
+        await self.reload()
+
+    async def stop_all(self) -> None:
+        """End all servers with what they have started."""
+        await self._manager.stop_all()
+
+    def go_on(self) -> None:
+        """After a pause."""
+        self._manager.go_on()
+
+    async def close(self) -> None:
+        await self._manager.close()
+        await self._sign_ins.close()
+
+    def tools(self) -> Sequence[Tool]:
+        return self._manager.tools()
+
+    async def changed(self) -> None:
+        """Wait until `status` or `tools` say something else than now."""
+        await self._manager.changed()
+
+    def sources(self) -> dict[str, Collection[str]]:
+        """The names of the servers that offer tools, and the tools' names."""
+        return {status.name: status.tools for status in self.status() if status.tools}
+
+    def status(self) -> list[Status]:
+        return self._manager.status()
+
+    def named(self, name: str) -> Status:
+        """Raises NoSuchServer."""
+        for status in self.status():
+            if status.name == name:
+                return status
+        raise NoSuchServer(name)
+
+    def logs(self, name: str) -> list[str]:
+        self.named(name)
+        return self._manager.logs(name)
+
+    async def watch_for_ever(self) -> None:
+        """Take in what becomes of the file."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if _state_of(self._file) == self._seen:
+                continue
+            try:
+                await self.reload()
+            except StoreFailed as failure:
+                logger.error("what became of %s could not be taken in: %s", self._file, failure)
+                self._seen = None  # so that it is tried again
+
+    async def reload(self) -> None:
+        """Make it so as the file and the store say. A file that cannot be read changes nothing. Raises StoreFailed."""
+        async with self._changing:
+            await self._reload()
+
+    async def _reload(self) -> None:
+        rows = {row.name: row for row in await self._store.mcp_servers()}
+        self._read_file()
+        added = {name: self._config_of(row) for name, row in rows.items() if row.entry is not None}
+        wanted = added | self._of_file
+        for name, row in rows.items():
+            if name in wanted and row.enabled is not None:
+                wanted[name] = replace(wanted[name], enabled=row.enabled)
+        for name in self._configs.keys() - wanted.keys():
+            del self._configs[name]
+            await self._manager.remove(name)
+            await self._sign_ins.forget(name)
+        for name, config in wanted.items():
+            if self._configs.get(name) != config:
+                self._configs[name] = config
+                self._redactor.add(*secrets_of(config))
+                await self._manager.add(config)
+
+    def _read_file(self) -> None:
+        seen = _state_of(self._file)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        configured = read_config(self._file, self._environ, self._workspace)
+        self.problem = configured.problem
+        if self.problem:
+            logger.warning("%s", self.problem)
+        else:
+            self._of_file = {config.name: config for config in configured.configs}
+
+    def _config_of(self, row: McpServerRow) -> ServerConfig:
+        entry = json.loads(row.entry or "{}")
+        return config_of(row.name, entry, Variables(None, Path(), self._workspace), from_api=True)
+
+    async def add(self, name: str, entry: Mapping[str, Any], by: str) -> Status:
+        """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, Paused, ..."""
+        self._check_paused()
+        config = config_of(name, dict(entry), Variables(None, Path(), self._workspace), from_api=True)
+        if config.problem:
+            raise UnfitServer(config.problem)
+        if config.transport == "stdio":
+            self._check_command(config)
+        async with self._changing:
+            if name in self._of_file:
+                raise ServerOfFile(f"{name} is in {self._file}: change it there, or use another name.")
+            await self._store.write(
+                [
+                    McpServerRow(name, json.dumps(entry), None, by, time.time()),
+                    self._audit(name, "added", by, config.url or config.command),
+                ]
+            )
+            await self._reload()
+        return self.named(name)
+
+    def _check_command(self, config: ServerConfig) -> None:
+        if not self._commands_allowed:
+            advice = "Send a url, use `dragoman mcp add` on the server's machine, or set mcp_commands_from_api."
+            raise CommandsForbidden(f"A command may not be added here, because it would run on this machine. {advice}")
+        if forbidden := [variable for variable in config.env if _DANGEROUS.fullmatch(variable)]:
+            raise UnfitServer(f"env.{forbidden[0]} may not be set here: it could run other code than the command.")
+
+    async def remove(self, name: str, by: str) -> None:
+        """Raises NoSuchServer, ServerOfFile, StoreFailed."""
+        async with self._changing:
+            self.named(name)
+            if name in self._of_file:
+                raise ServerOfFile(f"{name} is in {self._file}: use `dragoman mcp remove`, or disable it.")
+            await self._store.write([McpServerGone(name), self._audit(name, "removed", by)])
+            await self._reload()
+
+    async def set_enabled(self, name: str, enabled: bool, by: str) -> None:
+        """For good, whatever the file says. Raises NoSuchServer, Paused, StoreFailed."""
+        if enabled:
+            self._check_paused()
+        async with self._changing:
+            self.named(name)
+            row = next((row for row in await self._store.mcp_servers() if row.name == name), None)
+            said = McpServerRow(name, row.entry if row else None, enabled, by, row.at if row else time.time())
+            await self._store.write([said, self._audit(name, "enabled" if enabled else "disabled", by)])
+            await self._reload()
+
+    async def reconnect(self, name: str, by: str) -> None:
+        """Raises NoSuchServer, Paused, StoreFailed."""
+        self._check_paused()
+        self.named(name)
+        await self._store.write([self._audit(name, "reconnected", by)])
+        await self._manager.reconnect(name)
+
+    async def approve(self, name: str, tool: str | None, by: str, digest: str | None = None) -> list[str]:
+        """Trust what was held (one tool, as `digest` was seen), or all; names. Raises NothingHeld, HeldChanged, ..."""
+        self._check_paused()
+        held = [one.tool for one in self.named(name).held]
+        if tool is not None and tool not in held:
+            raise NothingHeld(f"{name} has no tool {tool[:80]!a} that is held. GET /mcp/servers/{name} lists those.")
+        approved = await self._manager.approve(name, tool, digest)
+        await self._store.write([self._audit(name, "approved", by, ", ".join(approved))])
+        return approved
+
+    async def signed_in(self, state: str, code: str, issuer: str | None) -> str:
+        """A person came back from a page with this. The server's name. Raises SignInFailed, Paused."""
+        self._check_paused()
+        name = self._sign_ins.finish(state, code, issuer)
+        await self._manager.reconnect(name)
+        return name
+
+    def not_signed_in(self, state: str, reason: str) -> str:
+        """A person came back without a permission. The server's name. Raises SignInFailed."""
+        return self._sign_ins.refuse(state, reason)
+
+    def _audit(self, name: str, decision: str, by: str, why: str = "") -> AuditRow:
+        return AuditRow(time.time(), by, f"mcp {name}", decision, self._redactor.redact(why[:500]), by)
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings,
+    store: Store,
+    redactor: Redactor,
+    environ: Mapping[str, str],
+    check_paused: CheckPaused = never_paused,
+) -> AsyncGenerator[McpServers, None]:
+    """Raises StoreFailed."""
+    servers = McpServers(settings, store, redactor, environ, check_paused)
+    await servers.open()
+    watching = asyncio.create_task(servers.watch_for_ever(), name="mcp.json")
+    try:
+        yield servers
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+        await servers.close()
+
+
+def _callback_url(settings: Settings) -> str:
+    """Where pages of sign-ins lead back to: this server, as a browser on the same machine reaches it."""
+    host = "localhost" if settings.host in ANY_OR_LOCAL else settings.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{CALLBACK}"
+
+
+def secrets_of(config: ServerConfig) -> list[str]:
+    """What no answer, log or database may hold of how a server is started or reached."""
+    headers = [value for name, value in config.headers.items() if _SECRET_HEADER.search(name)]
+    after_flags = {flag: word for flag, word in pairwise(config.args) if is_secret_name(flag)}
+    joined = dict(word.split("=", 1) for word in config.args if "=" in word)
+    query = dict(parse_qsl(urlsplit(config.url).query))
+    urls = {f"url {number}": text for number, text in enumerate((config.url, *config.args))}
+    return [
+        config.client_secret,
+        *headers,
+        *(word for value in headers for word in value.split()[1:]),  # after `Bearer`
+        *(value for some in (config.env, after_flags, joined, query, urls) for value in secrets_in(some)),
+    ]
+
+
+def _state_of(file: Path | None) -> tuple[int, int, int] | None:
+    """What changes when a file does; None while there is none."""
+    try:
+        found = file.stat() if file else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
+
+
+def _log(event: McpEvent) -> None:
+    match event:
+        case ServerChanged(status) if status.state in (State.FAILED, State.NEEDS_AUTH):
+            logger.warning("MCP server %s: %s %s", status.name, status.state, status.error)
+        case ServerChanged(status):
+            logger.info("MCP server %s: %s", status.name, status.state)
+        case ToolsChanged(server, added, removed, held):
+            logger.info("MCP server %s: new tools %s, gone %s", server, added, removed)
+            for one in held:
+                logger.warning("MCP server %s: its tool %s is held: %s", server, one.tool, one.why)

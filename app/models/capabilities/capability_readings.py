@@ -1,0 +1,155 @@
+"""Where servers say what a model can do: READINGS, a row for each field of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from app.models.capabilities.prompt_too_long import LARGEST, SMALLEST
+from app.models.tokens.server_counts import LLAMA_CPP, VLLM
+
+MOST_SLOTS = 100_000
+
+Fact = bool | int | str
+Field = tuple[str | int, ...]
+
+
+def number(value: Any) -> int | None:
+    """A window that can be true."""
+    return value if type(value) is int and SMALLEST <= value <= LARGEST else None
+
+
+def slots(value: Any) -> int | None:
+    return value if type(value) is int and 1 <= value <= MOST_SLOTS else None
+
+
+def flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def named(name: str, take: Callable[[Any], Fact | None]) -> Callable[[Any], Fact | None]:
+    """The name, where the field says something that can be believed."""
+    return lambda value: None if take(value) is None else name
+
+
+def mark(value: Any) -> str | None:
+    """What is the same for the same text, however long."""
+    return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
+
+
+def only_yes(value: Any) -> bool | None:
+    return True if value is True else None
+
+
+def filled(value: Any) -> bool | None:
+    return True if isinstance(value, str) and value else None
+
+
+def mentions_tools(value: Any) -> bool | None:
+    return "tools" in value if isinstance(value, str) and value else None
+
+
+def none_of_its_kind(value: Any) -> bool | None:
+    return False if isinstance(value, dict) else None
+
+
+def kind_of_model(value: Any) -> bool | None:
+    return {"vlm": True, "llm": False}.get(value) if isinstance(value, str) else None
+
+
+def lists(*words: str, whole: bool = True) -> Callable[[Any], bool | None]:
+    """Whether one of the words is in a list; `whole`: what such a list does not name, there is not."""
+
+    def read(value: Any) -> bool | None:
+        if not isinstance(value, list):
+            return None
+        return any(word in value for word in words) or (False if whole else None)
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`take` gives the fact that stands in a field, or None for what cannot be believed."""
+
+    ability: str
+    field: Field
+    take: Callable[[Any], Fact | None]
+
+
+# Of each ability the first row that says something is taken. What a model was trained for (`n_ctx_train`) is not what
+# its server has room for.
+OF_ENTRY: tuple[Reading, ...] = (
+    Reading("window", ("max_model_len",), number),  # vLLM, SGLang
+    Reading("window", ("loaded_context_length",), number),  # LM Studio
+    Reading("window", ("loaded_instances", 0, "config", "context_length"), number),  # LM Studio, newer
+    Reading("window", ("top_provider", "context_length"), number),  # OpenRouter: of the host that it sends to first
+    Reading("window", ("context_window",), number),  # Groq
+    Reading("window", ("context_length",), number),  # OpenRouter, Together, Moonshot, Ollama
+    Reading("window", ("max_context_length",), number),  # Mistral, LM Studio
+    Reading("window", ("max_input_tokens",), number),  # Anthropic
+    Reading("answer", ("max_tokens",), number),  # Anthropic: of one answer
+    Reading("counting", ("max_model_len",), named(VLLM.name, number)),
+    Reading("tools", ("supported_parameters",), lists("tools")),  # OpenRouter
+    Reading("tools", ("capabilities", "function_calling"), flag),  # Mistral
+    # LM Studio offers tools to the others too, in a way of its own.
+    Reading("tools", ("capabilities", "trained_for_tool_use"), only_yes),
+    Reading("tools", ("capabilities",), lists("tool_use", whole=False)),
+    Reading("images", ("architecture", "input_modalities"), lists("image")),  # OpenRouter, llama.cpp
+    Reading("images", ("capabilities", "vision"), flag),  # Mistral, LM Studio
+    Reading("images", ("supports_image_in",), flag),  # Moonshot
+    Reading("images", ("capabilities", "image_input", "supported"), flag),  # Anthropic
+    Reading("images", ("type",), kind_of_model),  # LM Studio
+    Reading("pdf", ("architecture", "input_modalities"), lists("file", whole=False)),  # OpenRouter reads it to others
+    Reading("pdf", ("capabilities", "pdf_input", "supported"), flag),  # Anthropic
+)
+OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
+    Reading("window", ("default_generation_settings", "n_ctx"), number),  # of one slot
+    Reading("tools", ("chat_template_caps", "supports_tools"), flag),
+    Reading("tools", ("chat_template_tool_use",), filled),
+    Reading("tools", ("chat_template",), mentions_tools),
+    Reading("images", ("modalities", "vision"), flag),
+    Reading("pdf", ("modalities",), none_of_its_kind),
+    Reading("slots", ("total_slots",), slots),
+    Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
+    # These two only show that it is another model than before.
+    Reading("template", ("chat_template",), mark),
+    Reading("weights", ("model_path",), mark),
+)
+OF_DETAILS: tuple[Reading, ...] = (  # Ollama
+    Reading("tools", ("capabilities",), lists("tools")),
+    Reading("images", ("capabilities",), lists("vision")),
+)
+
+
+def read(rows: Sequence[Reading], value: Any) -> Mapping[str, Fact]:
+    return dict(reversed([found for row in rows for found in one(row, value)]))
+
+
+def one(row: Reading, value: Any) -> Iterator[tuple[str, Fact]]:
+    fact = row.take(at(value, row.field))
+    if fact is not None:
+        yield row.ability, fact
+
+
+def at(value: Any, field: Field) -> Any:
+    for name in field:
+        match value, name:
+            case dict(), str():
+                value = value.get(name)
+            case [*entries], int() if entries:
+                value = entries[name]
+            case _:
+                return None
+    return value
+
+
+def entry_of(answer: Any, model: str) -> Any:
+    """The model's entry in a list of models."""
+    match answer:
+        case {"data": list(entries)} | {"models": list(entries)}:
+            named = (one for one in entries if isinstance(one, dict) and model in map(one.get, ("id", "name", "key")))
+            return next(named, None)
+    return None

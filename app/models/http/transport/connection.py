@@ -1,0 +1,196 @@
+"""One connection to a server: a request goes out, its answer comes in, then the next."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import AsyncIterable, Callable
+from typing import cast
+
+import httpx2
+
+from app.models.http.transport.incoming import Head, Incoming
+
+MOST_HELD = 256 * 1024  # bytes of a body that nobody has taken yet; what is more stays with the server
+
+
+class Connection(asyncio.Protocol):
+    """`send`, then `head`, then `block` until it is empty, then `rest`. `on_end`: it has ended while it was resting."""
+
+    def __init__(self, on_end: Callable[[Connection], None]) -> None:
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._incoming = Incoming()
+        self._resting = False
+        self._open = False
+        self._full = False  # the socket takes no more for now
+        self._paused = False  # the server is to wait
+        self._sent = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit_s: float | None = None
+        self._since = 0.0
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self._open and not self._transport.is_closing()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a resting one is usable: nothing lies there, no end either, that the loop has yet to tell of."""
+        if not self.usable:
+            return False
+        watched = select.poll()
+        watched.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return not watched.poll(0)
+
+    # --- what the loop tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
+        self._open = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._resting:
+            self.abort()  # nobody has asked
+            return
+        incoming = self._incoming
+        incoming.feed(data)
+        if incoming.held > MOST_HELD and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._incoming.end()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open = False
+        if exc is not None:
+            self._incoming.fail(httpx2.ReadError(str(exc)))
+        self._incoming.end()
+        self._stop_timer()
+        self._wake()
+        if self._resting:
+            self._on_end(self)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._wake()
+
+    # --- what a request does ---
+
+    async def send(self, head: bytes, body: AsyncIterable[bytes], *, headless: bool, limit_s: float | None) -> None:
+        """Until all of it is on its way, or there is an answer already. Raises WriteTimeout.
+
+        A connection that breaks meanwhile is for whoever reads: servers answer and close before they have read all.
+        """
+        self._stop_timer()
+        self._resting = self._sent = False
+        self._incoming = Incoming(headless=headless)
+        chunked = b"\r\ntransfer-encoding: chunked" in head.lower()
+        async for part in body:
+            if not await self._write(head + (chunk(part) if chunked else part), limit_s):
+                return
+            head = b""
+        self._sent = await self._write(head + (b"0\r\n\r\n" if chunked else b""), limit_s)
+
+    async def _write(self, data: bytes, limit_s: float | None) -> bool:
+        """False if there is no reason to send on."""
+        incoming = self._incoming
+        if data and self.usable:
+            self._transport.write(data)
+        while self._full and not incoming.begun and incoming.failure is None:
+            try:
+                await self._expect(limit_s)
+            except httpx2.ReadTimeout as error:
+                raise httpx2.WriteTimeout("") from error
+        return not self._full and incoming.failure is None
+
+    async def head(self, limit_s: float | None) -> Head:
+        """Raises TransportError."""
+        incoming = self._incoming
+        while not incoming.begun:
+            if incoming.failure:
+                raise incoming.failure
+            await self._expect(limit_s)
+        return incoming.head
+
+    async def block(self, limit_s: float | None) -> bytes:
+        """What has come of the body, empty at its end. Raises TransportError."""
+        incoming = self._incoming
+        while not incoming.held:
+            if incoming.complete:
+                return b""
+            if incoming.failure:
+                raise incoming.failure
+            await self._expect(limit_s)
+        data = incoming.take()
+        self._read_on()
+        return data
+
+    def rest(self, limit_s: float | None) -> bool:
+        """Nobody reads on. Whether the connection is good for another request, which may come within `limit_s`."""
+        incoming = self._incoming
+        if not (incoming.complete and incoming.keeps and self._sent and self.usable):
+            self.abort()
+            return False
+        self._resting = True
+        self._read_on()
+        self._stop_timer()
+        if limit_s is not None:
+            self._timer = self._loop.call_later(limit_s, self.abort)
+        return True
+
+    def abort(self) -> None:
+        self._stop_timer()
+        if self._open:
+            self._transport.abort()
+
+    def _read_on(self) -> None:
+        if self._paused and self.usable:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # --- waiting ---
+
+    def _expect(self, limit_s: float | None) -> asyncio.Future[None]:
+        """Done when something has changed; fails with ReadTimeout.
+
+        One timer serves all waits of an answer: to set and cancel one for each token would cost more than the rest.
+        """
+        if limit_s != self._limit_s or self._timer is None:
+            self._stop_timer()
+            self._limit_s = limit_s
+            if limit_s is not None:
+                self._timer = self._loop.call_later(limit_s, self._look_at_clock)
+        self._since = self._loop.time()
+        self._waiting = self._loop.create_future()
+        return self._waiting
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        if self._limit_s is None or self._waiting is None or self._waiting.done():
+            return
+        left = self._since + self._limit_s - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look_at_clock)
+        else:
+            self._waiting.set_exception(httpx2.ReadTimeout(""))
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""

@@ -1,0 +1,66 @@
+"""The kinds of models that dragoman can talk to: PROVIDERS, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from app.core.endpoint_spec import EndpointSpec, WireFormat
+from app.models.http.failures import shown_url
+from app.models.server_connection import (
+    AnthropicConnection,
+    Connection,
+    EmbeddedConnection,
+    Manner,
+    OpenAIConnection,
+    ScriptedConnection,
+)
+
+__all__ = ["PROVIDERS", "ProviderKind", "connect", "kind_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKind:
+    """One kind of provider. `schemes` are those of the URLs that ask for it, if the `format` is asked for, too.
+
+    Where the format is not said, `hosts` are those that speak this one; without any, all do that no other row names.
+    """
+
+    name: str
+    schemes: tuple[str, ...]
+    connect: Callable[[EndpointSpec, str | None, Manner], Connection]
+    format: WireFormat = "auto"
+    hosts: tuple[str, ...] = ()
+
+    def fits(self, scheme: str, host: str, wanted: WireFormat) -> bool:
+        if scheme not in self.schemes:
+            return False
+        return self.format in ("auto", wanted) if wanted != "auto" else not self.hosts or host in self.hosts
+
+
+PROVIDERS: tuple[ProviderKind, ...] = (
+    ProviderKind("anthropic", ("http", "https"), AnthropicConnection, "anthropic", ("api.anthropic.com",)),
+    ProviderKind("openai-compatible", ("http", "https"), OpenAIConnection, "openai"),
+    ProviderKind("embedded", ("embedded",), EmbeddedConnection),
+    ProviderKind("scripted", ("scripted",), ScriptedConnection),
+)
+
+
+def kind_of(url: str, wanted: WireFormat = "auto") -> ProviderKind:
+    """The row for a URL. Raises ValueError."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    kind = next((kind for kind in PROVIDERS if kind.fits(parts.scheme.lower(), host, wanted)), None)
+    if kind is None or (kind.format != "auto" and not host):
+        schemes = ", ".join(dict.fromkeys(f"{scheme}:" for kind in PROVIDERS for scheme in kind.schemes))
+        raise ValueError(
+            f"{shown_url(url)!r} is no URL of a model server: it must start with one of {schemes} and name a host, "
+            "such as http://127.0.0.1:8080/v1."
+        )
+    return kind
+
+
+def connect(spec: EndpointSpec, key: str | None, manner: Manner) -> Connection:
+    """To the server of an endpoint, with its first key; nothing is asked of it yet."""
+    return kind_of(spec.url, spec.format).connect(spec, key, manner)

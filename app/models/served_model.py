@@ -1,0 +1,46 @@
+"""One model of one server, and how the server is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx2
+
+from app.models.http.client import CLOSED, is_local, json_answer
+from app.models.wire.openai.history import encode
+
+MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One model of one server, which knows its users by their key, or by other `headers`."""
+
+    client: httpx2.AsyncClient
+    base_url: str
+    model: str
+    key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    list_query: str = ""
+
+    @property
+    def root(self) -> str:
+        return self.base_url.removesuffix("/v1")
+
+    @property
+    def local(self) -> bool:
+        return is_local(self.base_url)
+
+    async def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Raises NoAnswer, httpx2.HTTPError."""
+        content = None if body is None else encode(body)
+        asked = partial(
+            json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES, headers=self.headers
+        )
+        try:
+            return await asked()
+        except CLOSED:
+            return await asked()

@@ -1,0 +1,233 @@
+"""One server of models, as all of its models share it: its client, what it serves, what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import httpx2
+
+from app.core.clock import Clock
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import ModelRequest, Piece, Plain, Provider, ProviderFailed
+from app.models.capabilities.abilities import Abilities, Stated
+from app.models.capabilities.model_list import model_names
+from app.models.embedded.provider import EmbeddedProvider
+from app.models.embedded.supervisor import EmbeddedModel
+from app.models.http import failures
+from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
+from app.models.scripted import DEMO, Raise, Scripted
+from app.models.wire.anthropic.provider import AnthropicMessages
+from app.models.wire.openai.provider import ANY_MODEL, Defaults, OpenAIChat
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How all servers of models are talked to."""
+
+    clock: Clock | None = None
+    transport: TransportKind = "lean"
+
+
+class Connection(Protocol):
+    """`only` are the models that there are, None where any name may be asked for; `where` ends `Model: NAME`.
+
+    `awake` says that there is a server to be asked what it can, which need not be started for that.
+    """
+
+    @property
+    def only(self) -> Sequence[str] | None: ...
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def awake(self) -> bool: ...
+
+    def provider(self, model: str | None) -> Provider:
+        """For one model; None is the server's first, whose name is asked for when it is needed."""
+        ...
+
+    async def start(self) -> None:
+        """Begin now what the first answer would wait for. Raises ProviderFailed."""
+        ...
+
+    async def models(self, key: str | None) -> list[str]:
+        """What the server lists to whoever has this key. Raises ProviderFailed, NoModelList."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class HTTPConnection:
+    """A server that is reached over HTTP and `speaks` a wire format: one pooled client for all of its models."""
+
+    only = None
+    awake = True
+    speaks: type[OpenAIChat | AnthropicMessages] = OpenAIChat
+
+    def __init__(self, spec: EndpointSpec, key: str | None, manner: Manner) -> None:
+        self.base_url = base_url_of(spec.url)
+        self._spec = spec
+        self._key = key
+        self._clock = manner.clock
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        self._client = model_client(self.base_url, inactivity_s=inactivity_s, transport=manner.transport)
+        self._abilities = Abilities()
+
+    @property
+    def where(self) -> str:
+        return f" at {failures.shown_url(self.base_url)}"
+
+    async def start(self) -> None:
+        """A server of somebody else's: it runs, or it does not."""
+
+    def provider(self, model: str | None) -> Provider:
+        return self.speaks(
+            self._client,
+            self.base_url,
+            model or ANY_MODEL,
+            self._key,
+            stated=Stated(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            defaults=Defaults(None, self._spec.temperature),
+            clock=self._clock,
+            abilities=self._abilities,
+        )
+
+    async def models(self, key: str | None) -> list[str]:
+        url = f"{self.base_url}/models"
+        try:
+            return await model_names(
+                self._client, self.base_url, headers=self.speaks.headers(key), query=self.speaks.list_query
+            )
+        except httpx2.TimeoutException as error:
+            raise failures.silent(url, self._client.timeout.read) from error
+        except httpx2.HTTPError as error:
+            raise failures.refused(url, str(error)) from error
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class OpenAIConnection(HTTPConnection):
+    """A server that speaks OpenAI's chat completions."""
+
+
+class AnthropicConnection(HTTPConnection):
+    """A server that speaks Anthropic's Messages."""
+
+    speaks = AnthropicMessages
+
+
+class EmbeddedConnection:
+    """The model that dragoman brings."""
+
+    where = ", embedded"
+    awake = False
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, manner: Manner) -> None:
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
+        self._provider = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
+        self.only = (self._provider.model,)
+
+    def provider(self, _model: str | None) -> Provider:
+        return self._provider
+
+    async def start(self) -> None:
+        await self._provider.start()
+        self.awake = True
+
+    async def models(self, _key: str | None) -> list[str]:
+        return list(self.only)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+class Given:
+    """A provider that is there already."""
+
+    where = ""
+    awake = False
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def only(self) -> Sequence[str]:
+        return (self._provider.model,)
+
+    def provider(self, _model: str | None) -> Provider:
+        return self._provider
+
+    async def start(self) -> None:
+        """Whoever made it has started it."""
+
+    async def models(self, _key: str | None) -> list[str]:
+        return list(self.only)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+class ScriptedConnection(Given):
+    """A demonstration without any model."""
+
+    where = ", a script for demonstrations"
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, _manner: Manner) -> None:
+        super().__init__(Scripted(DEMO, spec.default_model or "scripted", repeat=True))
+
+
+class Unusable(Plain):
+    """Stands for the models of a server that cannot be asked, and says why."""
+
+    teach_fences = True
+
+    def __init__(self, model: str, failure: Callable[[], ProviderFailed]) -> None:
+        self.model = model
+        self._failure = failure
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        says = Scripted([[Raise(self._failure())]], self.model)
+        async with aclosing(says.stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class UnusableConnection:
+    """To a server whose keys cannot be had, or that cannot be reached from here at all."""
+
+    only = None
+    where = ""
+    awake = False
+
+    def __init__(self, failure: Callable[[], ProviderFailed]) -> None:
+        self._failure = failure
+
+    def provider(self, model: str | None) -> Provider:
+        return Unusable(model or ANY_MODEL, self._failure)
+
+    async def start(self) -> None:
+        raise self._failure()
+
+    async def models(self, _key: str | None) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def keyless(problem: str) -> Callable[[], ProviderFailed]:
+    return partial(ProviderFailed, "model_auth", problem, retryable=False, status=401)
+
+
+def absent(problem: str) -> Callable[[], ProviderFailed]:
+    return partial(ProviderFailed, "model_not_found", problem, retryable=False, status=404)

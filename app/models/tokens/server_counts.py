@@ -1,0 +1,119 @@
+"""How servers count tokens: each kind's own form, in batches, and only counts that can be true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import httpx2
+
+from app.models.http.client import NoAnswer
+from app.models.served_model import Endpoint
+from app.models.wire.openai.history import encodable
+
+ALONGSIDE = 4  # requests for counts at a time
+BATCH_CHARACTERS = 64 * 1024
+BATCH_TEXTS = 256
+BETWEEN = -1  # no token has this number
+LONGEST = 256  # characters of one token
+EACH = 8  # tokens that a server may put around a text
+
+
+@dataclass(frozen=True, slots=True)
+class CountForm:
+    """How a server is asked for tokens: `texts` at a time, the body to POST, and the counts in its answer."""
+
+    name: str
+    texts: int
+    body: Callable[[str, Sequence[str]], Mapping[str, Any]]
+    counts: Callable[[Any], list[int] | None]
+
+
+def llama_body(model: str, texts: Sequence[str]) -> Mapping[str, Any]:
+    # Numbers between texts are taken for tokens and come back as they are: one request counts many texts.
+    content = [part for text in texts for part in (text, BETWEEN)]
+    return {"model": model, "content": content, "add_special": False, "with_pieces": False}
+
+
+def llama_counts(answer: Any) -> list[int] | None:
+    match answer:
+        case {"tokens": list(tokens)} if tokens and tokens[-1] == BETWEEN:
+            return list(between(tokens))
+    return None
+
+
+def between(tokens: Sequence[Any]) -> Iterator[int]:
+    count = 0
+    for token in tokens:
+        if token == BETWEEN:
+            yield count
+            count = 0
+        else:
+            count += 1
+
+
+def vllm_body(model: str, texts: Sequence[str]) -> Mapping[str, Any]:
+    return {"model": model, "prompt": texts[0], "add_special_tokens": False}
+
+
+def vllm_counts(answer: Any) -> list[int] | None:
+    match answer:
+        case {"count": int(count)} if count >= 0:
+            return [count]
+    return None
+
+
+LLAMA_CPP = CountForm("llama.cpp", BATCH_TEXTS, llama_body, llama_counts)
+VLLM = CountForm("vLLM", 1, vllm_body, vllm_counts)
+
+
+async def counted(endpoint: Endpoint, form: CountForm, texts: Sequence[str]) -> list[int]:
+    """Raises NoAnswer, httpx2.HTTPError."""
+    turns = asyncio.Semaphore(ALONGSIDE)
+    url = f"{endpoint.root}/tokenize"
+
+    async def count(batch: Sequence[str]) -> list[int]:
+        async with turns:
+            counts = form.counts(await endpoint.ask("POST", url, form.body(endpoint.model, batch)))
+        if counts is None or len(counts) != len(batch) or not believable(batch, counts):
+            raise NoAnswer("counts that cannot be read", lasting=True)
+        return counts
+
+    failure: BaseException | None = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(count(batch)) for batch in batches(texts, form.texts)]
+    except* (NoAnswer, httpx2.HTTPError) as failed:
+        failure = first_of(failed)
+    if failure:
+        raise failure
+    return [count for task in tasks for count in task.result()]
+
+
+def believable(texts: Sequence[str], counts: Sequence[int]) -> bool:
+    """Whether so many tokens can be in these texts: by counts that are made up, no conversation could be fitted."""
+    least = sum(map(len, texts)) // LONGEST
+    most = sum(len(text.encode("utf-8", "surrogatepass")) + EACH for text in texts)
+    return least <= sum(counts) <= most
+
+
+def first_of(group: BaseExceptionGroup[Any]) -> BaseException:
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
+    """The texts in order, so many at a time at most, and not too many characters."""
+    starts, place, size, many = [], 0, 0, 0
+    for text in texts:
+        if many == most or (many and size + len(text) > BATCH_CHARACTERS):
+            place, size, many = place + 1, 0, 0
+        size, many = size + len(text), many + 1
+        starts.append(place)
+    for _, batch in groupby(zip(starts, texts, strict=True), key=lambda pair: pair[0]):
+        yield [encodable(text) for _, text in batch]

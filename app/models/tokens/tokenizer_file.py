@@ -1,0 +1,50 @@
+"""The tokenizer of a model, from the file tokenizer.json that comes with its weights."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from app.config.sources import SettingsError
+from app.models.wire.openai.history import encodable
+
+MOST_BYTES = 256 * 1024 * 1024  # the largest there are have a tenth of that
+
+
+class TokenizerFile:
+    """Counts in a thread: a large text takes long, and the library lets others run meanwhile."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    async def opened(cls, path: Path) -> TokenizerFile:
+        """Raises SettingsError for a file that is none."""
+        # Gathered, because the library raises nothing more special than Exception.
+        [read] = await asyncio.gather(asyncio.to_thread(_read, path), return_exceptions=True)
+        if isinstance(read, BaseException):
+            advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
+            raise SettingsError([f"tokenizer: {path} cannot be used ({read}). {advice}"])
+        read.no_truncation()
+        read.no_padding()
+        return cls(read)
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return await asyncio.to_thread(self._counts, [encodable(text) for text in texts])
+
+    def _counts(self, texts: list[str]) -> list[int]:
+        return [len(one.ids) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def _read(path: Path) -> Tokenizer:
+    """A pipe would keep the server from starting, and a file without end fill its memory. Raises Exception."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("it is not a file")
+    if found.st_size > MOST_BYTES:
+        raise OSError(f"it has {found.st_size:,} bytes, and {MOST_BYTES:,} are allowed")
+    return Tokenizer.from_file(str(path))

@@ -1,0 +1,137 @@
+"""One streamed answer of the Messages API, from bytes to pieces: sans-IO, tolerant of what servers send.
+
+Its events are those of https://platform.claude.com/docs/en/build-with-claude/streaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from app.core.provider import Enclosed, Piece, ProviderFailed, Stopped, Told, Used
+from app.models.http import failures
+from app.models.http.answer_stream import Streamed
+from app.models.http.sse import Event
+from app.models.wire.anthropic.reply import Blocks
+from app.models.wire.anthropic.usage import Counts
+from app.models.wire.native_calls import text_of
+from app.models.wire.openai.chunks import is_json, read_json
+
+STOPS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+CUT = ("length", "content_filter")  # the last call may be half
+REFUSED = "The model declined to answer"
+WHY = ("category", "explanation")
+
+
+class MessagesAnswer(Streamed):
+    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
+
+    `origin` is whose thoughts these are, and `before` the digest of what they follow. `close` gives native calls, what
+    is sealed, usage and Stopped: only then is it known that nothing was cut off.
+    """
+
+    def __init__(self, url: str, origin: str = "", before: str = "") -> None:
+        super().__init__(url)
+        self._origin = origin
+        self._before = before
+        self._told: Told | None = None
+        self._blocks = Blocks()
+        self._counts = Counts()
+        self._early: Used | None = None  # what was told of it before the end
+
+    def _close(self) -> list[Piece]:
+        pieces = list(self._rest())
+        if not self.whole:
+            raise self._broken("it ended without a stop_reason and without message_stop")
+        stopped = STOPS.get(self._stopped, self._stopped) or ("tool_calls" if self._blocks.calls else "stop")
+        pieces += self._blocks.calls.close(cut=stopped in CUT)
+        if sealed := self._blocks.sealed(self._origin, self._before):
+            pieces.append(Enclosed(sealed))
+        used = self._counts.used()
+        pieces += filter(None, (None if used == self._early else used, self._told))
+        return [*pieces, Stopped(stopped)]
+
+    def _rest(self) -> Iterator[Piece]:
+        """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
+        if said := self._body.whole:
+            yield from self._read_whole(said)
+        for event in self._events.close():
+            if self.whole or not is_json(event.data):
+                return  # half an event: the answer is cut, if it is not whole
+            yield from self._read_event(event)
+
+    def _read_whole(self, said: str) -> Iterator[Piece]:
+        """A server that does not stream answers with one JSON object."""
+        try:
+            message = read_json(said)
+        except (ValueError, RecursionError) as error:
+            raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", said) from error
+        match message:
+            case {"type": "error"} | {"error": _}:
+                raise self._failure(message)
+            case {"content": list(content)}:
+                for block in content:
+                    yield from self._blocks.start(None, block)
+                self._counts.see(message)
+                self._end(message)
+                self.done = True
+            case _:
+                raise failures.not_a_model(self.url, "JSON that is not a message", said)
+
+    def _read_event(self, event: Event) -> Iterator[Piece]:
+        """What comes behind the reason why the model stopped undoes nothing."""
+        self._eventful = True
+        if self.done:
+            return
+        value: Any = None
+        with suppress(ValueError, RecursionError):
+            value = read_json(event.data)
+        if isinstance(value, dict):
+            yield from self._take(text_of(value.get("type")) or event.event, value)
+        elif event.event == "error" and not self.whole:
+            raise self._failure(event.data)
+        elif event.event != "ping" and not self.whole:
+            raise failures.garbled(self.url, "an event that is not a JSON object", event.data)
+
+    def _take(self, kind: str, value: dict[str, Any]) -> Iterator[Piece]:
+        """Kinds that are not known mean nothing: the API may add some at any time."""
+        if not self.whole and (kind == "error" or value.get("error")):
+            raise self._failure(value)
+        match kind:
+            case "message_start":
+                message = value.get("message")
+                self._counts.see(message if isinstance(message, dict) else {})
+                if self._early is None and (used := self._counts.used()):
+                    self._early = used  # the answer may break off, and the prompt has been read
+                    yield used
+            case "content_block_start":
+                yield from self._blocks.start(value.get("index"), value.get("content_block"))
+            case "content_block_delta":
+                yield from self._blocks.go_on(value.get("index"), value.get("delta"))
+            case "content_block_stop":
+                yield from self._blocks.stop(value.get("index"))
+            case "message_delta":
+                delta = value.get("delta")
+                self._counts.see(value)
+                self._end(delta if isinstance(delta, dict) else {})
+            case "message_stop":
+                self.done = True
+
+    def _end(self, delta: dict[str, Any]) -> None:
+        self._stopped = text_of(delta.get("stop_reason")) or self._stopped
+        if self._stopped == "refusal":
+            details = delta.get("stop_details")
+            words = [details.get(name) for name in WHY] if isinstance(details, dict) else []
+            self._told = Told("refusal", ": ".join([REFUSED, *filter(None, map(text_of, words))]))
+
+    def _failure(self, said: Any) -> ProviderFailed:
+        error = said.get("error") if isinstance(said, dict) else said
+        return failures.told(self.url, error or said)

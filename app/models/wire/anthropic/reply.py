@@ -1,0 +1,141 @@
+"""The blocks of one reply, put together from what is streamed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.messages import Sealed
+from app.core.provider import Piece, Said
+from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
+from app.models.wire.anthropic.reasoning import sealed
+from app.models.wire.native_calls import NativeCalls, TooManyCalls, arguments_text, index_of, text_of
+from app.models.wire.opaque_metadata import MOST
+from parsing import Thought
+
+MAX_BLOCKS = 1024
+
+
+@dataclass(slots=True)
+class Open:
+    """One block. `place` is its own in the reply: an index that a server uses twice names two blocks."""
+
+    kind: str
+    place: int
+    id: str = ""
+    data: str = ""  # of thoughts that nobody may read
+    arguments: str = ""  # that came at once, from servers that do not stream them
+    characters: int = 0
+    thought: list[str] = field(default_factory=list)
+    signature: list[str] = field(default_factory=list)
+
+    def layout(self) -> dict[str, Any] | None:
+        """What goes into the seal of the reply; see `thoughts`."""
+        match self.kind:
+            case "thinking":
+                signed = {"signature": "".join(self.signature)} if self.signature else {}
+                return {"type": "thinking", "thinking": "".join(self.thought), **signed}
+            case "redacted_thinking":
+                return {"type": "redacted_thinking", "data": self.data}
+            case "text":
+                return {"type": "text", "characters": self.characters}
+            case "tool_use":
+                return {"type": "tool_use", "id": self.id}
+        return None  # a server's own tools, and what may be added to the API: it is not in the message either
+
+
+class Blocks:
+    """Those of one reply, in order."""
+
+    def __init__(self) -> None:
+        self.calls = NativeCalls()
+        self._all: list[Open] = []
+        self._by_index: dict[int | None, Open] = {}
+        self._left = MOST  # characters of thoughts; beyond that none of them are kept
+        self._room = MAX_EVENT_BYTES  # characters of arguments that came at once, which wait for their block's end
+
+    def start(self, index: Any, block: Any) -> Iterator[Piece]:
+        """A block begins; without an index it is whole. Raises TooManyCalls and EventTooLarge."""
+        if not isinstance(block, dict):
+            return
+        one = self._new(index, text_of(block.get("type")))
+        match one.kind:
+            case "text":
+                yield from self._say(one, text_of(block.get("text")))
+            case "thinking":
+                yield from self._think(one, text_of(block.get("thinking")))
+                self._sign(one, text_of(block.get("signature")))
+            case "redacted_thinking":
+                one.data = self._kept(text_of(block.get("data")))
+            case "tool_use":
+                one.id, one.arguments = self._kept(text_of(block.get("id"))), self._held(block.get("input"))
+                yield from self.calls.add({"index": one.place, "function": {"name": block.get("name")}})
+        if index is None:
+            yield from self._end(one)
+
+    def go_on(self, index: Any, delta: Any) -> Iterator[Piece]:
+        """What a delta adds to the block of this index. Raises TooManyCalls and EventTooLarge."""
+        one = self._by_index.get(index_of(index))
+        match delta:
+            case {"type": "text_delta", "text": str(text)}:
+                yield from self._say(one or self._new(index, "text"), text)
+            case {"type": "thinking_delta", "thinking": str(text)}:
+                yield from self._think(one or self._new(index, "thinking"), text)
+            case {"type": "signature_delta", "signature": str(signature)} if one:
+                self._sign(one, signature)
+            case {"type": "input_json_delta", "partial_json": str(written)} if (
+                one and one.kind == "tool_use" and written
+            ):
+                one.arguments = ""
+                yield from self.calls.add({"index": one.place, "function": {"arguments": written}})
+
+    def stop(self, index: Any) -> Iterator[Piece]:
+        """The block of this index is whole."""
+        if one := self._by_index.pop(index_of(index), None):
+            yield from self._end(one)
+
+    def sealed(self, origin: str, before: str) -> Sealed | None:
+        """The thoughts of the reply; None without any, or with too many."""
+        layout = [block for one in self._all if (block := one.layout())]
+        return sealed(origin, before, layout) if self._left >= 0 else None
+
+    def _new(self, index: Any, kind: str) -> Open:
+        if len(self._all) >= MAX_BLOCKS:
+            raise TooManyCalls(f"more than {MAX_BLOCKS} blocks in one reply")
+        one = Open(kind, len(self._all))
+        self._all.append(one)
+        self._by_index[index_of(index)] = one
+        return one
+
+    def _say(self, one: Open, text: str) -> Iterator[Piece]:
+        one.characters += len(text)
+        if text:
+            yield Said(text)
+
+    def _think(self, one: Open, text: str) -> Iterator[Piece]:
+        if text:
+            if kept := self._kept(text):
+                one.thought.append(kept)
+            yield Thought(text)
+
+    def _sign(self, one: Open, signature: str) -> None:
+        if kept := self._kept(signature):
+            one.signature.append(kept)
+
+    def _kept(self, text: str) -> str:
+        self._left -= len(text)
+        return text if self._left >= 0 else ""
+
+    def _held(self, arguments: Any) -> str:
+        """As text: of what is not text no one knows how much memory it takes."""
+        text = arguments_text(arguments) if arguments else ""
+        self._room -= len(text)
+        if self._room < 0:
+            raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
+        return text
+
+    def _end(self, one: Open) -> Iterator[Piece]:
+        if one.arguments:
+            arguments, one.arguments = one.arguments, ""
+            yield from self.calls.add({"index": one.place, "function": {"arguments": arguments}})

@@ -1,0 +1,106 @@
+"""What a model's server wants back as it came: signatures of thoughts and the like, gathered from a streamed reply.
+
+Gemini signs the first call of a reply (https://ai.google.dev/gemini-api/docs/thought-signatures) and refuses a request
+whose call has lost its signature. OpenRouter sends the thoughts themselves, signed or encrypted, as `reasoning_details`
+(https://openrouter.ai/docs/guides/best-practices/reasoning-tokens).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.core.messages import Sealed
+from app.core.provider import Enclosed
+
+MOST = 256 * 1024  # characters of JSON in one reply; what goes beyond is left out
+CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # what all servers' calls have; the rest is their own
+SIGNED = "extra_content"  # Gemini's, of a reply that has no call to carry it as well
+DETAILS = "reasoning_details"
+STREAMED = ("text", "summary", "data")  # fields of a detail that come in pieces
+EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def origin_of(model: str, url: str) -> str:
+    """Whose seals these are: another model cannot read them, another server of the same model may refuse them."""
+    return f"{model} at {urlsplit(url).hostname}"
+
+
+class Seals:
+    """Those of one reply."""
+
+    def __init__(self, origin: str = "") -> None:
+        self._origin = origin
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._reply: dict[str, Any] = {}
+        self._details: list[Detail] | None = []  # None once they are too long: half of them is worth nothing
+        self._left = MOST
+
+    def see_call(self, number: int, fragment: dict[str, Any]) -> None:
+        own = {name: value for name, value in fragment.items() if name not in CALL_FIELDS and value not in EMPTY}
+        if own and self._fits(own):
+            self._calls.setdefault(number, {}).update(own)
+
+    def see_reply(self, delta: dict[str, Any]) -> None:
+        signed, details = delta.get(SIGNED), delta.get(DETAILS)
+        if signed not in EMPTY and self._fits(signed):
+            self._reply[SIGNED] = signed
+        for detail in details if isinstance(details, list) else ():
+            self._see_detail(detail)
+
+    def of_call(self, number: int) -> Iterator[Enclosed]:
+        if number in self._calls:
+            yield Enclosed(Sealed(self._origin, self._calls[number]), number)
+
+    def of_reply(self) -> Iterator[Enclosed]:
+        details = {DETAILS: [detail.whole() for detail in self._details]} if self._details else {}
+        if fields := self._reply | details:
+            yield Enclosed(Sealed(self._origin, fields))
+
+    def _see_detail(self, detail: Any) -> None:
+        if self._details is None or not isinstance(detail, dict) or not detail:
+            return
+        if not self._fits(detail):
+            self._details = None
+        elif not (self._details and self._details[-1].goes_on(detail)):
+            self._details.append(Detail(detail))
+
+    def _fits(self, value: Any) -> bool:
+        try:
+            size = len(json.dumps(value, allow_nan=False))
+        except (ValueError, RecursionError):  # it could not be sent back
+            return False
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+class Detail:
+    """One of OpenRouter's details; neighbours of the same type and index are pieces of it."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self._fields: dict[str, Any] = {}
+        self._streamed: dict[str, list[str]] = {}
+        self._take(first)
+
+    def goes_on(self, piece: dict[str, Any]) -> bool:
+        """Whether this is the next piece, which is taken then."""
+        known = self._fields
+        same = piece.get("index") is not None and all(piece.get(name) == known.get(name) for name in ("type", "index"))
+        if not same or piece.get("id") not in (None, known.get("id")):
+            return False
+        self._take(piece)
+        return True
+
+    def whole(self) -> dict[str, Any]:
+        return self._fields | {name: "".join(pieces) for name, pieces in self._streamed.items()}
+
+    def _take(self, piece: dict[str, Any]) -> None:
+        for name, value in piece.items():
+            if name in STREAMED and isinstance(value, str):
+                self._streamed.setdefault(name, []).append(value)
+            elif value is not None or name not in self._fields:
+                self._fields[name] = value

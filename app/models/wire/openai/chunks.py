@@ -1,0 +1,148 @@
+"""What single chunks of a chat completion hold, read tolerantly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.core.provider import Piece, Said, Used
+from app.models.wire.native_calls import index_of, text_of
+from parsing import Thought
+
+DECODER = json.JSONDecoder(strict=False)  # made once: json.loads would make one for each chunk
+MOST_TOKENS = 1_000_000_000
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+# Where a chunk says how much of the prompt its server found in its cache: the first field that is there is taken.
+CACHED = (
+    ("usage", "prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, llama.cpp, Mistral
+    ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
+    ("usage", "cached_tokens"),  # Kimi
+    ("usage", "num_cached_tokens"),  # Mistral
+    ("timings", "cache_n"),  # llama.cpp before it had the first
+)
+# And how much it has put there, which some sell at another price.
+WRITTEN = (
+    ("usage", "prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
+    ("usage", "cache_creation_input_tokens"),  # proxies of Anthropic
+)
+PROMPT = (CACHED, WRITTEN)
+# Where a chunk says what went wrong, as an object or a sentence.
+ERRORS = (
+    ("error",),
+    ("error_message",),  # DeepInfra, Venice
+    ("x_groq", "error"),
+)
+MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # looked for at a blow: most chunks have none
+
+
+def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The reasoning of a delta: servers that fill several of the fields repeat themselves, so the first counts."""
+    said = next((said for field in REASONING_FIELDS if (said := text_of(delta.get(field)))), "")
+    if said:
+        yield Thought(said)
+
+
+def content(delta: dict[str, Any]) -> Iterator[Piece]:
+    """The text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
+    said = delta.get("content") or delta.get("refusal")
+    for part in said if isinstance(said, list) else [said]:
+        match part:
+            case str(text) | {"type": "text", "text": str(text)} if text:
+                yield Said(text)
+            case {"type": "thinking", "thinking": list(inner)}:
+                yield from (Thought(one["text"]) for one in inner if isinstance(one, dict) and text_of(one.get("text")))
+
+
+def fragments(delta: dict[str, Any]) -> list[Any]:
+    """The call fragments of a delta, the single `function_call` of older servers included."""
+    calls = delta.get("tool_calls")
+    if isinstance(calls, list):
+        return calls
+    older = delta.get("function_call")
+    return [{"index": 0, "function": older}] if isinstance(older, dict) else []
+
+
+def usage_of(holder: dict[str, Any]) -> Used | None:
+    usage = holder.get("usage") or at(holder.get("x_groq"), ["usage"])
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
+    if not prompt and not completion:
+        return None
+    told = {"usage": usage, "timings": holder.get("timings")}
+    return Used(prompt, completion + beside(usage, prompt + completion), *(among(told, one, prompt) for one in PROMPT))
+
+
+def beside(usage: dict[str, Any], counted: int) -> int:
+    """Thoughts that are in the total, but not in what was counted (Gemini, xAI): they are paid like the answer."""
+    more = max(0, tokens_of(usage.get("total_tokens")) - counted)
+    thought = index_of(at(usage, ["completion_tokens_details", "reasoning_tokens"]))
+    return more if thought in (None, more) else 0
+
+
+def last_of(before: Used | None, now: Used | None) -> Used | None:
+    """Usage that comes again counts up: the last word stands, but for a count that it leaves out."""
+    if before is None or now is None:
+        return now or before
+    return Used(
+        now.prompt_tokens or before.prompt_tokens,
+        now.completion_tokens or before.completion_tokens,
+        before.cached if now.cached is None else now.cached,
+        before.cache_written if now.cache_written is None else now.cache_written,
+    )
+
+
+def among(holder: dict[str, Any], paths: Sequence[Sequence[str]], prompt: int) -> int | None:
+    """A part of so many tokens; None where the server does not say, or says what cannot be."""
+    for path in paths:
+        count = index_of(at(holder, path))
+        if count is not None:
+            return count if 0 <= count <= prompt else None
+    return None
+
+
+def at(holder: Any, path: Sequence[str]) -> Any:
+    for field in path:
+        holder = holder.get(field) if isinstance(holder, dict) else None
+    return holder
+
+
+def tokens_of(value: Any) -> int:
+    """A count that can be one; 0 for anything else."""
+    count = index_of(value) or 0
+    return count if 0 <= count < MOST_TOKENS else 0
+
+
+def error_of(chunk: dict[str, Any]) -> Any:
+    """The error that stands in place of a chunk, or beside its choices; None if there is none."""
+    for path in () if MAY_BE_ERRORS.isdisjoint(chunk) else ERRORS:
+        if error := at(chunk, path):
+            return error
+    return chunk if chunk.get("object") == "error" else None
+
+
+def error_in(data: str) -> Any:
+    """The error object of an `event: error`, or its bare text."""
+    try:
+        value = read_json(data)
+    except (ValueError, RecursionError):
+        return data
+    return value.get("error") or value if isinstance(value, dict) else data
+
+
+def read_json(text: str) -> Any:
+    """JSON; raw control characters in strings are let pass. Raises ValueError and RecursionError."""
+    return DECODER.decode(text)
+
+
+def is_json(data: str) -> bool:
+    try:
+        read_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def all_json(data: str) -> bool:
+    return all(is_json(line) or line.strip() in ("", "[DONE]") for line in data.split("\n"))

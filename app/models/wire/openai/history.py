@@ -1,0 +1,183 @@
+"""The history as an OpenAI request body, in a form that strict chat templates accept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.core.clock import Clock
+from app.core.data_delimiters import framed
+from app.core.messages import AskedCall, Message
+from app.models.wire.attachment_parts import Encoded, joined, with_files
+from app.models.wire.native_calls import NATIVE
+from app.models.wire.openai.reasoning_replay import Back
+from tools.tool import Tool
+
+# After a text result: without it a small model makes the same call again, and larger ones take no harm.
+ENOUGH = "If that is enough, answer in plain text."
+INTERRUPTED = "No result: the call was interrupted."
+# Mistral's models, whose server and templates refuse a person's words right behind a result.
+BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
+ODD = re.compile(r"[^a-zA-Z0-9_-]")
+BRIDGE = "I have read the results."
+WireMessage = dict[str, Any]
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """The body as ASCII-escaped JSON, so that no character in it can break the encoder."""
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def wire_messages(
+    history: Sequence[Message],
+    *,
+    native: bool,
+    bare: bool = False,
+    clock: Clock | None = None,
+    back: Back | None = None,
+    bridged: bool = False,
+    files: Encoded | None = None,
+) -> list[WireMessage]:
+    """The history for a server that is offered tools natively, or not.
+
+    Calls that were native stay native as long as `native` holds: each is followed at once by exactly one result. All
+    other calls are text, and their results are the user's words, for templates that know no other roles. One system
+    message comes first, roles alternate, and nothing is empty.
+
+    Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
+    messages end with the time they were sent. `back` is what goes back to this model natively besides. Where
+    `bridged`, the model speaks between a result and the next words of the person. `files` has what is attached.
+    """
+    back = back if back and native else Back()
+    beside = back.beside(history) if native else [{}] * len(history)
+    results = {message.call: message for message in history if message.role == "tool" and message.call}
+    in_pairs = {call.id for message in history if native for call in native_calls(message)}
+    sent: list[WireMessage] = []
+    for position, message in enumerate(history):
+        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back, files=files or {}):
+            whole = wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired
+            add(sent, whole, bridged=bridged)
+        if ends_text_results(history[position : position + 2], in_pairs):
+            add(sent, {"role": "user", "content": ENOUGH})
+    return sent
+
+
+def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
+    """Whether the first of `here` is a result in words and no further result follows it."""
+    return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
+
+
+def wire(
+    message: Message,
+    results: Mapping[str, Message],
+    in_pairs: set[str],
+    *,
+    bare: bool,
+    clock: Clock | None,
+    back: Back,
+    files: Encoded,
+) -> Iterator[WireMessage]:
+    text = encodable(message.text)
+    match message.role:
+        case "tool" if message.call in in_pairs:
+            return
+        case "tool":
+            yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
+        case "assistant" if calls := native_calls(message):
+            yield from pairs(text, calls, results, back) if calls[0].id in in_pairs else [as_text(text, calls)]
+        case "user":
+            said = clock.stamped(text, message.at) if clock else text
+            yield {"role": "user", "content": with_files(said, message.attachments, files)}
+        case role:
+            yield {"role": role, "content": text}
+
+
+def result(message: Message, *, bare: bool = False) -> str:
+    """What a tool said, framed as data, or `bare`."""
+    name = message.name or "the call"
+    if bare:
+        return encodable(f"Result of {name}:\n{message.text}")
+    call, untrusted = message.call or "", message.untrusted
+    return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
+
+
+def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: Back) -> Iterator[WireMessage]:
+    """An assistant message with native calls, and a result for each of them, in order."""
+    functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
+    asked = [
+        {"id": call.id, "type": "function", "function": function} | back.with_call(call)
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    yield {"role": "assistant", "content": text, "tool_calls": asked}
+    for call in calls:
+        answer = result(results[call.id]) if call.id in results else INTERRUPTED
+        yield {"role": "tool", "tool_call_id": call.id, "content": answer}
+
+
+def arguments_text(call: AskedCall) -> str:
+    """As JSON, with no lone surrogate behind an escape: servers read it, and refuse that."""
+    text = json.dumps(call.arguments)
+    return json.dumps(encodable_value(call.arguments)) if "\\ud" in text else text
+
+
+def plain_name(name: str) -> str:
+    """A name that strict servers take back, whatever the model has called."""
+    return ODD.sub("_", name)[:64] or "unknown"
+
+
+def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:
+    """Native calls in words, for a server that turned out to take no tools."""
+    written = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls]
+    blocks = [f"<tool_call>\n{call}\n</tool_call>" for call in written]
+    return {"role": "assistant", "content": "\n".join([text, *blocks] if text else blocks)}
+
+
+def add(sent: list[WireMessage], message: WireMessage, *, bridged: bool = False) -> None:
+    """Append, as strict templates want it: no second system message, no empty one, no role twice in a row."""
+    if message["role"] == "system" and any(earlier["role"] != "system" for earlier in sent):
+        message = message | {"role": "user"}
+    if not message["content"] and message["role"] in ("assistant", "system") and "tool_calls" not in message:
+        return
+    if bridged and message["role"] == "user" and sent and sent[-1]["role"] == "tool":
+        sent.append({"role": "assistant", "content": BRIDGE})
+    last = sent[-1] if sent else None
+    if last is None or last["role"] != message["role"] or message["role"] == "tool" or "tool_calls" in last:
+        sent.append(message)
+        return
+    whole = joined(last["content"], message["content"])
+    sent[-1] = last | (message if "tool_calls" in message else {}) | {"content": whole}
+
+
+def native_calls(message: Message) -> list[AskedCall]:
+    return [call for call in message.calls if call.dialect == NATIVE]
+
+
+def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The tools as `tools` of a request."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def encodable_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def encodable(text: str) -> str:
+    """Text that every JSON reader accepts: surrogate pairs joined, lone surrogates U+FFFD (llama.cpp refuses them)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def encodable_value(value: Any) -> Any:
+    """The JSON value with lone surrogates mended, wherever they stand in it."""
+    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))

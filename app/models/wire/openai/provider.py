@@ -1,0 +1,91 @@
+"""Any server that speaks OpenAI's chat completions, streamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from app.core.clock import Clock
+from app.core.messages import Message
+from app.core.provider import ModelRequest
+from app.models.capabilities.abilities import Abilities, Stated
+from app.models.hosted_provider import ANY_MODEL, LOST, Defaults, Hosted
+from app.models.http.exchange import Question, Reader, Refused, ask
+from app.models.wire.attachment_parts import Encoded, encoded_files
+from app.models.wire.opaque_metadata import origin_of
+from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.history import BRIDGED, encode, wire_messages, wire_tools
+from app.models.wire.openai.reasoning_replay import Back, echo_of
+from app.models.wire.request_extras import added
+
+__all__ = ["ANY_MODEL", "LOST", "Defaults", "OpenAIChat"]
+
+
+class OpenAIChat(Hosted):
+    """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
+
+    `bare_results` is for models too small to read past a frame: in text, only untrusted results get one.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        base_url: str,
+        model: str = ANY_MODEL,
+        key: str | None = None,
+        *,
+        stated: Stated | None = None,
+        defaults: Defaults | None = None,
+        bare_results: bool = False,
+        clock: Clock | None = None,
+        abilities: Abilities | None = None,
+    ) -> None:
+        super().__init__(
+            client, base_url, model, key, stated=stated, defaults=defaults, clock=clock, abilities=abilities
+        )
+        self._bare = bare_results
+
+    @property
+    def url(self) -> str:
+        return f"{self.base_url}/chat/completions"
+
+    @property
+    def _back(self) -> Back:
+        return Back(origin_of(self.model, self.base_url), echo_of(self.model))
+
+    def added(self, message: Message) -> str:
+        echoed = self._back.echoed(message) if message.reasoning else ""
+        native = message.role == "tool" and self.native_tools  # of the others it is not asked
+        return added(message, native=native, bare=self._bare, clock=self._clock) + echoed
+
+    async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+        files, key = await encoded_files(request), request.key or self.key
+        while True:  # each further round leaves out a parameter for good, and there are few
+            body = self._body(request, files.marks, native=native)
+            content = files.put_into(encode(body))
+            question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
+            try:
+                return await ask(self._client, question), Answer(self.url, self._back.origin)
+            except Refused as refusal:
+                if not self._parameters.learn(refusal.status, refusal.said, body):
+                    raise self._refusal(refusal, native=native) from refusal
+
+    def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
+        limits = [limit for limit in (request.max_tokens, self._defaults.max_tokens) if limit is not None]
+        temperature = request.temperature if request.temperature is not None else self._defaults.temperature
+        body = {
+            "model": self.model,
+            "messages": wire_messages(
+                request.whole(),
+                native=native,
+                bare=self._bare,
+                clock=self._clock,
+                back=self._back,
+                bridged=bool(BRIDGED.search(self.model)),
+                files=files,
+            ),
+            "stream": True,
+        }
+        tools = {"tools": wire_tools(request.tools)} if native else {}
+        return body | tools | self._parameters.fields(self.model, min(limits, default=None), temperature)

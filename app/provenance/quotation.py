@@ -1,0 +1,118 @@
+"""Quoting is not calling: a call in text that stands in what the model has read is no decision of its own.
+
+Native calls are: a model makes them on purpose. In text nothing tells a call from a quotation but where it comes from,
+so before a text call is decided on, all is searched that the model had read and not written when it wrote the call:
+results, messages, summaries, what persons and servers put into the prompt. Our own worked examples are no such text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from json import dumps
+
+from app.context.persona import Persona
+from app.context.prompt import Override
+from app.core.messages import AskedCall, Message, in_words
+from app.models.wire.native_calls import NATIVE
+from app.provenance.quoted_text import Wanted, Work, Written
+from app.provenance.read_texts import Library, Source
+from app.transcript.conversation import Conversation
+from parsing.dialects import FENCED
+from tools.builtin.read_result import NAME as READ_RESULT
+from tools.tool import Tool
+from tools.toolbox import Toolbox
+
+IN_TEXT = "text"  # the dialect of a call that could not be understood
+MOST_NAME = 80  # characters of a tool's name in the words for people
+# Our note below a result that was cut (app.results): the id in it is drawn by us, after the result was written.
+_OUR_NOTE = re.compile(rf"\n\[{READ_RESULT}\(call=\"(?P<call>\w+)\", offset=\d+\) shows what is left out\.\]\Z")
+
+
+Others = Callable[[str], Awaitable[Sequence[Source]]]
+"""What the model of a session has read besides its messages. Raises StoreFailed."""
+
+
+async def no_others(session: str) -> Sequence[Source]:
+    return ()
+
+
+@dataclass(slots=True)
+class Provenance:
+    """Finds where the text calls of one run come from."""
+
+    others: Others = no_others
+    _library: Library = field(default_factory=Library)
+    _looked_back: bool = False
+
+    async def quotations(
+        self, calls: Iterable[AskedCall], conversation: Conversation, toolbox: Toolbox
+    ) -> dict[str, str]:
+        """Of those calls that stand in what the model had read: by id, where. Raises StoreFailed."""
+        asked = [conversation.redactor.redact_value(call) for call in calls if call.dialect != NATIVE]
+        if not asked:
+            return {}
+        others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
+        messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
+        tools, meant, work = toolbox.schemas, toolbox.meant, Work()
+        found = dict[str, str]()
+        for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
+            sources = [*others, *filter(None, map(source_of, before))]
+            wanted = {call.id: Wanted(_written(call), tools, meant) for call in made}
+            found = await asyncio.to_thread(self._library.quotations, wanted, sources, work)
+        return found
+
+    def _earlier(
+        self, begins: int, messages: Sequence[Message]
+    ) -> Iterator[tuple[Sequence[AskedCall], Sequence[Message]]]:
+        """Calls of this run from before the server was restarted, and what had been read by then."""
+        if self._looked_back:
+            return
+        self._looked_back = True
+        for at, message in enumerate(messages[begins:], begins):
+            if made := [call for call in message.calls if call.dialect != NATIVE]:
+                yield made, messages[:at]
+
+
+def _written(call: AskedCall) -> Written:
+    bad = call.dialect == IN_TEXT
+    return Written(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
+
+
+def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:
+    """Where the message is that the call was made in: what came later the model had not read."""
+    for at in range(len(messages) - 1, -1, -1):
+        if any(one.id == call.id for one in messages[at].calls):
+            return at
+    return len(messages)
+
+
+def source_of(message: Message) -> Source | None:
+    match message.role:
+        case "assistant":
+            return None
+        case "tool":
+            return Source(f"the result of {(message.name or 'a tool')[:MOST_NAME]}", _without_our_note(message))
+        case "user":
+            return Source("a message of this conversation", in_words(message))
+    return Source("the prompt", message.text)
+
+
+def _without_our_note(message: Message) -> str:
+    note = _OUR_NOTE.search(message.text)
+    return message.text[: note.start()] if note and note["call"] == message.call else message.text
+
+
+def of_prompt(persona: Persona, override: Override | None, tools: Iterable[Tool]) -> Iterator[Source]:
+    """What others than we have written into the prompt; `tools` are those of servers that were added."""
+    yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
+    if override:
+        yield Source("the system text of the request", override.text)
+    for tool in tools:
+        yield Source(f"the description of {tool.name[:MOST_NAME]}", f"{tool.description}\n\n{dumps(tool.parameters)}")
+
+
+def of_summaries(texts: Iterable[str]) -> Iterator[Source]:
+    return (Source("the summary of this conversation", text) for text in texts)

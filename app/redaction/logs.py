@@ -1,0 +1,38 @@
+"""The process's log with its secrets hidden, whatever handler and formatter print it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from app.redaction.redactor import Redactor
+
+
+@contextmanager
+def redacted_logs(redactor: Redactor) -> Iterator[None]:
+    """From here on every record's message, arguments and trace are redacted.
+
+    By the records themselves: a filter would have to be put on each handler there is or will be.
+    """
+
+    class RedactedRecord(logging.LogRecord):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if isinstance(self.args, tuple):  # a formatter may look at them one by one
+                self.args = tuple(redactor.redact(arg) if isinstance(arg, str) else arg for arg in self.args)
+            if self.exc_info:
+                trace = logging.Formatter().formatException(self.exc_info)
+                if not redactor.is_plain(trace):
+                    self.exc_text, self.exc_info = redactor.redact(trace), None
+
+        def getMessage(self) -> str:
+            return redactor.redact(super().getMessage())
+
+    usual = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(RedactedRecord)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(usual)

@@ -1,0 +1,101 @@
+"""Pieces of an output for people, with their secrets hidden also where two pieces meet.
+
+What is read around a piece shows what lies across its ends: nothing is kept between two questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.redaction.redactor import Redactor
+from tools.base.output_buffer import Stretch
+
+PIECE = 65_536  # characters of an output that one answer tells, at most
+
+Read = Callable[[int, int], Awaitable[Stretch]]
+"""From which position on, and how much at most. Positions are those of the source: characters, or bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """`text` begins at `start`, which lies behind what was asked for if that is not kept; `next` is to be asked next.
+
+    `characters` is where the output ends so far. `done`: nothing more comes behind `next`.
+    """
+
+    text: str
+    start: int
+    next: int
+    characters: int
+    lines: int
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An output that grows until it has `ended`. `size` is what a text takes of its positions, `widest` a character."""
+
+    read: Read
+    redactors: Sequence[Redactor]
+    ended: bool
+    size: Callable[[str], int] = len
+    widest: int = 1
+    piece: int = PIECE
+
+    async def part(self, after: int, lines: int) -> OutputPart:
+        """What comes behind `after`. Raises what `read` raises."""
+        margin = max((one.longest for one in self.redactors), default=0)
+        here = await self.read(after, self.piece + margin * self.widest)
+        start, text = here.start, here.text
+        before = ""
+        if start > after:  # in the middle of a line, which may begin with the end of a secret
+            skipped = (text.find("\n", 0, margin) + 1) or min(margin, len(text))
+            start, text = start + self.size(text[:skipped]), text[skipped:]
+        elif start:
+            before = await self._before(start, margin * self.widest)
+        most = max(0, min(self.piece, len(text) - margin if here.more else len(text)))
+        told, ahead = text[:most], text[most:]
+        at_end = here.start + self.size(here.text) > here.total - self.widest  # a character may have come in part
+        goes_on = here.more or (at_end and not self.ended)
+        shown, count = hidden(self.redactors, before, told, ahead, goes_on=goes_on)
+        behind = start + self.size(told[:count])
+        return OutputPart(shown, start, behind, here.total, lines, self.ended and behind >= here.total)
+
+    async def _before(self, start: int, size: int) -> str:
+        first = max(0, start - size)
+        earlier = await self.read(first, start - first)
+        return earlier.text if earlier.start + self.size(earlier.text) == start else ""
+
+
+def hidden(redactors: Sequence[Redactor], before: str, text: str, ahead: str, *, goes_on: bool) -> tuple[str, int]:
+    """`text` without secrets, and how many of its characters that are: what may begin one waits, if the text `goes_on`.
+
+    A secret that begins in `before` has had its mark there.
+    """
+    whole = before + text + ahead
+    begin, end = len(before), len(before) + len(text)
+    marks: list[tuple[int, int, str]] = []
+    for redactor in redactors:
+        found, begun = redactor.look(whole)
+        marks += [(*span, redactor.mark) for span in found]
+        if goes_on:
+            end = min(end, max(begin, begun))
+        elif (cut := next((at for at in range(begun, len(whole)) if redactor.hides(whole[at:])), None)) is not None:
+            marks.append((cut, len(whole), redactor.mark))
+    return "".join(_shown(whole, sorted(marks), begin, end)), end - begin
+
+
+def _shown(whole: str, marks: Sequence[tuple[int, int, str]], begin: int, end: int) -> Iterator[str]:
+    told = begin
+    covered = 0
+    for first, behind, mark in marks:
+        if first >= end:
+            break
+        if first >= begin and first >= covered:  # else it overlaps what another mark stands for
+            yield whole[told:first]
+            yield mark
+        covered = max(covered, behind)
+        told = max(told, covered)
+    if told < end:
+        yield whole[told:end]

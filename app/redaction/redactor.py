@@ -1,0 +1,251 @@
+"""Secrets that the server knows become `[redacted]` in every text that leaves it or is kept.
+
+Every character of every occurrence is hidden; occurrences that overlap become one mark. The same text gives the same
+result however it is sliced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+from app.core.messages import Sealed
+
+MARK = "[redacted]"
+SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
+FEWEST = 4  # different characters, for the same reason
+_TOKEN = "[A-Za-z0-9_-]"
+_TOKEN_LENGTH = 43
+_BEGUN_TOKEN = re.compile(f"dgm_{_TOKEN}{{0,{_TOKEN_LENGTH}}}")
+# `OPENAI_API_KEY`, `GITHUB_TOKEN`, `PGPASSWORD`, `SMTP_PASS`, `JWT_SECRET_2`; not `PWD`, `KEYBOARD`, `MAX_TOKENS`.
+_SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(^|_)PASS|CREDENTIALS?)(_\d+)?$", re.IGNORECASE
+)
+_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_ESCAPED_AGAIN = re.compile(r'\\\\|\\"')
+
+Value = TypeVar("Value")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, a flag or a field of this name holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values of the variables whose names say that they are secret, and the passwords in any URL."""
+    for name, value in environ.items():
+        if is_secret_name(name):
+            yield value
+        yield from _PASSWORD_IN_URL.findall(value)
+
+
+def forms(value: str) -> Iterator[str]:
+    """How a secret may be written: as it is, inside JSON, inside a URL; one of several lines is found by each line."""
+    for line in map(str.strip, value.splitlines()):
+        if len(line) >= SHORTEST and len(set(line)) >= FEWEST and not line.startswith("-----"):
+            yield from {line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1], quote(line, safe="")}
+
+
+class Redactor:
+    """Knows the secrets `values`, those that are added later, and access tokens by their shape."""
+
+    mark = MARK
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._forms: set[str] = set()
+        self._learn(form for value in values for form in forms(value))
+
+    def add(self, *values: str) -> None:
+        """Know more secrets from now on."""
+        self._learn(form for value in values for form in forms(value))
+
+    def redact(self, text: str) -> str:
+        """The text with its secrets hidden; also one that its end has cut in two, if half of it is left."""
+        if self.is_plain(text):
+            return text
+        held = Held(self)
+        return held.feed(text) + held.end()
+
+    def redact_value(self, value: Value) -> Value:
+        """The same of everything in dicts (keys included), lists, tuples and dataclasses.
+
+        What is sealed is kept as it is, or not at all.
+        """
+        return cast("Value", self._redacted(value))
+
+    def redact_json(self, text: str) -> str:
+        """The same inside of JSON, which stays JSON."""
+        # JSON inside of JSON escapes a secret twice, which is seen only once the outer one is read.
+        if self.is_plain(text) and not _ESCAPED_AGAIN.search(text):
+            return text
+        value = json.loads(text)
+        redacted = self.redact_value(value)
+        return text if redacted == value else json.dumps(redacted)
+
+    def is_plain(self, text: str) -> bool:
+        """No secret begins in it: nearly every text, so this must be quick."""
+        return self._beginning.search(text) is None
+
+    @property
+    def longest(self) -> int:
+        """How many characters a secret may have, in whatever form."""
+        return self._longest
+
+    def look(self, text: str) -> tuple[list[tuple[int, int]], int]:
+        """Where secrets are, each as (start, end), and from where on the text may be the beginning of one."""
+        found, begun, at = [], len(text), -1
+        while match := self._beginning.search(text, at + 1):
+            at = match.start()
+            end, goes_on = self._look_at(text, at)
+            if end > at:
+                found.append((at, end))
+            if goes_on:
+                begun = min(begun, at)
+        return found, begun
+
+    def hides(self, beginning: str) -> bool:
+        """Whether this is so much of a secret that it is hidden although the rest never came: half of it.
+
+        If less were enough, whoever may write here could guess a secret character by character.
+        """
+        if (token := _BEGUN_TOKEN.fullmatch(beginning)) and len(token[0]) >= SHORTEST:
+            return True
+        known = self._by_start.get(beginning[:SHORTEST], ())
+        return any(form.startswith(beginning) and 2 * len(beginning) >= len(form) for form in known)
+
+    def _learn(self, more: Iterable[str]) -> None:
+        self._forms.update(more)
+        self._longest = max([len("dgm_") + _TOKEN_LENGTH, *map(len, self._forms)])
+        self._by_start: dict[str, list[str]] = {}
+        for form in self._forms:
+            self._by_start.setdefault(form[:SHORTEST], []).append(form)
+        starts = [[*map(re.escape, start)] for start in self._by_start]
+        starts.append([*"dgm_", *[_TOKEN] * (SHORTEST - len("dgm_"))])
+        self._beginning = re.compile(_here_or_cut(starts))
+
+    def _look_at(self, text: str, at: int) -> tuple[int, bool]:
+        """Where the longest secret that begins here ends, and whether the text may end inside a longer one."""
+        rest = len(text) - at
+        if rest < SHORTEST:
+            return at, True
+        end, goes_on = at, False
+        for form in self._by_start.get(text[at : at + SHORTEST], ()):
+            if text.startswith(form, at):
+                end = max(end, at + len(form))
+            elif rest < len(form) and form.startswith(text[at:]):
+                goes_on = True
+        if token := _BEGUN_TOKEN.match(text, at):
+            if len(token[0]) == len("dgm_") + _TOKEN_LENGTH:
+                end = max(end, token.end())
+            elif token.end() == len(text):
+                goes_on = True
+        return end, goes_on
+
+    def _redacted(self, value: Any) -> Any:
+        match value:
+            case str():
+                return value if self.is_plain(value) else self.redact(value)
+            case bool() | None | float():
+                return value
+            case int():  # a secret of digits alone, as a model may write it
+                hidden = value.bit_length() <= 1024 and self.redact(str(value)) != str(value)
+                return self.mark if hidden else value
+            case dict():
+                return {self._redacted(key): self._redacted(one) for key, one in value.items()}
+            case list() | tuple():
+                return type(value)(map(self._redacted, value))
+            case Sealed():
+                return value if self._redacted(value.fields) == value.fields else None
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._redacted_fields(value)
+        return value
+
+    def _redacted_fields(self, value: Any) -> Any:
+        changed = {}
+        for name in names_of(type(value)):
+            was = getattr(value, name)
+            if was and (now := self._redacted(was)) is not was and now != was:  # most are empty
+                changed[name] = now
+        return replace(value, **changed) if changed else value
+
+
+_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
+def names_of(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass, found once: each event and each row is asked for them."""
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return _NAMES[kind]
+
+
+def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
+    """A pattern for these equally long rows of characters, or as much of one as the text's end has left of it.
+
+    A tree: what several have in common is looked at once.
+    """
+    branches: dict[str, list[Sequence[str]]] = {}
+    for first, *rest in starts:
+        branches.setdefault(first, []).append(rest)
+    return "|".join(f"{first}(?:\\Z|{_here_or_cut(rests)})" if rests[0] else first for first, rests in branches.items())
+
+
+class Held:
+    """One stream of text in pieces. Only what may be the beginning of a secret is withheld, and no longer than needed.
+
+    What `end` has told in clear still counts: the rest of a secret that goes on in the next piece is hidden.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._text = ""  # what may be the beginning of a secret
+        self._told = 0  # characters of it that have been told, in clear or by a mark
+        self._marked = 0  # characters of it that the last mark stands for
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is withheld."""
+        return self._told < len(self._text)
+
+    @property
+    def empty(self) -> bool:
+        return not self._text
+
+    def feed(self, piece: str) -> str:
+        """What may be told now."""
+        if not self._text and self._redactor.is_plain(piece):
+            return piece
+        text = self._text + piece
+        found, begun = self._redactor.look(text)
+        shown = self._tell(text, found, begun)
+        self._text = text[begun:]
+        self._told, self._marked = max(0, self._told - begun), max(0, self._marked - begun)
+        return shown
+
+    def end(self) -> str:
+        """What was withheld, because something else comes next. A secret that is cut here is hidden nevertheless."""
+        text = self._text
+        found, begun = self._redactor.look(text)
+        if (cut := next((at for at in range(begun, len(text)) if self._redactor.hides(text[at:])), None)) is not None:
+            found = sorted([*found, (cut, len(text))])
+        return self._tell(text, found, len(text))
+
+    def _tell(self, text: str, found: list[tuple[int, int]], until: int) -> str:
+        shown = []
+        for start, end in found:
+            if start >= until:
+                break
+            if end <= self._told:
+                continue
+            if start >= self._marked:  # else it overlaps what the last mark stands for
+                shown += [text[self._told : start], self._redactor.mark]
+            self._told = self._marked = end
+        if self._told < until:
+            shown.append(text[self._told : until])
+            self._told = until
+        return "".join(shown)

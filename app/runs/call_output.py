@@ -1,0 +1,55 @@
+"""The output of a call, wherever it is: in the process that writes it, kept whole, or in the log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from app.core.events import ToolFinished, ToolStarted
+from app.redaction.output_chunks import OutputPart, Source
+from app.redaction.redactor import Redactor
+from app.runs.live_outputs import Outputs
+from app.storage.rows import RunRow
+from app.storage.store import Store
+from app.transcript.run_request import NotFound
+from tools.base.output_buffer import Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutput:
+    outputs: Outputs
+    store: Store
+    redactor: Redactor
+
+    async def part(self, run: RunRow, call: str, after: int) -> OutputPart:
+        """What comes behind the character `after`. Raises NotFound, StoreFailed."""
+        if written := self.outputs.of(run.id, call):
+            return await written.part(after)
+        logged = {row.type: json.loads(row.data) for row in await self.store.call_events(run.id, call)}
+        if ToolStarted.type not in logged:
+            raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events tells of its calls.")
+        if finished := logged.get(ToolFinished.type):
+            return await self._finished(run.session, call, finished["text"], after)
+        return OutputPart("", after, after, after, 0, done=run.ended is not None)
+
+    async def _finished(self, session: str, call: str, told: str, after: int) -> OutputPart:
+        lines = await self.store.result_lines(session, call)
+
+        async def read(offset: int, size: int) -> Stretch:
+            if lines is None:  # short enough that nothing else was kept
+                return stretch(told[offset : offset + size], offset, len(told))
+            part = await self.store.result(session, call, offset, size)
+            return stretch(part.text, offset, part.characters) if part else stretch("", 0, 0)
+
+        count = lines_of(told) if lines is None else lines
+        return await Source(read, (self.redactor,), ended=True).part(after, count)
+
+
+def stretch(text: str, offset: int, total: int) -> Stretch:
+    start = min(offset, total)
+    return Stretch(start, text, total, start + len(text) < total)
+
+
+def lines_of(text: str) -> int:
+    """An unfinished one included."""
+    return text.count("\n") + (not text.endswith("\n") if text else 0)

@@ -1,0 +1,218 @@
+"""Who is here: open streams, counted per principal; and whoever loses the right to be here is shown out.
+
+A token that is revoked or expires admits no further request. What its principal began before ends here: runs with the
+reason `revoked`, background jobs, streams. It is looked at who is still allowed, not at what was said to have changed:
+another process may have revoked, and a request that was under way then may begin something later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Protocol, Self
+
+from app.storage.principals import Principal, in_use
+from app.storage.rows import TokenCounts, TokenRow
+from app.storage.store import Store, StoreFailed
+from tools.jobs.records import Job, JobsFailed, NoSuchJob
+
+EVERY_S = 0.5
+ENDING_S = 2.0  # for runs and jobs to end before streams are cut that would end with them
+GRACE_S = 0.5  # for their last event to reach who watches them
+REVOKED = "revoked"
+_log = logging.getLogger(__name__)
+
+
+class TooManyStreams(Exception):
+    """A principal has as many streams open as one may have."""
+
+
+class NotAllowedAnyMore(Exception):
+    """The token of a request was revoked, or expired, while the request was under way."""
+
+    def __init__(self) -> None:
+        super().__init__("This token has been revoked or has expired. Ask an admin for a new one.")
+
+
+class Working(Protocol):
+    """What is asked of `Runs`."""
+
+    def at_work(self) -> set[str]: ...
+
+    async def cancel_of(self, principal: str, why: str) -> None: ...
+
+
+class Labouring(Protocol):
+    """What is asked of `Jobs`."""
+
+    def at_work(self) -> set[str]: ...
+
+    def listed(self, principal: str) -> list[Job]: ...
+
+    async def cancel(self, job: str, principal: str) -> Job: ...
+
+
+class Place:
+    """One stream of a principal. Entered by who opens the stream, who keeps it if all goes well; `leave()` at its end.
+
+    `cut` ends the stream at once; who writes it sets that.
+    """
+
+    def __init__(self, leave: Callable[[Place], None]) -> None:
+        self.cut: Callable[[], None] = _nothing
+        self.left = asyncio.Event()
+        self.closed = False
+        self._leave = leave
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.leave()
+
+    def leave(self) -> None:
+        if not self.left.is_set():
+            self.left.set()
+            self._leave(self)
+
+    def check(self) -> None:
+        """Before the stream begins. Raises NotAllowedAnyMore."""
+        if self.closed:
+            raise NotAllowedAnyMore
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.cut()
+
+
+def _nothing() -> None:
+    """A stream that has not begun is told by `check()`."""
+
+
+class Presence:
+    """Use `watch_for_ever()` as a task, and `close()` at the end."""
+
+    def __init__(self, store: Store, runs: Working, jobs: Labouring, max_streams: int) -> None:
+        self._store = store
+        self._runs = runs
+        self._jobs = jobs
+        self._max_streams = max_streams
+        self._places: dict[str, set[Place]] = {}
+        self._allowed: dict[str, set[str]] = {}  # name -> tokens, when it was looked last
+        self._dead: set[str] = set()  # tokens
+        self._gone: set[str] = set()  # names without a token in use
+        self._counts: TokenCounts | None = None  # as they were then
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+
+    def place(self, principal: Principal) -> Place:
+        """For one stream. Raises TooManyStreams, NotAllowedAnyMore."""
+        self.check(principal)
+        if (count := self.streams(principal.name)) >= self._max_streams:
+            most = f"{count} streams are open, which is the most for one user."
+            raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
+        places = self._places.setdefault(principal.name, set())
+
+        def leave(place: Place) -> None:
+            places.discard(place)
+            if not places and self._places.get(principal.name) is places:
+                del self._places[principal.name]
+
+        place = Place(leave)
+        places.add(place)
+        return place
+
+    def check(self, principal: Principal) -> None:
+        """That who was let in with a request may still be here. Raises NotAllowedAnyMore."""
+        if principal.token in self._dead:
+            raise NotAllowedAnyMore
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether there has been a token when it was looked last: then nobody is here without one."""
+        return self._counts is not None and self._counts.all > 0
+
+    def streams(self, name: str) -> int:
+        """How many a principal has open."""
+        return len(self._places.get(name, ()))
+
+    async def watch_for_ever(self) -> None:
+        """Look who is still allowed, twice a second; a store that fails is asked again."""
+        while True:
+            try:
+                await self.look()
+            except StoreFailed as failure:
+                _log.warning("who may still be here is not known: %s", failure)
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self) -> None:
+        """Begin to show out whoever is here and not allowed any more. Raises StoreFailed."""
+        now = time.time()
+        if (counts := await self._store.token_counts(now)) != self._counts:
+            self._sort(await self._store.tokens(), now)
+            self._counts = counts
+        self._begin_to_show_out(self._gone)
+
+    def _sort(self, rows: Sequence[TokenRow], now: float) -> None:
+        """Who may be here, and who may not."""
+        allowed = dict[str, set[str]]()
+        for row in rows:
+            if in_use(row, now):
+                allowed.setdefault(row.name, set()).add(row.sha256)
+        # Revoked and made again since the last look: what the first token began ends all the same.
+        again = {name for name, tokens in self._allowed.items() if tokens - allowed.get(name, set())}
+        self._allowed, self._dead = allowed, {row.sha256 for row in rows if not in_use(row, now)}
+        self._gone = {row.name for row in rows} - allowed.keys()
+        self._begin_to_show_out(again)
+
+    def _begin_to_show_out(self, names: set[str]) -> None:
+        if not names:
+            return
+        here = self._places.keys() | self._runs.at_work() | self._jobs.at_work()
+        for name in (names & here) - self._leaving.keys():
+            self._leaving[name] = asyncio.create_task(self._show_out(name), name=f"show out {name}")
+
+    async def revoked(self, name: str) -> None:
+        """Returns when nothing of theirs runs any more. Raises StoreFailed."""
+        await self.look()
+        if name in self._leaving:
+            await asyncio.wait([self._leaving[name]])
+
+    async def close(self) -> None:
+        for task in self._leaving.values():
+            task.cancel()
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
+
+    async def _show_out(self, name: str) -> None:
+        """Runs and jobs end with their last event; a stream that has not ended soon after is cut."""
+        ending = asyncio.create_task(self._end_work(name))
+        try:
+            await asyncio.wait([ending], timeout=ENDING_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    for place in list(self._places.get(name, ())):
+                        await place.left.wait()
+            for place in list(self._places.get(name, ())):
+                place.close()
+            await ending
+        finally:
+            ending.cancel()
+            del self._leaving[name]
+
+    async def _end_work(self, name: str) -> None:
+        await self._runs.cancel_of(name, REVOKED)  # first: until it is stopped, a run may start a job
+        theirs = [job.id for job in self._jobs.listed(name) if job.under_way]
+        await asyncio.gather(*(self._end_job(job, name) for job in theirs))
+
+    async def _end_job(self, job: str, name: str) -> None:
+        try:
+            await self._jobs.cancel(job, name)
+        except NoSuchJob:
+            return  # forgotten meanwhile
+        except JobsFailed as failure:
+            _log.error("%s of %s, who may not be here any more, goes on: %s", job, name, failure)

@@ -1,0 +1,82 @@
+"""The end of a run without an answer: the model is asked once more; if it stays silent, code says what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from app.budget.side_query import DATA_RULE, Aside, Heard, ends_of
+from app.core.messages import Message, in_words
+from app.runs.discipline.verifier import listed, named, words_of
+from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
+from app.transcript.run_totals import Account, Outcome
+
+MOST_TOKENS = 1024
+MOST_RESULTS = 6  # the last results that are repeated
+MOST_REQUEST = 200  # characters of the request that are repeated
+MOST_NAMES = 12  # that are told
+RULE = (
+    f"Write the final answer to a person's request, in plain text. {DATA_RULE} You are told what the person asked for, "
+    "what was done and what came of it. There are no tools. If something is missing or failed, say so. Write in the "
+    "person's language."
+)
+ASKED = "The model ended without an answer: it is asked once more, for the answer alone."
+# Why a run ended, to follow `I have no answer:`.
+WHY = {
+    "answered": "the model ended without words",
+    "round_limit": "the limit of rounds was reached",
+    "call_limit": "the limit of tool calls was reached",
+    "token_limit": "the limit of tokens was reached",
+    "deadline": "the time limit was reached",
+    "budget": "the budget was spent",
+    "loop_broken": "the same calls were made again and again",
+}
+WORDS: dict[Outcome, str] = {"failed": "failed", "refused": "not run", "unknown": "with an unknown outcome"}
+
+
+async def synthesise(aside: Aside, reply: Reply, account: Account, conversation: Conversation) -> Heard:
+    """An answer from a fresh start, with few words to read. Raises BudgetSpent, StoreFailed."""
+    room = await aside.room()
+    data = words_of(conversation, room // 4)
+    if account.actions:
+        data["What was done"] = listed(account, room // 8)
+    for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
+        data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
+    # Of temperature 0 small models fall into saying the same sentence for ever.
+    return await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, temperature=None)
+
+
+def last_words(reason: str, account: Account, conversation: Conversation) -> str:
+    """What was done, what is missing and why: an honest sentence or two where a model said nothing."""
+    request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
+    asked = " ".join(request.split())
+    asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
+    done = ", ".join(_done(account)) or "nothing"
+    why = WHY.get(reason, reason.replace("_", " "))
+    return f"I have no answer: {why}. Done so far: {done}. Missing: an answer to “{asked}”. Send a message to go on."
+
+
+def answer_of(conversation: Conversation) -> str:
+    """What the model said, whole or cut, if nothing has happened since; else nothing."""
+    match conversation.messages[-1:]:
+        case [Message(role="assistant", calls=(), shown=str(words))] if words.strip():
+            return words
+    return ""
+
+
+def _results(conversation: Conversation) -> Iterator[Message]:
+    """Of the run under way."""
+    return (one for one in conversation.messages[conversation.begins :] if one.role == "tool")
+
+
+def _done(account: Account) -> Iterator[str]:
+    """Calls by name, and how many of them came to what: `bash 3 times (1 failed)`."""
+    names = Counter(map(named, account.actions.values()))
+    for name, times in names.most_common(MOST_NAMES):
+        often = "once" if times == 1 else f"{times} times"
+        came = Counter(action.outcome for action in account.actions.values() if named(action) == name)
+        trouble = ", ".join(f"{came[outcome]} {words}" for outcome, words in WORDS.items() if came[outcome])
+        yield f"{name} {often} ({trouble})" if trouble else f"{name} {often}"
+    if len(names) > MOST_NAMES:
+        yield f"and {len(names) - MOST_NAMES} more tools"

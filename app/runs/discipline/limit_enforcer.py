@@ -1,0 +1,191 @@
+"""The discipline of one run: asked before each round, told of each reply and its results.
+
+           +---- calls, a nudge, a message of the person ----+
+           v                                                 |
+plan ---> round with tools -------------------------------> saw ---> answered
+           |   a limit is near, or the model goes in circles
+           +-> last round, without tools ------------------> saw ---> that limit's reason
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from app.core.events import Notice
+from app.core.messages import Message
+from app.core.provider import ProviderFailed
+from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
+from app.runs.discipline.loop_detector import Stall
+from app.runs.discipline.reminders import (
+    AGAIN,
+    GO_ON,
+    GOES_ON,
+    LAST,
+    LOOPING,
+    MOST_BREAKS,
+    MOST_NUDGES,
+    NUDGED,
+    announces,
+    nearly_over,
+    was_told,
+)
+from app.transcript.reply import Reply
+from app.transcript.round_plan import Plan
+from app.transcript.run_totals import Account
+
+ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
+LEAST_KEPT_S = 5.0  # in less time no model answers
+LEAST_TOOL_S = 1.0
+MORE_ROUNDS = 2  # that a run gets whose work was found wanting
+NOT_RUN = "This call was not run: no tools can be used any more. Answer from what you know."
+BROKEN_OFF = "This call was not run: the answer that it stands in broke off. Make it again if it is still needed."
+TOO_MANY = "This call was not run: this run may make {limit} calls, and they are made. Answer from what you know."
+
+
+class Discipline:
+    """One per run. `verify`: what it did is to be checked before it ends."""
+
+    def __init__(self, limits: Limits, *, verify: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.verify = verify
+        self._clock = clock
+        self._ends_at: float | None = None
+        self._waiting_since: float | None = None  # for a person
+        self._stall = Stall()
+        self._loops = False
+        self._nudge = ""
+        self._breaks = 0  # answers in a row that broke off
+        self._broken = False  # the last one did
+        self.so_far = ""  # what was said in them
+        self.wanting = ""  # what a check found
+        self.over: str | None = None  # why the run has ended
+        self._most_rounds = limits.rounds
+        self._offers = True
+
+    def enter(self, left_s: float) -> None:
+        """The run begins, or goes on after a restart, and will be stopped in `left_s`."""
+        self._ends_at = self._clock() + left_s
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While the run waits for a person its time stands still."""
+        self._waiting_since = self._clock()
+        try:
+            yield
+        finally:
+            if self._ends_at is not None:
+                self._ends_at += self._clock() - self._waiting_since
+            self._waiting_since = None
+
+    def plan(self, account: Account, *, offers: bool = True) -> Plan:
+        """The next round. `offers`: there are tools that could be used in it."""
+        self._offers = offers
+        go_on, self._broken = GO_ON if self._broken else "", False
+        if not go_on:
+            self._breaks, self.so_far = 0, ""
+        if ends := self._last(account):
+            broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
+            return Plan(tools=False, notes=said(self.wanting, go_on, LAST if offers else ""), notices=broken, ends=ends)
+        notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
+        nudge, self._nudge = self._nudge, ""
+        nudged = (Notice("nudge", NUDGED),) if nudge else ()
+        return Plan(notes=said(self.wanting, go_on, nudge, *notes), notices=(*nudged, *notices))
+
+    def go_on(self, plan: Plan, reply: Reply, failure: ProviderFailed, account: Account) -> Notice | None:
+        """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
+        may = reply.begun and failure.retryable and not plan.ends and not self.limits.spent(account)
+        if not may or self._breaks >= MOST_BREAKS:
+            return None
+        self._breaks, self._broken, self.so_far = self._breaks + 1, True, account.text
+        return Notice("continued", GOES_ON.format(why=failure.message))
+
+    def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
+        """The calls of a reply that are not run, and why; those that were not understood are refused already."""
+        calls, why = [call.id for call in reply.calls], BROKEN_OFF if self._broken else NOT_RUN
+        if not self._broken and plan.tools and not self.limits.spent(account):
+            may = self.limits.calls - account.calls if self.limits.calls else len(calls)
+            calls, why = calls[max(0, may) :], TOO_MANY.format(limit=self.limits.calls)
+        return {call: why for call in calls if call not in reply.refused}
+
+    def saw(
+        self, plan: Plan, reply: Reply, results: Sequence[Message], account: Account, *, steered: bool = False
+    ) -> str | None:
+        """Why the run ends, after a round with these results; None if it goes on. `steered`: the person said more."""
+        if self._broken:
+            return None
+        if plan.ends:
+            untouched = account.calls == 0 and not steered  # then nothing was cut short
+            return ANSWERED if untouched else self.ends(plan.ends, account, steered=steered)
+        if self.limits.spent(account) and (reply.calls or steered):
+            return TOKEN_LIMIT
+        if steered:
+            self._begin_again()
+            return None
+        if reply.calls:
+            told = {message.call: message.text for message in results if message.call}
+            self._loops = self._stall.saw(reply.calls, told, prose=bool(reply.shown.strip()))
+            return None
+        return None if self._nudges(reply, account) else ANSWERED
+
+    def ends(self, reason: str, account: Account, *, steered: bool) -> str | None:
+        """The same reason, unless the person said something more that can still be answered."""
+        if not steered or reason not in (ANSWERED, LOOP_BROKEN):
+            return reason
+        self._begin_again()
+        if self.limits.spent(account):
+            return TOKEN_LIMIT
+        return ROUND_LIMIT if account.rounds >= self.limits.rounds else None
+
+    def checks(self, reason: str, account: Account) -> bool:
+        """Whether what the run did is to be checked now: once, if no limit has cut it short."""
+        checked = any(code == "verifier" for code, _ in account.told)
+        return self.verify and reason == ANSWERED and not checked and self._last(account) is None
+
+    def found_wanting(self, why: str, account: Account) -> None:
+        """A check has failed: the run gets a few rounds more."""
+        self.wanting = why
+        self._most_rounds = min(self._most_rounds, account.rounds + MORE_ROUNDS)
+
+    def _last(self, account: Account) -> str | None:
+        """Why the next round is the last; None if it is not."""
+        if self._loops:
+            return LOOP_BROKEN
+        if over := self.limits.over(account, self._elapsed_s()):
+            return over
+        return ANSWERED if account.rounds + 1 >= self._most_rounds else None
+
+    def _begin_again(self) -> None:
+        """The person's words may change everything."""
+        self._stall, self._loops, self._nudge = Stall(), False, ""
+        self.wanting, self._most_rounds = "", self.limits.rounds
+
+    def _nudges(self, reply: Reply, account: Account) -> bool:
+        may = self._offers and was_told(Notice("nudge", NUDGED), account) < MOST_NUDGES and self._last(account) is None
+        if not (may and announces(reply)):
+            return False
+        self._nudge = AGAIN
+        return True
+
+    def left_s(self) -> float | None:
+        """Until the run is stopped, if it has a time limit; as much as there was when it began to wait for a person."""
+        return self._ends_at - self._now() if self._ends_at is not None else None
+
+    def _now(self) -> float:
+        return self._clock() if self._waiting_since is None else self._waiting_since
+
+    def tool_left_s(self) -> float:
+        """How long a tool may take, so that time is left for a last round, if that is enough for one at all."""
+        kept_s = self.limits.kept_s
+        if self._ends_at is None or kept_s < LEAST_KEPT_S:
+            return math.inf
+        return max(LEAST_TOOL_S, self._ends_at - self._clock() - kept_s)
+
+    def _elapsed_s(self) -> float:
+        return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0
+
+
+def said(*notes: str) -> tuple[str, ...]:
+    return tuple(note for note in notes if note)

@@ -1,0 +1,86 @@
+"""What a run may use, in one place; 0 is no limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.transcript.run_totals import Account
+
+ROUND_LIMIT, CALL_LIMIT, TOKEN_LIMIT, DEADLINE = "round_limit", "call_limit", "token_limit", "deadline"
+LAST_S = 60.0  # that a last round gets of a run's time, or LAST_SHARE of it where that is less
+LAST_SHARE = 0.1
+NEARLY = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One limit and how much of it is used. `kept` is for a last round without tools. `reason` ends a run."""
+
+    reason: str
+    unit: str
+    limit: float
+    used: float
+    kept: float = 0
+
+    @property
+    def over(self) -> bool:
+        """Nothing more fits but the last round."""
+        return self.used + self.kept >= self.limit
+
+    @property
+    def nearly(self) -> bool:
+        """A run of few rounds is not told so in its first."""
+        few = self.unit == "rounds" and self.limit - self.used <= 2
+        return self.used > 0 and (few or self.used >= NEARLY * self.limit)
+
+    @property
+    def left(self) -> str:
+        return f"{max(0, self.limit - self.used):,.0f} of {self.limit:,.0f} {self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Rounds of model and tools, tool calls, tokens read and written, seconds."""
+
+    rounds: int = 20
+    calls: int = 0
+    tokens: int = 0
+    seconds: float = 0
+
+    @property
+    def kept_s(self) -> float:
+        """For a last round."""
+        return min(LAST_S, LAST_SHARE * self.seconds)
+
+    def told(self) -> dict[str, float]:
+        """As `POST /chat` names them; those that do not limit are left out."""
+        named = {
+            "max_rounds": self.rounds,
+            "max_calls": self.calls,
+            "max_tokens": self.tokens,
+            "time_limit_s": self.seconds,
+        }
+        return {name: limit for name, limit in named.items() if limit}
+
+    def gauges(self, account: Account, elapsed_s: float) -> Iterator[Gauge]:
+        """Those that are limited. A round is expected to cost what the dearest request so far has cost."""
+        all_of_them = (
+            Gauge(ROUND_LIMIT, "rounds", self.rounds, account.rounds, 1),
+            Gauge(CALL_LIMIT, "tool calls", self.calls, account.calls),
+            Gauge(TOKEN_LIMIT, "tokens", self.tokens, account.tokens, 2 * account.dearest),
+            Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, self.kept_s),
+        )
+        return (gauge for gauge in all_of_them if gauge.limit)
+
+    def over(self, account: Account, elapsed_s: float) -> str | None:
+        """Why the next round is the last; None while there may be more."""
+        return next((gauge.reason for gauge in self.gauges(account, elapsed_s) if gauge.over), None)
+
+    def nearly(self, account: Account, elapsed_s: float) -> list[Gauge]:
+        """Those of which little is left."""
+        return [gauge for gauge in self.gauges(account, elapsed_s) if gauge.nearly]
+
+    def spent(self, account: Account) -> bool:
+        """Whether not even a last round may be had: each costs tokens."""
+        return 0 < self.tokens <= account.tokens

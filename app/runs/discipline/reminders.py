@@ -1,0 +1,57 @@
+"""What a model is told, for one request only, to bring a run to its end: plain words that any model understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.core.events import Notice
+from app.runs.discipline.limits import Gauge
+from app.transcript.reply import Reply
+from app.transcript.run_totals import Account
+
+LAST = (
+    "No tools can be used any more. Answer now in plain text, from what you know so far. "
+    "If something is missing or was not done, say so."
+)
+AGAIN = (
+    "Your last reply ended without a tool call. If you meant to call a tool, call it now. Otherwise give your answer."
+)
+GO_ON = (
+    "Your last answer was cut off by a lost connection. Go on from where it ends and repeat nothing of it. "
+    "A tool call that was cut off, or not run, must be made again, whole."
+)
+GOES_ON = "The answer broke off, and the model is asked to go on from there. {why}"
+NUDGED = "The reply ended as if a tool call were to follow, and none did: the model was asked to go on."
+LOOPING = "The model made the same calls with the same results again and again: it answers without tools now."
+NEARLY = "Nearly all {unit} of this run are used: the model was told to finish."
+
+MOST_NUDGES = 2
+MOST_BREAKS = 2  # of answers in a row, until a run fails
+SHORT = 600  # characters: a longer reply is an answer, whatever its finish reason says
+# How servers say that a model had said all it wanted, or that it may not say more. Whatever else they say is odd.
+ENDS = frozenset({"stop", "end_turn", "eos", "eos_token", "stop_sequence", "end", "complete", "completed", "finished"})
+FILTERS = frozenset({"content_filter", "safety", "refusal", "recitation", "blocklist", "prohibited_content", "spii"})
+
+
+def nearly_over(gauges: Iterable[Gauge], account: Account) -> tuple[tuple[str, ...], tuple[Notice, ...]]:
+    """The notes and notices about what is nearly used up, each limit once."""
+    news = [(gauge, notice) for gauge in gauges if not was_told(notice := _nearly(gauge), account)]
+    if not news:
+        return (), ()
+    left = ", ".join(gauge.left for gauge, _ in news)
+    return (f"Little is left: {left}. Finish the task now, then give your answer.",), tuple(one for _, one in news)
+
+
+def _nearly(gauge: Gauge) -> Notice:
+    return Notice("nudge", NEARLY.format(unit=gauge.unit))
+
+
+def was_told(notice: Notice, account: Account) -> int:
+    """How often."""
+    return account.told[notice.code, notice.message]
+
+
+def announces(reply: Reply) -> bool:
+    """Whether a reply without calls only says what it is about to do: told by how it ends, in whatever language."""
+    ending = (reply.stopped or "").casefold()
+    return not reply.calls and bool(ending) and ending not in ENDS | FILTERS and len(reply.shown) < SHORT

@@ -1,0 +1,46 @@
+"""What keeps the database small: old logs joined, old sessions and keys forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from app.core.settings_fields import DAY_S
+from app.log.log_compaction import joined_rows
+from app.runs.run_manager import KEY_LIFE_S
+from app.storage.store import ALL, Store, StoreFailed
+
+EVERY_S = 60.0
+RUNS_AT_ONCE = 64
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Housekeeping:
+    """`join_after_s`: how long after its run's end a log is joined. `keep_days`, `audit_days`: 0 keeps for ever."""
+
+    store: Store
+    join_after_s: float
+    keep_days: int
+    audit_days: int = 0
+
+    async def for_ever(self) -> None:
+        """Tidy once a minute; a store that fails is tried again."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.tidy(time.time())
+            except StoreFailed as failure:
+                logger.warning("housekeeping was put off: %s", failure)
+
+    async def tidy(self, now: float) -> None:
+        while runs := await self.store.bulky_runs(now - self.join_after_s, RUNS_AT_ONCE):
+            for run in runs:
+                rows = await self.store.events(run, 0, ALL)
+                await self.store.replace_events(run, await asyncio.to_thread(joined_rows, rows))
+        sessions = now - self.keep_days * DAY_S if self.keep_days else 0.0
+        await self.store.forget_before(sessions, now - KEY_LIFE_S)
+        if self.audit_days:
+            await self.store.forget_audit(now - self.audit_days * DAY_S)

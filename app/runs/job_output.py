@@ -1,0 +1,50 @@
+"""The output of a background job, from the file that its supervisor writes. Positions are bytes."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from app.redaction.output_chunks import OutputPart, Source
+from app.redaction.redactor import Redactor
+from tools.base.output_buffer import Stretch
+from tools.jobs.manager import Jobs
+
+WIDEST = 4  # bytes of a character
+EXACT = "surrogateescape"  # what is no UTF-8 has its place nevertheless
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    jobs: Jobs
+    redactor: Redactor
+
+    async def part(self, job: str, principal: str, after: int) -> OutputPart:
+        """What comes behind the byte `after`. Raises NoSuchJob, JobsFailed."""
+        ended = not self.jobs.get(job, principal).under_way  # looked at first: what is read then is all there is
+        lines = 0
+
+        async def read(offset: int, size: int) -> Stretch:
+            nonlocal lines
+            part = await self.jobs.output(job, principal, offset=offset, size=size)
+            lines = max(lines, part.lines)
+            whole = ended and part.end == part.bytes
+            text = decoded(part.data, whole=whole)
+            return Stretch(part.start, text, part.bytes, len(part.data) == size and part.end < part.bytes)
+
+        source = Source(read, (self.redactor,), ended, size_of, WIDEST)
+        told = await source.part(after, 0)
+        return OutputPart(readable(told.text), told.start, told.next, told.characters, lines, told.done)
+
+
+def decoded(data: bytes, *, whole: bool) -> str:
+    """Without the beginning of a character whose rest is still to come."""
+    return codecs.getincrementaldecoder("utf-8")(EXACT).decode(data, whole)
+
+
+def size_of(text: str) -> int:
+    return len(text.encode(errors=EXACT))
+
+
+def readable(text: str) -> str:
+    return text.encode(errors=EXACT).decode(errors="replace").replace("\0", "\ufffd")

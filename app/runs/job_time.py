@@ -1,0 +1,47 @@
+"""The time of background jobs counts as time of tools: taken while they run, so that many jobs cannot overdraw."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from app.budget.budgets import TOOL_SECONDS, BudgetSpent, Ledger, Record
+from app.budget.run_budget import SLICE_S, Running
+from app.storage.principals import Principal
+from app.storage.store import StoreFailed
+from app.transcript.run_request import NotFound
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Job, JobsFailed
+
+LOOK_S = 1.0  # shorter than the time by which a slice is taken early
+
+_log = logging.getLogger(__name__)
+
+
+class JobTime:
+    """`somebody` finds a principal with the rights of today, by name; it raises NotFound."""
+
+    def __init__(self, jobs: Jobs, ledger: Ledger, record: Record, somebody: Callable[[str], Awaitable[Principal]]):
+        self._jobs = jobs
+        self._ledger = ledger
+        self._record = record
+        self._somebody = somebody
+
+    async def count(self, job: Job, ended: asyncio.Event) -> None:
+        """For `Jobs.open`: from here to the job's end, or this server's. A job with no time left is cancelled."""
+        try:
+            principal = await self._somebody(job.principal)
+            held = await self._ledger.reserve(principal, TOOL_SECONDS, self._record, min(job.time_limit_s, SLICE_S))
+            with Running(held, job.time_limit_s) as running:
+                while not ended.is_set():
+                    running.go_on()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(ended.wait(), LOOK_S)
+        except NotFound:
+            return  # who may not be here any more is shown out, with their jobs
+        except (BudgetSpent, StoreFailed) as reason:
+            _log.warning("%s is cancelled, its time cannot be paid: %s", job.id, reason)
+            with suppress(JobsFailed):  # forgotten meanwhile
+                await self._jobs.cancel(job.id, job.principal)

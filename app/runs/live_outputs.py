@@ -1,0 +1,62 @@
+"""What running calls write, for people who look at more of it than the last lines."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from app.redaction.output_chunks import OutputPart, Source
+from app.redaction.redactor import Redactor
+from tools.base.output_buffer import Output, Stretch
+
+ENDED = 16  # outputs that stay after their end, for those who were following them
+
+Call = tuple[str, str]  # run and call
+
+
+@dataclass(slots=True)
+class Written:
+    """The output of one call. `output` is None until it has written something, and for what is no process."""
+
+    redactors: Sequence[Redactor]
+    output: Output | None = None
+    ended: bool = False
+    asked: bool = False
+
+    async def part(self, after: int) -> OutputPart:
+        self.asked = True
+        lines = self.output.lines if self.output else 0
+        return await Source(self._read, self.redactors, self.ended).part(after, lines)
+
+    async def _read(self, offset: int, size: int) -> Stretch:
+        return self.output.part(offset, size) if self.output else Stretch(0, "", 0, more=False)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Of all runs. Memory is bounded by how many calls run at a time."""
+
+    _live: dict[Call, Written] = field(default_factory=dict)
+    _ended: OrderedDict[Call, Written] = field(default_factory=OrderedDict)
+
+    @contextmanager
+    def writing(self, run: str, call: str, redactors: Sequence[Redactor]) -> Iterator[Written]:
+        """While the call runs; `redactors` hide what nobody may read.
+
+        Kept for a while, if somebody has read it: positions in it mean the same to its end.
+        """
+        written = self._live[run, call] = Written(redactors)
+        try:
+            yield written
+        finally:
+            del self._live[run, call]
+            written.ended = True
+            if written.asked and written.output:
+                self._ended[run, call] = written
+                if len(self._ended) > ENDED:
+                    self._ended.popitem(last=False)
+
+    def of(self, run: str, call: str) -> Written | None:
+        return self._live.get((run, call)) or self._ended.get((run, call))

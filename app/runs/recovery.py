@@ -1,0 +1,114 @@
+"""What a stopped server left: runs that waited for a person go on, the others get their terminal event."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from app.core.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
+from app.core.messages import AskedCall, unanswered
+from app.log.event_writer import Journal
+from app.policy.approvals import NOBODY, RUN_ENDED, is_over
+from app.policy.reapproval import number_of
+from app.runs.agent import Agent
+from app.runs.run_manager import Runs
+from app.runs.run_task import conversation_of
+from app.runs.tool_executor import Unanswered
+from app.storage.approval_rows import ApprovalDecided, ApprovalRow
+from app.storage.rows import EventRow, InboxTaken, RunEnded, RunRow
+from app.storage.store import ALL, Store
+from app.transcript.conversation import INTERRUPTED
+from app.transcript.inbox import message_of
+from app.transcript.run_request import NotFound
+from app.transcript.run_totals import account_of
+from tools.mcp.names import is_question
+
+INTERRUPTION = "The server stopped during this run. Send the next message."
+
+AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
+"""The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
+
+
+async def recover(store: Store, journal: Journal, runs: Runs, agent_of: AgentOf) -> None:
+    """For the start of a server. Raises StoreFailed."""
+    waiting = set[str]()  # sessions whose run goes on
+    for row in await store.unfinished_runs():
+        if row.session not in waiting and await _goes_on(store, runs, row, agent_of):
+            waiting.add(row.session)
+        else:
+            await _end(store, journal, row, history=row.session not in waiting)
+
+
+async def _goes_on(store: Store, runs: Runs, row: RunRow, agent_of: AgentOf) -> bool:
+    """Take the run up again if all it waited for was a person. Otherwise nobody knows what it was doing."""
+    pending = list(unanswered(await store.messages(row.session)))
+    asked = await _asked(store, row, pending)
+    if asked is None:
+        return False
+    try:
+        agent, time_limit_s = await agent_of(row)
+    except NotFound:
+        return False
+    events = await store.events(row.id, 0, ALL)
+    left = _left(pending, asked, events)
+    agent.calls.account = account_of(events, left.calls)
+    if asked.state == "pending":
+        runs.approvals.reopen(asked)
+    used_s = time.time() - row.created - waited_s(await store.pending_of(row.id))
+    left_s = max(1.0, time_limit_s - used_s)
+    runs.go_on(row, agent, left_s, left, events[-1].seq if events else 0)
+    return True
+
+
+def waited_s(rows: Sequence[ApprovalRow]) -> float:
+    """How long a run has waited for decisions on its calls, which does not count as its time."""
+    calls = [row for row in rows if not is_question(row.name)]
+    return sum(max(0.0, (row.decided or time.time()) - row.created) for row in calls)
+
+
+def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:
+    """What the log says of the calls: which of them could not be understood, and whether a decision was told."""
+    refused, resolved, waiting = dict[str, str](), False, {call.id for call in calls}
+    for event in events:
+        if event.type in (ToolRejected.type, ApprovalResolved.type):
+            fields = json.loads(event.data)
+            if event.type == ApprovalResolved.type:
+                resolved = resolved or fields["call"] == asked.call
+            elif fields.get("call") in waiting:
+                refused[fields["call"]] = fields["reason"]
+    return Unanswered(calls, refused, asked, resolved)
+
+
+async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> ApprovalRow | None:
+    """What was decided, or can still be, on the first of the calls; None if that one may have begun."""
+    if not pending or row.state == "queued" or pending[0].id in await store.started_calls(row.id):
+        return None
+    questions = [one for one in await store.pending_of(row.id) if number_of(one, pending[0].id)]
+    asked = questions[-1] if questions else None  # the others were for what is not there any more
+    return None if asked is not None and asked.state == "pending" and is_over(asked) else asked
+
+
+async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) -> None:
+    """Open calls get an answer, messages a place, the log its terminal event.
+
+    Without `history` the session's messages are another run's to add to; those of this one wait for the next turn.
+    """
+    if history:
+        conversation = conversation_of(row, await store.messages(row.session), journal.put, journal)
+        conversation.settle(INTERRUPTED, await store.started_calls(row.id))
+        for message in await store.inbox(row.id):
+            conversation.append(replace(message_of(message), at=row.created))
+        journal.put(InboxTaken(row.id))
+    told: list[AgentEvent] = []
+    for asked in await store.pending_of(row.id):
+        if asked.state == "pending":
+            state, by = ("expired", NOBODY) if is_over(asked) else ("withdrawn", RUN_ENDED)
+            journal.put(ApprovalDecided(row.id, asked.call, state, time.time(), by))
+            told.append(ApprovalResolved(asked.call, state, by))
+    told.append(RunFailed("interrupted", INTERRUPTION, retryable=True))
+    for seq, event in enumerate(told, start=await store.last_seq(row.id) + 1):
+        journal.put(EventRow(row.id, seq, event.type, encode(event)))
+    journal.put(RunEnded(row.id, "interrupted", time.time()))
+    await journal.flush()

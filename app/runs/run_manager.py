@@ -1,0 +1,301 @@
+"""All runs of the server: begun, watched through their logs, steered, stopped; a watcher that leaves stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from functools import partial
+from secrets import token_hex
+from weakref import WeakValueDictionary
+
+from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
+from app.core.attachments import File
+from app.core.notifier import Bells
+from app.core.provider import Used
+from app.log.event_writer import Journal
+from app.log.run_stream import watched
+from app.log.terminal_retry import LostEnds
+from app.policy.approvals import Approvals
+from app.policy.stored_grants import Wish, withdrawn
+from app.runs.agent import Agent
+from app.runs.run_task import SUSPENDED, LiveRun
+from app.runs.session_queue import Line
+from app.runs.tool_executor import Unanswered
+from app.storage.approval_rows import ApprovalRow
+from app.storage.kill_switch import Switch
+from app.storage.principals import Principal
+from app.storage.rows import EventRow, KeyRow, RunRow, SessionRow, SessionTools
+from app.storage.store import Store, StoreFailed
+from app.transcript.inbox import InboxClosed
+from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
+from tools.base.gather_all import all_of
+
+logger = logging.getLogger(__name__)
+
+KEY_LIFE_S = 24 * 3600
+
+
+class Runs:
+    """Use `app.runs.recovery` before the first start and `close()` at the end."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        switch: Switch,
+        approvals: Approvals,
+        ledger: Ledger,
+        bells: Bells | None = None,
+    ) -> None:
+        self.approvals = approvals
+        self.bells = bells or Bells()
+        self.ledger = ledger
+        self._store = store
+        self._journal = journal
+        self._switch = switch
+        self._live: dict[str, LiveRun] = {}
+        self._line = Line()
+        self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
+        self._lost = LostEnds(store, approvals)
+        self._newest = 0.0  # when a run was created last
+        self._stopping = False
+
+    async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+        """Begin a run, or find the one that the same key has begun, and return at once.
+
+        Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, StoreFailed.
+        """
+        if turn.key is None:
+            return await self._start(agent, principal, turn)
+        owned = principal.name, turn.key.value
+        async with self._keyed.setdefault(owned, asyncio.Lock()):  # two requests must not both find it new
+            known = await self._store.key(*owned)
+            if known is None or known.created < time.time() - KEY_LIFE_S:
+                return await self._start(agent, principal, turn)
+        if known.body != turn.key.body:
+            raise KeyReused("This Idempotency-Key came before with another request. Use a new key for a new request.")
+        return await self.run(known.run, principal)
+
+    async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+        self._may_begin()
+        await self._lost.keep_all()
+        if turn.asked:
+            await self.ledger.check(principal, uses_of(agent))
+        session = turn.session or f"ses_{token_hex(10)}"
+        async with self._alone.setdefault(session, asyncio.Lock()):
+            if turn.session is not None:
+                await self.session(session, principal)
+            others = self._line.of(session)
+            if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
+                raise SessionBusy(others[0], len(others) - 1)
+            self.ledger.enter(principal, session, asked=turn.asked)
+            now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
+            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.stored_policy)
+            if turn.session is None:
+                self._journal.put(SessionRow(session, principal.name, now, turn.title))
+            self._journal.put(row)
+            if turn.key:
+                self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
+            live = self._made(row, agent, turn.time_limit_s)
+            live.begins_session = turn.session is None
+            live.post(turn.message, turn.files)
+            live.notice = turn.notice
+            try:
+                await self._journal.flush()
+            except BaseException:
+                self.ledger.leave(principal.name, session)
+                raise
+            self._begin(live)
+        return row
+
+    def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> LiveRun:
+        live = LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+        live.log.on_news = partial(self.bells.ring, row.principal)
+        return live
+
+    def _begin(self, live: LiveRun) -> None:
+        self._live[live.row.id] = live
+        self._line.join(live.row.session, live.row.id)
+        self._ring(live.row)
+        live.task = asyncio.create_task(self._drive(live), name=live.row.id)
+
+    def go_on(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered, last_seq: int) -> None:
+        """Take up a run of the server before this one, with the calls that it has yet to answer."""
+        live = self._made(row, agent, time_limit_s, left)
+        live.log.last_seq = last_seq
+        self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
+        self._begin(live)
+
+    async def _drive(self, live: LiveRun) -> None:
+        run = live.row.id
+        try:
+            if self._stopping:  # it was being started when the others were stopped
+                live.stop("server_stopped")
+            await live.drive()
+            if live.log.failure:
+                self._lost.add(run, live.log.failure)
+                await self._lost.keep(run)
+        except StoreFailed as failure:
+            logger.error("run %s could not be kept: %s", run, failure)
+        finally:
+            del self._live[run]
+            self._line.leave(live.row.session, run)
+            self._ring(live.row)
+            self.ledger.leave(live.row.principal, live.row.session)
+
+    def _now(self) -> float:
+        """Later than any run before, whatever the clock says: who follows a session goes by that."""
+        self._newest = max(time.time(), self._newest + 1e-6)
+        return self._newest
+
+    def _ring(self, row: RunRow) -> None:
+        self.bells.ring(row.principal)
+        self.bells.ring(row.session)
+
+    def _may_begin(self) -> None:
+        self._switch.check()
+        if self._stopping:
+            raise Stopping("The server is stopping. Try again when it is back.")
+
+    async def run(self, run: str, principal: Principal) -> RunRow:
+        await self._lost.keep(run)
+        row = await self._store.run(run)
+        if row is None or row.principal != principal.name:
+            raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
+        return row
+
+    async def session(self, session: str, principal: Principal) -> SessionRow:
+        row = await self._store.session(session)
+        if row is None or row.principal != principal.name:
+            raise NotFound(f"There is no session {session!r}. GET /sessions lists yours; leave it out to begin one.")
+        return row
+
+    def under_way(self, session: str) -> str | None:
+        """The run that a session is busy with."""
+        return next(iter(self._line.of(session)), None)
+
+    async def ended(self, run: str) -> None:
+        """Wait until a run has ended."""
+        live = self._live.get(run)
+        if live and live.task:
+            await asyncio.wait([live.task])
+
+    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
+        """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+        return watched(self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after)
+
+    async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
+        """Put a message in after the current round; it is stored when this returns.
+
+        Raises RunOver, InboxFull, StoreFailed.
+        """
+        live = self._live.get(run)
+        try:
+            if live is None:
+                raise InboxClosed
+            live.post(message, files)
+            await self._journal.flush()
+            if live.log.failure:  # it takes nothing more, though the store may be well again
+                raise InboxClosed
+        except InboxClosed:
+            raise RunOver(f"Run {run} has ended. Send the message to POST /chat with its session.") from None
+
+    async def cancel(self, run: str, why: str = "cancelled") -> None:
+        """Stop a run: its model request, its tool and that tool's processes. Returns when all are gone."""
+        live = self._live.get(run)
+        if live is None or live.task is None:
+            return
+        await live.begun.wait()
+        live.stop(why)
+        await asyncio.wait([live.task])
+
+    async def cancel_all(self, why: str) -> None:
+        await all_of(self.cancel(run, why) for run in list(self._live))
+
+    async def cancel_of(self, principal: str, why: str) -> None:
+        """Stop whatever a principal has under way."""
+        theirs = [run for run, live in self._live.items() if live.row.principal == principal]
+        await asyncio.gather(*(self.cancel(run, why) for run in theirs))
+
+    def waiting(self, session: str) -> list[RunRow]:
+        """The runs of a session whose turn has not come, in their order."""
+        return [self._live[run].row for run in self._line.of(session)[1:]]
+
+    def of(self, principal: str) -> list[RunRow]:
+        """What a principal has under way, oldest first; `queued` until its turn comes."""
+        theirs = [live for live in self._live.values() if live.row.principal == principal]
+        return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
+
+    def at_work(self) -> set[str]:
+        """The principals that have a run under way."""
+        return {live.row.principal for live in self._live.values()}
+
+    async def delete_session(self, session: str, principal: Principal) -> None:
+        async with self._alone.setdefault(session, asyncio.Lock()):
+            await self.session(session, principal)
+            for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
+                await self.cancel(run)
+            for row in await self._store.runs(session):
+                self._lost.forget(row.id)
+            await self._store.delete_session(session)
+            self.bells.ring(principal.name)
+            self.bells.ring(session)
+
+    async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
+        """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""
+        await self._store.write([SessionTools(session, json.dumps(patterns))])
+        for run in self._line.of(session):
+            self._live[run].agent.calls.gate.disable(patterns)
+
+    async def decide(self, run: str, call: str, principal: Principal, wish: Wish) -> ApprovalRow:
+        """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""
+        await self._lost.keep(run)
+        live = self._live.get(run)
+        if live is None and (row := await self._store.run(run)) and row.ended is not None:
+            await self.approvals.close_left(run)
+        toolbox = live.agent.toolbox if live else None
+        tainted = live is not None and live.is_tainted
+        return await self.approvals.decide(run, call, principal, wish, toolbox, tainted=tainted)
+
+    async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
+        """Take back one grant of the session, or (None) all, at once: how many. Raises StoreFailed."""
+        rows = [row for row in await self._store.grants(session) if grant in (None, row.id)]
+        await self._store.write(withdrawn(rows, principal.name))
+        for run in self._line.of(session):
+            self._live[run].agent.calls.gate.grant(await self.approvals.grants(session))
+        self.bells.ring(session)
+        return len(rows)
+
+    async def _suspend_waiting(self) -> None:
+        """Leave the runs that wait for a person to the next server."""
+        for live in [live for live in self._live.values() if self.approvals.waits(live.row.id)]:
+            for behind in reversed(self._line.of(live.row.session)[1:]):
+                await self.cancel(behind, "server_stopped")
+            if self.approvals.waits(live.row.id):  # else somebody has decided meanwhile
+                await self.cancel(live.row.id, SUSPENDED)
+
+    async def close(self, grace_s: float = 0) -> None:
+        """Begin nothing new, let the runs end for `grace_s`, then stop them, each with its terminal event.
+
+        Those that wait for a person are left as they are.
+        """
+        self._stopping = True
+        await self._suspend_waiting()
+        tasks = [live.task for live in self._live.values() if live.task]
+        if tasks and grace_s:
+            await asyncio.wait(tasks, timeout=grace_s)
+        await self._suspend_waiting()
+        await self.cancel_all("server_stopped")
+        await self._lost.keep_all()
+        self.bells.close()
+
+
+def uses_of(agent: Agent) -> list[Kind]:
+    """What a run of this agent will use up."""
+    uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
+    return [kind for kind, used in uses.items() if used]

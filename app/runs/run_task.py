@@ -1,0 +1,257 @@
+"""One run under way: a task from its turn in the session to its one terminal event, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from app.budget.budgets import BudgetSpent
+from app.context.overflow import ContextOverflow
+from app.core.attachments import File, dumped
+from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
+from app.core.messages import Message, dump
+from app.core.provider import ProviderFailed
+from app.log.event_writer import Journal, RunLog
+from app.policy.approvals import Approvals, resolution
+from app.policy.grants import grant_of
+from app.runs.agent import Agent
+from app.runs.discipline.fallback_answer import answer_of, last_words
+from app.runs.session_queue import Line
+from app.runs.tool_executor import Unanswered
+from app.storage.file_rows import FileRow, SessionFile
+from app.storage.rows import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow
+from app.storage.session_state import Found
+from app.storage.store import Store, StoreFailed
+from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
+from app.transcript.inbox import Inbox, added, message_of
+from tools.base.pause_check import Paused
+
+logger = logging.getLogger(__name__)
+SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
+SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a person
+SPOKEN = frozenset({"deadline", "budget"})
+BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
+
+
+def conversation_of(
+    row: RunRow,
+    messages: list[Message],
+    put: Callable[[Change], None],
+    journal: Journal,
+    tell: Callable[[AgentEvent], None] = lambda _: None,
+) -> Conversation:
+    """The history of a run's session, each new message kept (`put`) under that run.
+
+    What the run itself has said so far, before a restart, begins with the words that it was asked for with.
+    """
+
+    def keep(position: int, message: Message) -> None:
+        put(MessageRow(row.session, position, row.id, dump(message)))
+
+    own = (at for at, one in enumerate(messages) if one.role == "user" and one.at == row.created)
+    begins = next(own, len(messages))
+    kept = keep, put, journal.flush, journal.redactor, tell
+    return Conversation(row.session, messages, *kept, begins=begins, run=row.id)
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """A run that has not ended. It is stopped at most once: a second cancel must not cut the first one's cleaning up.
+
+    queued ---> running ---> ended        (`row.state` in the store; the terminal event says how it ended)
+      |            ^
+      +-- its turn-+     stop() from any of them leads to the end
+
+    With the reason SUSPENDED it stays running in the store, and its log open, for the next server.
+    """
+
+    row: RunRow
+    agent: Agent
+    store: Store
+    journal: Journal
+    line: Line
+    approvals: Approvals
+    time_limit_s: float
+    log: RunLog = field(init=False)
+    inbox: Inbox = field(init=False)
+    task: asyncio.Task[None] | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)  # a task cancelled before its first step runs nothing
+    stopping: str | None = None  # why
+    conversation: Conversation | None = None
+    left: Unanswered | None = None  # of a run that goes on after a restart
+    notice: Notice | None = None  # that its log begins with
+    _timer: asyncio.TimerHandle | None = None
+    begins_session: bool = False  # with which there is nothing to be found yet
+
+    def __post_init__(self) -> None:
+        self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
+        self.inbox = Inbox(
+            keep=lambda position, message: self.log.put(
+                InboxRow(self.row.id, position, message.text, dumped(message.attachments))
+            ),
+            forget=lambda: self.log.put(InboxTaken(self.row.id)),
+        )
+
+    def post(self, text: str, files: Sequence[File] = ()) -> None:
+        """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""
+        self.inbox.post(text, [file.attachment for file in files])
+        for file in files:
+            self.log.put(FileRow(file.attachment.sha256, file.data))
+            self.log.put(SessionFile(self.row.session, file.attachment.sha256))
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether its conversation holds untrusted text, where that makes a difference."""
+        return self.agent.calls.gate.under.tainted
+
+    def stop(self, why: str) -> None:
+        """End it: the terminal event will be RunFinished with `why` as its reason."""
+        if self.task and not self.stopping:
+            self.stopping = why
+            self.task.cancel()
+
+    async def drive(self) -> None:
+        """The task's body. Never raises."""
+        terminal: AgentEvent | None = None
+        self.begun.set()
+        try:
+            self.conversation = await self._turn()
+            self.agent.discipline.enter(self.time_limit_s)
+            self._watch_deadline()
+            terminal = await self._iterate(self.conversation)
+        except asyncio.CancelledError:
+            terminal = self._stopped(self.stopping or "cancelled")
+        except Paused:
+            terminal = self.agent.account.finished("paused")
+        except BudgetSpent as spent:
+            self.log.add(Notice("budget", str(spent)))
+            terminal = self._stopped("budget")
+        except ProviderFailed as failure:
+            terminal = RunFailed(failure.code, failure.message, failure.retryable)
+        except ContextOverflow as overflow:
+            terminal = RunFailed("context_overflow", str(overflow), retryable=False)
+        except StoreFailed as failure:
+            terminal = RunFailed("storage_failed", str(failure), retryable=True)
+        except Exception:
+            logger.exception("run %s broke", self.row.id)
+        finally:
+            self.stopping = self.stopping or "ended"
+            if self._timer:
+                self._timer.cancel()
+            if self.stopping == SUSPENDED:
+                self.log.leave()
+            else:
+                await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
+
+    def _watch_deadline(self) -> None:
+        """Stop the run when its time is over; the time in which it waits for a person does not count."""
+        left_s = self.agent.discipline.left_s() or 0.0
+        if left_s <= 0:
+            self.stop("deadline")
+            return
+        after_s = max(left_s, SHORTEST_LOOK_S) if self.approvals.waits(self.row.id) else left_s
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
+
+    async def _turn(self) -> Conversation:
+        """The session's history, complete, and what else the run finds there."""
+        if self.row.state == "queued" and not self.left:
+            await self._wait()
+        found = Found() if self.begins_session else await self.store.found(self.row.session)
+        conversation = conversation_of(self.row, found.messages, self.log.put, self.journal, self.log.add)
+        if self.left:  # as it was, with calls to answer
+            self.inbox.restore(await self.store.inbox(self.row.id))
+        else:
+            self._begin(conversation, found.stranded)
+        if not self.begins_session:
+            tainted = any(message.untrusted for message in conversation.messages)
+            self.agent.calls.gate.enter(found.disabled, map(grant_of, found.grants), tainted=tainted)
+        return conversation
+
+    async def _wait(self) -> None:
+        """For the runs before it in the session; then the history is complete."""
+        before = self.line.of(self.row.session)[0]
+        if before != self.row.id:  # it may have ended while this one was stored
+            self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
+        await self.line.reach(self.row.session, self.row.id)
+        self.log.put(RunBegan(self.row.id))
+
+    def _begin(self, conversation: Conversation, left_behind: Sequence[InboxRow]) -> None:
+        conversation.settle(INTERRUPTED)  # a store that refused may have lost results
+        for stranded in left_behind:
+            conversation.append(message := message_of(stranded))
+            self.log.add(added(message))  # what it was meant for never told it
+            self.log.put(InboxTaken(stranded.run))
+        if self.notice:
+            self.log.add(self.notice)
+        first, *others = self.inbox.take()
+        conversation.append(replace(first, at=self.row.created))  # its turn may have come much later
+        for message in others:
+            conversation.append(message)
+            self.log.add(added(message))
+
+    async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
+        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left)) as events:
+            async for event in events:
+                if event.type in TERMINAL:
+                    return event
+                self.log.add(event)
+                if self.journal.full:
+                    await self.journal.room()
+        return None
+
+    def _stopped(self, reason: str) -> RunFinished:
+        """The end of a run that was stopped from outside; what its limits stopped is put into words."""
+        if reason in SPOKEN and self.conversation:
+            self.conversation.settle(STOPPED)
+            self.agent.account.text = answer_of(self.conversation) or self._last_words(reason, self.conversation)
+        return self.agent.account.finished(reason)
+
+    def _last_words(self, reason: str, conversation: Conversation) -> str:
+        words = self.agent.calls.guards.plain(last_words(reason, self.agent.account, conversation))
+        conversation.append(Message("assistant", words, shown=words))
+        self.log.add(TextDelta(words))
+        return words
+
+    async def _end(self, terminal: AgentEvent) -> None:
+        self._settle()
+        with suppress(StoreFailed):  # `Runs` does it once the store is well
+            await self._withdraw()
+        self.log.add(terminal)
+        self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
+        with suppress(StoreFailed):  # then the log has failed, which `Runs` sees
+            await self.journal.flush()
+
+    async def _withdraw(self) -> None:
+        """What the run still asked for is closed. Raises StoreFailed."""
+        if self.approvals.waits(self.row.id) or self.approvals.asks(self.row.id):
+            await self.journal.flush()  # it may not be stored yet
+        for asked in await self.approvals.withdraw_questions(self.row.id):
+            self.log.add(resolution(asked))
+        if row := await self.approvals.withdraw(self.row.id):
+            self.log.add(resolution(row))
+
+    def _settle(self) -> None:
+        """The history as the session's next run needs it: no open call, no message lost."""
+        if self.conversation is None:  # its turn never came
+            if self.row.state == "queued" and self.stopping == "cancelled":
+                self.inbox.close()  # taken back before anything came of it
+            else:
+                self.inbox.leave()
+            return
+        left = self.inbox.close()
+        self.conversation.settle(STOPPED)
+        for message in left:
+            self.conversation.append(message)
+            self.log.add(added(message))
+
+
+def state_of(terminal: AgentEvent) -> str:
+    match terminal:
+        case RunFailed(code=word) | RunFinished(reason=word):
+            return word
+    raise AssertionError(terminal)

@@ -1,0 +1,116 @@
+"""A session followed from run to run: what was asked for, then the run's events, then the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from app.core.events import TERMINAL
+from app.core.messages import Message
+from app.core.notifier import Bells
+from app.runs.run_manager import Runs
+from app.storage.rows import EventRow, RunRow
+from app.storage.store import Store, StoreFailed
+
+AGAIN_S = 1.0  # until a store that has failed is asked again
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A run, and the words that it was asked for with; None where nothing is kept of them."""
+
+    row: RunRow
+    message: Message | None
+
+
+Followed = Asked | Sequence[EventRow]
+
+
+@dataclass(slots=True)
+class Position:
+    """The last event that was told of a session: `seq` 0 is what the run was asked for. `over`: the run has ended."""
+
+    run: str
+    seq: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    runs: Runs
+    store: Store
+    bells: Bells
+
+    async def asked(self, row: RunRow) -> Asked:
+        return Asked(row, await self.store.request_of(row.session, row.id))
+
+    async def follow(self, session: str, after: Position | None) -> AsyncGenerator[Followed, None]:
+        """What comes behind `after`, or (None) from the session's run under way on, each event once.
+
+        Until the session is deleted or the server stops. A store that fails is asked again.
+        """
+        at = after
+        with self.bells.hearing(session) as rung:
+            while not self.bells.closed:
+                rung.clear()
+                try:
+                    at = at or await self._beginning(session)
+                    async with aclosing(self._news(session, at)) as news:
+                        async for one in news:
+                            yield one
+                    if await self.store.session(session) is None:
+                        return
+                    await rung.wait()
+                except StoreFailed as failure:
+                    _log.warning("session %s cannot be followed for now: %s", session, failure)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(AGAIN_S):
+                            await rung.wait()
+
+    async def waiting(self, session: str) -> AsyncGenerator[Asked, None]:
+        """What comes to wait behind the run under way, each once: its turn, and its events, may be far off."""
+        told = set[str]()
+        with self.bells.hearing(session) as rung:
+            while not self.bells.closed:
+                rung.clear()
+                rows = self.runs.waiting(session)
+                for row in rows:
+                    if row.id not in told:
+                        with suppress(StoreFailed):  # it is told again when its turn comes
+                            yield await self.asked(row)
+                told = {row.id for row in rows}
+                await rung.wait()
+
+    async def _beginning(self, session: str) -> Position:
+        """Before the run under way, or behind all that there are."""
+        under_way = self.runs.under_way(session)
+        rows = await self.store.last_runs(session, under_way, 2)
+        if rows and rows[0].ended is None and not under_way:
+            del rows[0]  # stored, and about to begin
+        return Position(rows[0].id if rows else "", over=True)
+
+    async def _news(self, session: str, at: Position) -> AsyncGenerator[Followed, None]:
+        """All that there is and what comes of it, run after run, until none is under way. `at` goes with it."""
+        while True:
+            if at.over:
+                row = await self.store.next_run(session, at.run or None)
+                if row is None:
+                    return
+                asked = await self.asked(row)
+                at.run, at.seq, at.over = row.id, 0, False
+                yield asked
+            async with aclosing(self.runs.watch(at.run, at.seq)) as pages:
+                async for rows in pages:
+                    at.seq, at.over = rows[-1].seq, rows[-1].type in TERMINAL
+                    yield rows
+            if at.over:
+                continue
+            row = await self.store.run(at.run)
+            if row is None or row.ended is None:
+                return  # deleted; or stored, and about to begin; or left to the next server
+            at.over = await self.store.last_seq(at.run) <= at.seq

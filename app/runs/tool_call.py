@@ -1,0 +1,141 @@
+"""One call that may be run: its time is taken, its start made durable, its tool read to the result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+
+from app.budget.budgets import BudgetSpent
+from app.budget.run_budget import Running, Spending
+from app.core.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
+from app.core.messages import AskedCall
+from app.policy.approvals import Approvals
+from app.policy.gate import Gate
+from app.policy.questions import Questions
+from app.redaction.redactor import Redactor
+from app.runs.live_outputs import Outputs
+from app.runs.tool_results import Results
+from app.transcript.conversation import Conversation
+from tools.base.outcome import Progress, Result
+from tools.base.permit import Permit
+from tools.tool import Context
+from tools.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A call that may be run. `permit` is a person's yes to it, `note` stands before its result."""
+
+    call: AskedCall
+    permit: Permit | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tool returned, whole. `untrusted`: strangers' words."""
+
+    finished: ToolFinished
+    untrusted: bool
+
+
+@dataclass(slots=True)
+class Company:
+    """The calls that run at the same time, those that hold some of the person's time of tools."""
+
+    _holding: int = 0
+    _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def time(self, spending: Spending, limit_s: float, conversation: Conversation) -> Running:
+        """Some of it; what only the others hold is waited for. Raises BudgetSpent, StoreFailed."""
+        while True:
+            try:
+                running = await spending.running(limit_s, conversation)
+            except BudgetSpent:
+                if not self._holding:
+                    raise
+                await self._one_ended.wait()
+            else:
+                self._holding += 1
+                return running
+
+    @contextmanager
+    def held(self, running: Running) -> Iterator[Running]:
+        try:
+            with running:
+                yield running
+        finally:
+            self._holding -= 1
+            self._one_ended.set()
+            self._one_ended = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class OneCall:
+    """What is needed to run any call of a run."""
+
+    run: str
+    conversation: Conversation
+    toolbox: Toolbox
+    gate: Gate
+    context: Context
+    approvals: Approvals
+    spending: Spending
+    results: Results
+    outputs: Outputs
+    redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
+    may_go_on: Callable[[], None]  # raises Paused
+
+    async def steps(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
+        """Its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
+        outcome: Outcome | None = None
+        running = await company.time(self.spending, self.context.time_limit_s, self.conversation)
+        with company.held(running):
+            self.may_go_on()
+            async with aclosing(self._told(cleared, running)) as told:
+                async for one in told:
+                    if isinstance(one, Outcome):
+                        outcome = one
+                    else:
+                        yield one
+        if outcome:
+            yield outcome
+
+    async def _told(self, cleared: Cleared, running: Running) -> AsyncGenerator[AgentEvent | Outcome, None]:
+        call = cleared.call
+        self.conversation.begin(call)
+        started = time.monotonic()
+        yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
+        await self.conversation.stored()  # with its time: after a kill it must not be run again
+        self.gate.wrote(tool := self.toolbox.tool(call.name))
+        steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
+        with self.outputs.writing(self.run, call.id, self.redactors) as written:
+            async with aclosing(steps) as seen:
+                async for step in seen:
+                    match step:
+                        case Progress(elapsed_s, tail, lines, size, output):
+                            written.output = output
+                            yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
+                            running.go_on()
+                        case Result(ok, text, exit_code, untrusted):
+                            self.gate.wrote(tool)
+                            duration, text = round(time.monotonic() - started, 3), cleared.note + text
+                            finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
+                            yield Outcome(finished, untrusted or self._is_untrusted(call.name))
+
+    def _context(self, running: Running) -> Context:
+        return replace(
+            self.context,
+            session=self.conversation.session,
+            time_limit_s=running.limit_s,
+            ask=Questions(self.run, self.approvals, self.gate, self.conversation),
+            result=self.results.of(self.conversation),
+            result_characters=self.results.told,
+        )
+
+    def _is_untrusted(self, name: str) -> bool:
+        tool = self.toolbox.tool(name)
+        return tool is not None and tool.untrusted

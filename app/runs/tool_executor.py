@@ -1,0 +1,300 @@
+"""Answering a reply's calls: each is decided on, shown to a person where that is due, run, and answered once.
+
+Calls run in the order called, one after the other; only neighbours that merely read may run side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
+
+from app.budget.run_budget import Spending
+from app.core.events import AgentEvent, ApprovalRequired, ToolRejected
+from app.core.messages import AskedCall
+from app.policy.approvals import Approvals, resolution
+from app.policy.decisions import audit_of, denial_of
+from app.policy.gate import Gate, of_quotation, of_quoted
+from app.policy.grants import Grant, narrowed, reaches_hosts
+from app.policy.guards import WITHHELD, Guards
+from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
+from app.provenance.quotation import Provenance
+from app.runs.live_outputs import Outputs
+from app.runs.merge_streams import side_by_side
+from app.runs.tool_call import Cleared, Company, OneCall, Outcome
+from app.runs.tool_results import Results
+from app.storage.approval_rows import ApprovalRow
+from app.transcript.conversation import Conversation
+from app.transcript.run_totals import Account
+from tools.base.permit import Permit, fingerprint
+from tools.builtin.read_result import NAME as READ_RESULT
+from tools.tool import Context
+from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+
+POLICY, PROVENANCE = "policy", "provenance"
+SIDE_BY_SIDE = 8  # calls that run at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Calls to answer; `refused`: call -> why it could not be understood.
+
+    Of a run that goes on after a restart: the first of them was `asked` for before, and `resolved` if the log says
+    what was decided.
+    """
+
+    calls: Sequence[AskedCall] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    asked: ApprovalRow | None = None
+    resolved: bool = False
+
+
+@dataclass(slots=True)
+class Calls:
+    """What the calls of one run need."""
+
+    toolbox: Toolbox
+    gate: Gate
+    context: Context
+    approvals: Approvals
+    spending: Spending
+    may_go_on: Callable[[], None]  # raises Paused; asked before each tool
+    account: Account = field(default_factory=Account)
+    guards: Guards = field(default_factory=Guards)
+    results: Results = field(default_factory=Results)
+    outputs: Outputs = field(default_factory=Outputs)
+    parallel_reads: bool = True
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
+    provenance: Provenance = field(default_factory=Provenance)
+    _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
+    _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
+
+    async def answer(
+        self, run: str, unanswered: Unanswered, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Every call gets exactly one result under its own id, in the order called."""
+        self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
+        self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
+        calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
+        for usage in await self._judge(calls, unanswered.refused, conversation):
+            yield usage
+        while calls:
+            reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
+            if self.parallel_reads and len(reads) > 1:
+                answering = self._read(run, reads, conversation)
+            else:
+                reads = calls[:1]
+                answering = self._one(run, reads[0], unanswered, conversation)
+            async with aclosing(answering) as events:
+                async for event in events:
+                    yield event
+            del calls[: len(reads)]
+
+    def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
+        """Whether it runs without a question and changes nothing: then its neighbours' results cannot matter to it."""
+        asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
+        if asked or call.id in unanswered.refused or self._has_effect(call):
+            return False
+        return isinstance(self._decide(call)[0], Allow)
+
+    async def _read(
+        self, run: str, calls: Sequence[AskedCall], conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        for call in calls:
+            self.account.calls += 1
+            conversation.record(audit_of(self.gate.principal.name, run, self.guards.plain(call), *self._decide(call)))
+        cleared = [Cleared(self.guards.plain(call)) for call in calls]
+        async with aclosing(self._run(run, cleared, conversation)) as events:
+            async for event in events:
+                yield event
+
+    async def _one(
+        self, run: str, wanted: AskedCall, unanswered: Unanswered, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        refused, asked = unanswered.refused, unanswered.asked
+        self.account.calls += 1
+        call = self.guards.plain(wanted)
+        if call.id in refused:
+            place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
+            reason = of_quoted(call.name, place, "it could not be read as a call") if place else refused[call.id]
+            conversation.answer(call, self.guards.plain(reason))
+            return
+        decision, by = self._decide(wanted)
+        conversation.record(audit_of(self.gate.principal.name, run, call, decision, by))
+        if isinstance(decision, Refuse):
+            if row := await self.approvals.withdraw(run, by):  # it was asked for before the server was restarted
+                yield resolution(row)
+            yield ToolRejected(decision.reason, call.id, call.name)
+            conversation.answer(call, decision.reason)
+            for notice in self.guards.news(conversation):
+                yield notice
+            return
+        if asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
+            answering = self._decided(run, call, asked, conversation, resolved=unanswered.resolved)
+        elif isinstance(decision, Ask):
+            answering = self._ask(run, call, decision.reason, conversation)
+        else:
+            answering = self._run(run, [Cleared(call)], conversation)
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
+
+    def _meant(self, call: AskedCall) -> AskedCall:
+        """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
+        name, arguments = self.toolbox.meant(call.name, call.arguments)
+        if reaches_hosts(self.toolbox.tool(name)):
+            arguments = narrowed(self.gate.under.holding, arguments)
+        return replace(call, name=name, arguments=arguments)
+
+    async def _judge(
+        self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation
+    ) -> Sequence[AgentEvent]:
+        """Of those calls that would be run, the ones that can do more than read."""
+        if not self.guards.judges_output:
+            return ()
+        effects = [
+            call
+            for call in calls
+            if call.id not in refused and self._has_effect(call) and not isinstance(self._decide(call)[0], Refuse)
+        ]
+        if effects:
+            self.may_go_on()
+        return await self.guards.judge_calls(effects, self.account, conversation)
+
+    def _decide(self, call: AskedCall) -> tuple[Decision, str]:
+        """The decision, and who made it."""
+        if objection := self.guards.objection(call, effect=self._has_effect(call)):
+            return Refuse(objection.reason), objection.by
+        decision = self.toolbox.decide(call.name, call.arguments)
+        if (place := self._quoted.get(call.id)) and not self._is_known(call):
+            return of_quotation(decision, call.name, place, self.gate.under), PROVENANCE
+        return decision, POLICY
+
+    def _is_known(self, call: AskedCall) -> bool:
+        """Whether a person was asked about this very call as a quotation, and let it run in all of the session."""
+        in_force = [one for one in self.gate.under.holding if one in self._seen and one.tool == call.name]
+        return any(one.covers(self.gate.principal.name, call.arguments) for one in in_force)
+
+    async def _binding(self, call: AskedCall) -> str:
+        return await self.toolbox.binding(call.name, call.arguments, self.context.workspace)
+
+    def _has_effect(self, call: AskedCall) -> bool:
+        return self.toolbox.changes(call.name)
+
+    async def _ask(
+        self, run: str, call: AskedCall, reason: str, conversation: Conversation, number: int = 1
+    ) -> AsyncGenerator[AgentEvent, None]:
+        asked = replace(call, id=question_id(call.id, number))
+        binding = await self._binding(call)
+        row = self.approvals.open(run, conversation.session, self.gate.principal, asked, reason, binding)
+        conversation.record(row)
+        yield ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires)
+        await conversation.stored()
+        async with aclosing(self._decided(run, call, row, conversation)) as events:
+            async for event in events:
+                yield event
+
+    async def _decided(
+        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation, *, resolved: bool = False
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Wait for the decision and do as it says; with `resolved` the client knows of it."""
+        with self.waiting():
+            row = await self.approvals.wait(row)
+        if not resolved:
+            yield resolution(row)
+        if row.state != "approved":
+            denial = denial_of(row)
+            yield ToolRejected(denial, call.id, call.name)
+            conversation.answer(call, denial)
+            return
+        if row.scope == "session":
+            self.gate.grant(await self.approvals.grants(conversation.session))
+        if is_stale(row, call, await self._binding(call)):
+            answering = self._ask_again(run, call, row, conversation)
+        else:
+            answering = self._approved(run, call, row, conversation)
+        async with aclosing(answering) as events:
+            async for event in events:
+                yield event
+
+    async def _ask_again(
+        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """What the person said yes to is not what it was: nothing is done without another yes."""
+        if (number := number_of(row, call.id)) == MOST:
+            yield ToolRejected(given_up(call.name), call.id, call.name)
+            conversation.answer(call, given_up(call.name))
+            return
+        async with aclosing(self._ask(run, call, reason_again(row), conversation, number + 1)) as events:
+            async for event in events:
+                yield event
+
+    async def _approved(
+        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
+        binding = await self._binding(final) if row.edited else ""
+        # What the person saw, not what stands in the history now.
+        approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
+        permit = Permit(approved)
+        note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
+        async with aclosing(self._run(run, [Cleared(final, permit, note)], conversation)) as events:
+            async for event in events:
+                yield event
+
+    async def _run(
+        self, run: str, cleared: Sequence[Cleared], conversation: Conversation
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Side by side, if there are several.
+
+        Each is finished in the order called, so that the log and the history tell the same whenever the server dies.
+        """
+        one_call, company = self._one_call(run, conversation), Company()
+        ended: dict[int, Outcome] = {}
+        finished = 0
+        async with aclosing(side_by_side([one_call.steps(one, company) for one in cleared])) as told:
+            async for number, one in told:
+                if not isinstance(one, Outcome):
+                    yield self.guards.plain(one)
+                    continue
+                ended[number] = one
+                while outcome := ended.pop(finished, None):
+                    for event in await self._finish(run, cleared[finished].call, outcome, conversation):
+                        yield event
+                    finished += 1
+
+    def _one_call(self, run: str, conversation: Conversation) -> OneCall:
+        return OneCall(
+            run,
+            conversation,
+            self.toolbox,
+            self.gate,
+            self.context,
+            self.approvals,
+            self.spending,
+            self.results,
+            self.outputs,
+            (conversation.redactor, *self.guards.redactors),
+            self.may_go_on,
+        )
+
+    async def _finish(
+        self, run: str, call: AskedCall, outcome: Outcome, conversation: Conversation
+    ) -> Sequence[AgentEvent]:
+        """The result into the history, as the guards let it pass; its whole is kept, if the model is told a part."""
+        finished, untrusted = outcome.finished, outcome.untrusted
+        whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
+        readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
+        finished = replace(finished, text=self.results.shown(whole, call, readable=readable))
+        told: Sequence[AgentEvent] = ()
+        if untrusted:
+            self.gate.taint()
+            finished, told = await self.guards.screen(finished, self.account, conversation)
+        finished = self.guards.plain(finished)
+        if finished.text != WITHHELD:
+            self.results.keep(whole, run, call, conversation)
+        conversation.answer(call, finished.text, untrusted=untrusted)
+        return *told, finished, *self.guards.news(conversation)

@@ -1,0 +1,62 @@
+"""What the model is told of a tool's result: head and tail of a long one, whose whole is kept to be read by pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from app.core.messages import AskedCall
+from app.models.tokens.cutting import head_and_tail
+from app.models.wire.openai.history import encodable
+from app.storage.rows import ResultPart, ResultRow
+from app.transcript.conversation import Conversation
+from tools.builtin.read_result import NAME
+from tools.tool import Kept, ReadResult
+
+MOST_KEPT = 2_000_000  # characters of one result
+NOTES = 140  # room for what is said of the rest
+
+Read = Callable[[str, str, int, int], Awaitable[ResultPart | None]]
+"""A piece of a kept result: of which session and call, from where on, how many characters. Raises StoreFailed."""
+
+
+async def nothing(session: str, call: str, offset: int, size: int) -> None:
+    """A Read where nothing is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of one run. `told` is how many characters of one the model is told."""
+
+    told: int = 8000
+    read: Read = nothing
+
+    def shown(self, text: str, call: AskedCall, *, readable: bool) -> str:
+        """The result as the model is told it; `readable` says whether it may read the rest."""
+        if len(text) <= self.told:
+            return text
+        half = (self.told - NOTES) // 2
+        # At the end, where it stays when the result is made shorter still.
+        how = f'\n[{NAME}(call="{call.id}", offset={half}) shows what is left out.]' if readable else ""
+        return head_and_tail(text, half) + how
+
+    def keep(self, text: str, run: str, call: AskedCall, conversation: Conversation) -> None:
+        """The whole, with the message that tells of it: both are stored, or none."""
+        if len(text) > self.told:
+            whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
+            whole = encodable(whole).replace("\0", "\ufffd")  # at which a database may end a text
+            conversation.record(ResultRow(conversation.session, run, call.id, encodable(call.name), whole))
+
+    def of(self, conversation: Conversation) -> ReadResult:
+        """Reads the results of this conversation, and of no other."""
+
+        async def read(call: str, offset: int, size: int) -> Kept | None:
+            answer = next((one for one in conversation.messages if one.role == "tool" and one.call == call), None)
+            if answer is None:
+                return None
+            kept = await self.read(conversation.session, call, 0, MOST_KEPT)
+            # Redacted before it is cut: a secret that was learned since may lie across the pages.
+            whole = conversation.redactor.redact(kept.text) if kept else answer.text
+            return Kept(whole[offset : offset + size], len(whole), answer.untrusted)
+
+        return read

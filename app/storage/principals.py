@@ -1,0 +1,101 @@
+"""Who is asking, and what a token says of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from app.storage.rows import TokenRow
+from tools.base.rights import Role
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one principal may use; None is no limit. Times in seconds."""
+
+    runs: int | None = None  # under way at a time
+    requests_per_minute: int | None = None
+    tokens_per_month: int | None = None
+    tool_seconds_per_day: int | None = None
+    cost_per_month: float | None = None  # in the money of the price table
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Someone with rights; `name` is unique and owns sessions, runs, jobs, approvals and files.
+
+    `tools` are patterns (`mcp__files__*`): only tools that match one, if there are any; `disabled`: none that match.
+    `token` is the SHA-256 of the token that they came with.
+    """
+
+    name: str
+    role: Role
+    tools: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    budget: Budget = field(default=Budget())
+    token: str = field(default="", repr=False, compare=False)
+
+
+def folder_name(principal: Principal) -> str:
+    """A name for a folder of theirs, different for each of them."""
+    if SAFE_NAME.fullmatch(principal.name):
+        return principal.name
+    return f"~{hashlib.sha256(principal.name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+LOCAL_USER = Principal("local", Role.ADMIN)
+
+# A name is a folder, too, and a word of a command line.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+NAME_RULE = "a name has 1 to 64 letters, digits, . _ - and begins with none of . -"
+SPAN = re.compile(r"([0-9]{1,7})([mhd])")
+SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+LONGEST_S = 36_500 * 86_400
+EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a date or time to come such as 2027-01-01 (UTC)"
+MAX_PATTERN = 200
+
+
+def in_use(row: TokenRow, now: float) -> bool:
+    """Whether a token is neither revoked nor expired."""
+    return row.revoked is None and (row.expires is None or now < row.expires)
+
+
+def principal_of(row: TokenRow) -> Principal:
+    tools, disabled, budget = (json.loads(text) for text in (row.tools, row.disabled, row.budget))
+    return Principal(row.name, Role(row.role), tuple(tools), tuple(disabled), Budget(**budget), row.sha256)
+
+
+def checked_name(name: str) -> str:
+    """Raises ValueError with the rule."""
+    if not NAME.fullmatch(name):
+        raise ValueError(NAME_RULE)
+    if name.lower() == LOCAL_USER.name:
+        raise ValueError(f"{LOCAL_USER.name} is who comes without a token; choose another name")
+    return name
+
+
+def checked_pattern(pattern: str) -> str:
+    """A pattern of tool names. Raises ValueError."""
+    if not pattern.strip() or not pattern.isprintable() or len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern of tools has 1 to {MAX_PATTERN} printable characters, such as mcp__files__*")
+    return pattern
+
+
+def expiry(text: str, now: float) -> float:
+    """The Unix time of a span from now, or of a date or time (UTC unless it says otherwise). Raises ValueError."""
+    if span := SPAN.fullmatch(text):
+        at = now + int(span[1]) * SECONDS[span[2]]
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+            at = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            raise ValueError(EXPIRY_RULE) from None
+    if not now < at <= now + LONGEST_S:
+        raise ValueError(EXPIRY_RULE)
+    return at

@@ -1,0 +1,81 @@
+"""A session's history while a run is under way: every message is kept as it is appended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+
+from app.core.data_delimiters import new_code
+from app.core.events import AgentEvent
+from app.core.messages import AskedCall, Message, unanswered
+from app.redaction.redactor import Redactor
+from app.storage.rows import Change
+
+STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
+INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."
+NOT_RUN = "This call was not run: its run ended first."
+
+
+class Conversation:
+    """The messages of one session.
+
+    `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
+    until they are. `tell(event)` puts an event into the run's log while a tool is at work. Secrets are hidden from the
+    model as well: what it does not know it cannot give away. `begins` is where the run under way (`run`) does.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        messages: list[Message],
+        keep: Callable[[int, Message], None],
+        record: Callable[[Change], None],
+        stored: Callable[[], Awaitable[None]],
+        redactor: Redactor,
+        tell: Callable[[AgentEvent], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+        begins: int = 0,
+        run: str = "",
+    ) -> None:
+        self.session = session
+        self.run = run
+        self.begins = begins
+        self.messages = redactor.redact_value(messages)
+        self.record = record
+        self.stored = stored
+        self.tell = tell
+        self._keep = keep
+        self._clock = clock
+        self.redactor = redactor
+        self._started: set[str] = set()
+
+    def append(self, message: Message) -> None:
+        message = self._marked(self.redactor.redact_value(message))
+        self._keep(len(self.messages), message)
+        self.messages.append(message)
+
+    def _marked(self, message: Message) -> Message:
+        """With what it keeps for ever: a person's words their time, a result the code of its frame."""
+        match message:
+            case Message(role="user", at=None):
+                return replace(message, at=self._clock())
+            case Message(role="tool", code=""):
+                return replace(message, code=new_code(message.text))
+        return message
+
+    def answer(self, call: AskedCall, text: str, *, untrusted: bool = False) -> None:
+        self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted))
+
+    def begin(self, call: AskedCall) -> None:
+        """From here on nobody knows what the call has done until it is answered."""
+        self._started.add(call.id)
+
+    def settle(self, unknown: str, started: Collection[str] = ()) -> None:
+        """Answer every call that is still open, so that the history stays valid.
+
+        `unknown` is told of calls that had been started, here or (`started`) before a crash.
+        """
+        for call in list(unanswered(self.messages)):
+            begun = call.id in self._started or call.id in started
+            self.answer(call, unknown if begun else NOT_RUN)

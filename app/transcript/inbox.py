@@ -1,0 +1,82 @@
+"""Messages for a run under way: put in after its current round, so that history stays valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from app.core.attachments import Attachment, loaded
+from app.core.events import MessageAdded
+from app.core.messages import Message
+from app.storage.rows import InboxRow
+
+MAX_WAITING = 64
+
+
+class InboxClosed(Exception):
+    """The run has ended, or is about to: it will answer nothing more."""
+
+
+class InboxFull(Exception):
+    """Many messages wait already. The message says what to do."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MAX_WAITING} messages wait for this run already. Send more once it has taken them.")
+
+
+class Inbox:
+    """The person's messages in the order they came.
+
+    `keep(position, message)` makes each durable, `forget()` says that all are in the history.
+    """
+
+    def __init__(self, keep: Callable[[int, Message], None], forget: Callable[[], None]) -> None:
+        self._keep = keep
+        self._forget = forget
+        self._waiting: list[Message] = []
+        self._posted = 0
+        self._closed = False
+
+    def post(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+        """Raises InboxClosed, InboxFull."""
+        if self._closed:
+            raise InboxClosed
+        if len(self._waiting) >= MAX_WAITING:
+            raise InboxFull
+        message = Message("user", text, attachments=tuple(attachments))
+        self._keep(self._posted, message)
+        self._posted += 1
+        self._waiting.append(message)
+
+    def restore(self, rows: Sequence[InboxRow]) -> None:
+        """What is stored already, before anything is posted."""
+        self._waiting += map(message_of, rows)
+        self._posted = max((row.position + 1 for row in rows), default=0)
+
+    def take(self) -> list[Message]:
+        taken, self._waiting = self._waiting, []
+        if taken:
+            self._forget()
+        return taken
+
+    def take_or_close(self) -> list[Message]:
+        """What waits; if nothing does, nothing will: a message can never come between the last look and the end."""
+        self._closed = not self._waiting
+        return self.take()
+
+    def close(self) -> list[Message]:
+        self._closed = True
+        return self.take()
+
+    def leave(self) -> None:
+        """Close it with what is in it: it stays stored, for the session's next run."""
+        self._closed = True
+
+
+def message_of(row: InboxRow) -> Message:
+    return Message("user", row.text, attachments=loaded(row.attachments))
+
+
+def added(message: Message) -> MessageAdded:
+    """What watchers are told once the message is in the history."""
+    return MessageAdded(message.text, [asdict(one) for one in message.attachments] or None)

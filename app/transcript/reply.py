@@ -1,0 +1,218 @@
+"""One reply of the model: the only border between what the model wrote and what the client sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from io import StringIO
+from math import isfinite
+from typing import Any
+
+from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
+from app.core.messages import AskedCall, Message, Sealed
+from app.core.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
+from app.models.wire.native_calls import NATIVE
+from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
+from tools.base.permit import canonical
+
+ONLY_TEXT = "text_call"  # the code of a notice
+TWICE = "The same call came twice, natively and in the text: it is made once."
+NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
+
+
+def unfit(arguments: Arguments) -> str | None:
+    """What keeps these arguments from being written as JSON, and what to do instead."""
+    level: list[Any] = [arguments]
+    for _ in range(NESTED_MOST):
+        if any(isinstance(value, float) and not isfinite(value) for value in level):
+            return "The arguments hold NaN or Infinity, which JSON does not have. Send the call again without."
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return None
+    return f"The arguments are nested more than {NESTED_MOST} levels deep. Send the call again with flatter ones."
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
+
+
+class Reply:
+    """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
+
+    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. A call that
+    is made in both ways (a server has left it in the text, or the model says it twice) is one, the native one. `fences`
+    and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
+    took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
+    given that it has (or has not) called natively in this reply.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, dict[str, Any]],
+        *,
+        fences: Callable[[], bool],
+        new_id: Callable[[], str],
+        prompt_suffix: Callable[[], str] = str,
+        text_calls: Callable[[bool], bool] = lambda _: True,
+    ) -> None:
+        self.refused: dict[str, str] = {}  # call id -> why it could not be understood
+        self.used: Used | None = None
+        self.stopped: str | None = None
+        self.characters = 0  # that the model wrote: text, thoughts and native calls
+        self._made: dict[str, AskedCall] = {}  # by their ids: one that turns out to be made twice is taken out again
+        self._tools = tools
+        self._fences = fences
+        self._prompt_suffix = prompt_suffix
+        self._text_calls = text_calls
+        self._only_text = False  # what looks like a call in the text is none
+        self._parser: Parser | None = None
+        self._new_id = new_id
+        self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
+        self._wrote = StringIO()  # not a list: a text for each token would take ten times the memory
+        self._shown = StringIO()
+        self._thought = StringIO()
+        # Native calls (True) and those in the text that have not been made in the other way.
+        self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
+        self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
+        self._switched: Switched | None = None
+
+    def add(self, piece: Piece) -> Iterable[AgentEvent]:
+        return self._hear(piece.text) if type(piece) is Said else self._note(piece)
+
+    def _hear(self, text: str) -> Sequence[AgentEvent]:
+        """Nearly every piece, and nearly always it is text: without a generator."""
+        self._wrote.write(text)
+        self.characters += len(text)
+        self._parser = self._parser or self._new_parser()
+        found = self._parser.feed(text)
+        if len(found) == 1 and type(shown := found[0]) is Text:
+            self._shown.write(shown.text)
+            return (TextDelta(shown.text),)
+        return [event for seen in found for event in self._see(seen, "text")]
+
+    def _note(self, piece: Piece) -> Iterator[AgentEvent]:
+        match piece:
+            case Used():
+                self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
+            case Stopped(reason):
+                self.stopped = reason
+            case Told(code, message):
+                yield Notice(code, message)
+            case Switched(wanted, answered_by, reason):
+                self._switched = piece
+                told = f"{wanted} could not answer ({reason}): {answered_by} answers."
+                yield Notice("fallback", told, wanted, answered_by, reason)
+            case Enclosed(sealed, index):
+                if not unfit(sealed.fields):
+                    self._sealed[index] = sealed
+            case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
+                if isinstance(piece, Thought | CallDelta):
+                    self.characters += len(piece.text)
+                yield from self._see(piece, NATIVE)
+
+    def end(self) -> Iterator[AgentEvent]:
+        """The stream is over: what the parser still held."""
+        if self._parser is None:
+            return
+        for seen in self._parser.close():
+            yield from self._see(seen, "text")
+        raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
+        for id in raw.keys() & self._made.keys():
+            self._made[id] = replace(self._made[id], raw=raw[id])
+        if self._only_text:
+            yield from self._tell_of_text()
+
+    def _tell_of_text(self) -> Iterator[Notice]:
+        """Of what would be a call if this model did not call natively."""
+        found = parse(self._wrote.getvalue(), self._tools, fences=False).calls
+        if names := ", ".join(dict.fromkeys(call.name for call in found)):
+            why = "This model calls its tools natively, so its text is only shown."
+            yield Notice(ONLY_TEXT, f"What looks like a call of {names} in the text was not run. {why}")
+
+    @property
+    def calls(self) -> list[AskedCall]:
+        return [*self._made.values()]
+
+    @property
+    def called_natively(self) -> bool:
+        return any(source == NATIVE for source, _ in self._ids)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the model has said anything yet."""
+        return bool(self.characters or self._ids)
+
+    @property
+    def shown(self) -> str:
+        return self._shown.getvalue()
+
+    def message(self, *, cut: bool = False) -> Message:
+        return Message(
+            "assistant",
+            self._wrote.getvalue(),
+            calls=tuple(self._made.values()),
+            reasoning=self._thought.getvalue(),
+            shown=self.shown,
+            cut=cut,
+            sealed=self._sealed.get(None),
+            switched=asdict(self._switched) if self._switched else None,
+        )
+
+    def _new_parser(self) -> Parser:
+        self._only_text = not self._text_calls(self.called_natively)
+        suffix = self._prompt_suffix()
+        return Parser(self._tools, fences=self._fences(), prompt_suffix=suffix, calls=not self._only_text)
+
+    def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
+        match seen:
+            case Text(text):
+                self._shown.write(text)
+                yield TextDelta(text)
+            case Thought(text):
+                self._thought.write(text)
+                yield ReasoningDelta(text)
+            case CallOpened(index, name):
+                yield ToolDelta(self._id(source, index, name), "", name)
+            case CallDelta(index, text):
+                yield ToolDelta(self._id(source, index), text)
+            case Call(index, name, arguments, dialect) if reason := unfit(arguments):
+                self._id(source, index, name)
+                yield from self._see(BadCall(index, "", reason), source)
+            case Call(index, name, arguments, dialect):
+                call_id, seal = self._id(source, index, name), self._seal(source, index)
+                yield from self._take(AskedCall(call_id, name, arguments, dialect, seal))
+            case BadCall(index, _, reason):
+                call = self._id(source, index)
+                name = self._ids[source, index][1]
+                self._made[call] = AskedCall(call, name, {}, source, self._seal(source, index))
+                self.refused[call] = reason
+                yield ToolRejected(reason, call, name or None)
+
+    def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
+        """One more call, unless it is there already, made in the other way."""
+        native = call.dialect == NATIVE
+        same = canonical({call.name: call.arguments})
+        others = self._unpaired[not native].get(same)
+        if not others:
+            self._unpaired[native].setdefault(same, []).append(call)
+            self._made[call.id] = call
+            return
+        twin = others.pop(0)
+        if native:
+            del self._made[twin.id]
+            self._made[call.id] = call
+        written = twin if native else call
+        yield ToolRejected(TWICE, written.id, written.name)
+
+    def _seal(self, source: str, index: int) -> Sealed | None:
+        return self._sealed.get(index) if source == NATIVE else None
+
+    def _id(self, source: str, index: int, name: str = "") -> str:
+        if (source, index) not in self._ids:
+            self._ids[source, index] = (self._new_id(), name)
+        return self._ids[source, index][0]

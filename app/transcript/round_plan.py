@@ -1,0 +1,17 @@
+"""How a round is played: with tools or without, and what the model is told for this once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.core.events import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last."""
+
+    tools: bool = True
+    notes: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    ends: str | None = None

@@ -1,0 +1,80 @@
+"""What a run is begun with, and why one cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app.core.attachments import File
+from app.core.events import Notice
+from app.transcript.titles import NAMELESS, title_of
+
+MAX_LINE = 16  # runs of one session that wait or are under way
+UNASKED = "unasked"  # in the policy of a run that the server has begun by itself, not a person
+TIME_LIMIT_S = 7200.0
+
+
+class NotFound(Exception):
+    """There is no such session or run, or it belongs to somebody else."""
+
+
+class SessionBusy(Exception):
+    """The session already has a run under way, and that one is not to be waited for, or by too many."""
+
+    def __init__(self, run: str, waiting: int = 0) -> None:
+        full = f"{waiting} runs wait behind it, which is the most." if waiting >= MAX_LINE - 1 else ""
+        advice = full or "Wait for it, cancel it, or send when_busy: queue."
+        super().__init__(f"The session is busy with run {run}. {advice}")
+        self.run = run
+
+
+class RunOver(Exception):
+    """The run has ended; a message for it needs a new one."""
+
+
+class KeyReused(Exception):
+    """The Idempotency-Key came before with another request."""
+
+
+class Stopping(Exception):
+    """The server is stopping: it begins nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An Idempotency-Key and the SHA-256 of the request that came with it."""
+
+    value: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a run is begun with. Without a session a new one begins; `policy` is JSON to make its agent from again.
+
+    `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
+    `notice` is for those who read the run's log.
+    """
+
+    message: str
+    session: str | None = None
+    when_busy: Literal["refuse", "queue"] = "refuse"
+    key: Key | None = None
+    time_limit_s: float = TIME_LIMIT_S
+    policy: str = "{}"
+    asked: bool = True
+    files: Sequence[File] = ()
+    notice: Notice | None = None
+
+    @property
+    def stored_policy(self) -> str:
+        """Of the run's row: whether a person has asked for it is known after a restart, too."""
+        return self.policy if self.asked else json.dumps(json.loads(self.policy) | {UNASKED: True})
+
+    @property
+    def title(self) -> str:
+        """For a new session: what was said, or what was sent without a word."""
+        names = ", ".join(file.attachment.file_name for file in self.files)
+        return title_of(self.message) or title_of(names) or NAMELESS

@@ -1,0 +1,123 @@
+"""What a run has used and done so far: its terminal event reports it, whatever ends the run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.core.events import (
+    AgentEvent,
+    Notice,
+    RoundStarted,
+    RunFinished,
+    ToolFinished,
+    ToolRejected,
+    ToolStarted,
+    Usage,
+    fields_of,
+)
+from app.core.messages import AskedCall
+from app.core.provider import Used
+from app.models.endpoints.prices import total
+from app.storage.rows import EventRow
+
+MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
+MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
+
+Outcome = Literal["ok", "failed", "refused", "unknown"]
+
+
+@dataclass(slots=True)
+class Action:
+    """A call that was made, and what became of it."""
+
+    name: str
+    arguments: str = ""
+    outcome: Outcome = "unknown"
+
+
+@dataclass(slots=True)
+class Account:
+    """Counted in rounds, calls, tokens and money; `measured` until something had to be estimated.
+
+    `dearest` is the most tokens that one request has taken, `cost` None until a model with a price has answered.
+    `actions` are by call, `told` counts the notices by code and words.
+    """
+
+    rounds: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    measured: bool = True
+    text: str = ""
+    dearest: int = 0
+    cost: float | None = None
+    actions: dict[str, Action] = field(default_factory=dict)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, used: Used, *, measured: bool, cost: float | None = None) -> Usage:
+        self.prompt_tokens += used.prompt_tokens
+        self.completion_tokens += used.completion_tokens
+        self.measured = self.measured and measured
+        self.dearest = max(self.dearest, used.prompt_tokens + used.completion_tokens)
+        self.cost = total(self.cost, cost)
+        now, sums = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
+        return Usage(*now, *sums, measured, used.cached, cost, self.cost)
+
+    def saw(self, event: AgentEvent) -> None:
+        """Remember what was done and told."""
+        if event.type in REMEMBERED:
+            self.remember(event.type, fields_of(event))
+
+    def remember(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == Notice.type:
+            self.told[fields["code"], fields["message"]] += 1
+            return
+        action = self.actions.setdefault(fields.get("call", ""), Action(fields.get("name", "")))
+        match kind:
+            case ToolStarted.type:
+                action.arguments = json.dumps(fields["arguments"])[:MAX_ARGUMENTS]
+            case ToolFinished.type:
+                action.outcome = "ok" if fields["ok"] else "failed"
+            case _:
+                action.outcome = "refused"
+
+    def finished(self, reason: str) -> RunFinished:
+        usage: dict[str, Any] = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "measured": self.measured,
+        }
+        if self.cost is not None:
+            usage["cost"] = self.cost
+        return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
+
+
+REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolRejected.type, Notice.type})
+COUNTED = frozenset({RoundStarted.type, Usage.type})
+
+
+def account_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> Account:
+    """The account of a run that goes on, from its log; `unanswered` calls are counted when they are answered."""
+    account = Account()
+    for row in events:
+        if row.type not in REMEMBERED | COUNTED:
+            continue
+        fields = json.loads(row.data)
+        match row.type:
+            case RoundStarted.type:
+                account.rounds = fields["round"]
+            case Usage.type:
+                used = Used(fields["prompt_tokens"], fields["completion_tokens"])
+                account.add(used, measured=fields["measured"], cost=fields.get("cost"))
+            case _:
+                account.remember(row.type, fields)
+    account.calls = len(account.actions.keys() - {call.id for call in unanswered})
+    return account

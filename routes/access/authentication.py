@@ -1,0 +1,202 @@
+"""Who may come in: Host, Origin and Sec-Fetch-Site are checked first, then the token becomes a principal.
+
+As long as there was never a token there is only the local admin, on loopback: the account that runs the server. The
+Host check keeps DNS rebinding out, the other two keep other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles
+what a streamed token costs.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.mcp.servers import CALLBACK
+from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
+from app.storage.rows import AuditRow, TokenRow
+from app.storage.store import Store, StoreFailed
+from routes.access.local_admin import LocalAdmin, sha256_of, uid_of
+from routes.access.rate_limits import HOLD, Windows, neighbourhood
+from routes.access.token_auth import PROOF
+from routes.page import wants_page
+from routes.protocol.errors import REFUSALS, Refused, TooSoon, refusal
+
+TOKEN_PREFIX = "dgm_"
+OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
+PAGE = "/page/"
+OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
+LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
+WRONG_PER_MINUTE = 10  # tokens, from one client
+NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
+ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
+NONE_LEFT = "No token is in use any more: `dragoman token create --name NAME` on the server makes a new one."
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_log = logging.getLogger(__name__)
+
+
+def new_token() -> str:
+    """256 random bits behind a prefix that secret scanners can recognise."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def fingerprint(token: str) -> str:
+    return sha256_of(token)
+
+
+@lru_cache(16)
+def is_loopback(host: str) -> bool:
+    """Whether a bind address is reachable from this machine only; a name counts only if it is `localhost`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """ASGI middleware: `scope["state"]["principal"]` says who asks, or the request is refused."""
+
+    app: ASGIApp
+    store: Store
+    host: str  # the address that the server is bound to
+    local: LocalAdmin = field(default_factory=LocalAdmin)
+    per_minute: int | None = None  # requests of a principal whose token does not say
+    requests: Windows = field(default_factory=Windows)  # by principal
+    wrong: Windows = field(default_factory=Windows)  # tokens, by client
+    noted: Windows = field(default_factory=Windows)  # refusals in the audit, by client and altogether
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                principal = await self._admit(scope)
+            except (Refused, StoreFailed) as refused:
+                await refusal(REFUSALS[type(refused)](refused))(scope, receive, send)
+                return
+            state = scope.setdefault("state", {})
+            state["principal"] = principal
+            if principal and (hold := state.get(HOLD)):
+                hold()
+        await self.app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> Principal | None:
+        headers, now = Headers(scope=scope), time.time()
+        account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
+        given = bearer_of(headers.get("authorization", ""))
+        row = await self._found(given)
+        ever = row is not None or (await self.store.token_counts(now)).all > 0
+        if not ever:
+            self._check_host(headers.get("host", ""))
+        self._check_origin(headers.getlist("origin"), headers.get("host", ""))
+        check_fetch_site(scope, headers)
+        if _open_to_all(scope["path"], headers):
+            return None
+        if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
+            if objection := self.local.objection(account, headers, given):
+                raise await self._refused(scope, "", objection, now, given=given is not None)
+            self._check_rate(LOCAL_USER, now)
+            return LOCAL_USER
+        if row is None or not in_use(row, now):
+            counts = await self.store.token_counts(now)
+            why = f"{_objection(row, given='authorization' in headers)} {ADVICE if counts.in_use else NONE_LEFT}"
+            raise await self._refused(scope, row.name if row else "", why, now, given="authorization" in headers)
+        principal = principal_of(row)
+        self._check_rate(principal, now)
+        return principal
+
+    async def _found(self, given: str | None) -> TokenRow | None:
+        """By its hash: how long that takes tells nothing about a token."""
+        if given is None:
+            return None
+        print_of_given = fingerprint(given)
+        row = await self.store.token(print_of_given)
+        return row if row is not None and hmac.compare_digest(row.sha256, print_of_given) else None
+
+    async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
+        client = neighbourhood(scope["client"][0] if scope.get("client") else None)
+        await self._note(name, f"{why.partition('. ')[0].rstrip('.')}. From {client}.", client, now)
+        if given:
+            tries, reset = self.wrong.count(client, now)
+            if tries > WRONG_PER_MINUTE:
+                message = f"{tries - 1} wrong tokens came from {client} within a minute. Wait, then send the right one."
+                return TooSoon("too_many_wrong_tokens", message, reset)
+        return Refused(401, "unauthorized", why)
+
+    async def _note(self, name: str, why: str, client: str, now: float) -> None:
+        """Into the audit, which nobody who has no token may fill."""
+        if self.noted.count(client, now)[0] > 1 or self.noted.count("", now)[0] > NOTED_PER_MINUTE:
+            return
+        try:
+            await self.store.write([AuditRow(now, name, "sign_in", "refused", why, "server")])
+        except StoreFailed as failure:
+            _log.error("a refusal could not be noted (%s): %s", why, failure)
+
+    def _check_rate(self, principal: Principal, now: float) -> None:
+        most = principal.budget.requests_per_minute or self.per_minute
+        if most is None:
+            return
+        asked, reset = self.requests.count(principal.name, now)
+        if asked > most:
+            raise TooSoon("too_many_requests", f"{principal.name} may ask {most} times a minute. Wait.", reset)
+
+    def _check_host(self, host: str) -> None:
+        name = _name(host)
+        if name not in LOCAL_NAMES and name != self.host:
+            message = f"The Host header {host[:80]!a} is not this server's; use http://localhost or make a token."
+            raise Refused(403, "wrong_host", message)
+
+    def _check_origin(self, origins: Sequence[str], host: str) -> None:
+        """Only a page that this server has served may call it from a browser, which says once which page that is."""
+        if len(origins) > 1:
+            raise Refused(403, "wrong_origin", "The request has more than one Origin header; send one, or none.")
+        for origin in origins:
+            if origin not in (f"http://{host}", f"https://{host}"):
+                raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
+
+
+def bearer_of(authorization: str) -> str | None:
+    """The token of an Authorization header; None where there is none."""
+    scheme, _, given = authorization.partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
+
+
+def check_fetch_site(scope: Scope, headers: Headers) -> None:
+    """Keep out what a browser asks for another site's page, unless a person follows a link to a page of ours.
+
+    `same-site` is another site, too: another port of localhost is another program. Where browsers do not say
+    (Sec-Fetch-* is for HTTPS and loopback only), Origin does. https://www.w3.org/TR/fetch-metadata/
+    """
+    sites = headers.getlist("sec-fetch-site")
+    if all(site.lower() in OWN_SITES for site in sites):
+        return
+    followed = scope["method"] == "GET" and headers.get("sec-fetch-mode", "").lower() == "navigate"
+    if not (followed and scope["path"] in LINKABLE):
+        raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in a tab of its own.")
+
+
+def _open_to_all(path: str, headers: Headers) -> bool:
+    """The page has no secrets: it asks for a token itself, once it is there."""
+    return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
+
+
+def _name(host: str) -> str:
+    try:
+        parts = urlsplit(f"//{host}")
+    except ValueError:
+        return ""
+    return (parts.hostname or "").rstrip(".") if parts.netloc == host and "@" not in host else ""
+
+
+def _objection(row: TokenRow | None, *, given: bool) -> str:
+    if row is None:
+        return "This is not a token of this server." if given else "A token is needed here."
+    return f"The token of {row.name} has been revoked." if row.revoked else f"The token of {row.name} has expired."

@@ -1,0 +1,229 @@
+"""How often somebody may do something, and how a request may arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Sequence
+from functools import partial
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from routes.access.connection_limits import MOST_LINGERING, Connections
+from routes.access.peers import PEER, Peer
+from routes.protocol.errors import SAFE_HEADERS
+
+WINDOW_S = 60.0
+REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
+MAX_HEAD = 64 * 1024  # bytes of a request before its body
+MAX_URL = 8 * 1024
+HEAD_TIME_S = 30.0  # in which they must have arrived
+LINGER_S = 1.0
+HOLD = "hold"  # where `scope["state"]` has what keeps the connection while somebody is served
+
+
+class Windows:
+    """Counts per key in windows of a minute, each of which begins with the first count in it. Bounded in memory."""
+
+    def __init__(self) -> None:
+        self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def count(self, key: str, now: float) -> tuple[int, float]:
+        """How many there are now with this one, and when they count no more."""
+        begun, before = self._begun.get(key, (now, 0))
+        if not begun <= now < begun + WINDOW_S:
+            begun, before = now, 0
+        if not before:
+            self._begun.pop(key, None)
+            if len(self._begun) >= REMEMBERED:
+                self._begun.popitem(last=False)
+        self._begun[key] = begun, before + 1
+        return before + 1, begun + WINDOW_S
+
+
+def neighbourhood(address: str | None) -> str:
+    """What stands for a client: its IPv4 address, or the /64 of IPv6, which one subscriber has whole."""
+    try:
+        found = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:  # a proxy may forward anything
+        return "unknown"
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, 64), strict=False))
+
+
+class SafeHeaders:
+    """ASGI middleware: every answer has SAFE_HEADERS, but for those that it brings itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        def send_safely(message: Message) -> Awaitable[None]:
+            # Not a coroutine of its own: an event of a stream goes on to `send` as it is.
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            return send(message)
+
+        await self.app(scope, receive, send_safely)
+
+
+def two_servers_meant(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Why it is not clear which server a request is for: a proxy, or a check, could read the other name."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "The request has two Host headers. Send one."
+    scheme, found, rest = target.partition(b"://")
+    if not found or b"/" in scheme or b"?" in scheme:
+        return None
+    if hosts and re.split(rb"[/?#]", rest, maxsplit=1)[0].lower() == hosts[0].strip().lower():
+        return None
+    return "The request's target names another host than its Host header. Send the path alone."
+
+
+class _Head(Exception):
+    """The head of a request is not to be read any further."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with a limit for headers and URL, in bytes and in time: by itself it has none.
+
+    What is refused here has no application yet to answer it, so the answer is written here, in the one shape of errors.
+    """
+
+    head_time_s = HEAD_TIME_S
+    room = Connections()
+    _lingering = 0  # of refused connections, in all of the process
+    _arrived = _parsed = 0  # bytes of the current request's head: what came, what the parser has told of
+    _in_head = True
+    _refused = False
+    _refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
+    _too_slow: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def within(cls, room: Connections) -> type[BoundedProtocol]:
+        """The protocol of a server that has room for these connections."""
+        return type(cls.__name__, (cls,), {"room": room})
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._peer = Peer(transport)
+        address = self.client[0] if self.client else None
+        if objection := self.room.take_in(self, address, neighbourhood(address)):
+            self._refusal = 503, "too_many_connections", objection
+            self.send_400_response("")
+            return
+        self._expect_head()
+
+    def make_room(self) -> None:
+        self._refused = True
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.room.let_go(self)
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        in_head = self._in_head
+        super().data_received(data)
+        # A header that never ends is held by the parser, which tells nothing of it.
+        if in_head and self._in_head and not self._refused:
+            self._arrived += len(data)
+            if self._arrived > MAX_HEAD:
+                self._refuse_head()
+                self.send_400_response("")
+        # Empty lines between requests end the wait for the next one, and begin none.
+        between = self.cycle is not None and self.cycle.response_complete
+        if between and self._too_slow is None and not self._refused:
+            self._expect_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"] |= {PEER: self._peer, HOLD: partial(self.room.hold, self)}
+        self._arrived, self._parsed, self._in_head = 0, 0, True
+        if self._too_slow is None:
+            self._expect_head()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > MAX_URL:
+            self._refusal = 414, "url_too_long", f"The URL is longer than {MAX_URL:,} bytes. Send more in the body."
+            raise _Head
+        self._grow(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value) + len(": \r\n"))
+        if self._in_head:  # what follows a body in chunks was seen by no proxy and no check as a header: it is none
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if objection := two_servers_meant(self.url, self.headers):
+            self._refusal = 400, "bad_request", objection
+            raise _Head
+        self._in_head = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            self.room.spare(self)
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        status, code, message = self._refusal
+        body = json.dumps({"error": {"code": code, "message": message}}).encode()
+        headers = SAFE_HEADERS | {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+        }
+        lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.items())
+        self.transport.write(STATUS_LINE[status] + lines.encode() + b"\r\n" + body)
+        # Closed at once, with bytes that nobody has read, the connection would be reset before the answer is.
+        self._refused = True
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        if BoundedProtocol._lingering >= MOST_LINGERING:
+            self.transport.abort()
+            return
+        BoundedProtocol._lingering += 1
+        self.loop.call_later(LINGER_S, self._let_linger_no_more)
+
+    def _let_linger_no_more(self) -> None:
+        BoundedProtocol._lingering -= 1
+        self.transport.close()
+
+    def _grow(self, size: int) -> None:
+        self._parsed += size
+        if self._parsed > MAX_HEAD:
+            self._refuse_head()
+            raise _Head
+
+    def _refuse_head(self) -> None:
+        message = f"The request's headers are longer than {MAX_HEAD:,} bytes. Send fewer or shorter ones."
+        self._refusal = 431, "headers_too_long", message
+
+    def _expect_head(self) -> None:
+        self._too_slow = self.loop.call_later(self.head_time_s, self._give_up)
+
+    def _give_up(self) -> None:
+        self._too_slow = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+            self._too_slow = None

@@ -1,0 +1,109 @@
+"""Access tokens: what may be asked for, made and revoked; the same rules for the command line and for HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from app.storage.principals import Budget, checked_name, checked_pattern, expiry, in_use
+from app.storage.rows import AuditRow, TokenRevoked, TokenRow
+from app.storage.store import Store
+from routes.access.authentication import fingerprint, new_token
+from routes.protocol.errors import Refused
+
+MOST_MONEY = 10**6  # of any currency, in the price table's units
+MOST = 2**53  # of anything that is counted: JSON has no larger whole numbers
+Patterns = Annotated[list[Annotated[str, AfterValidator(checked_pattern)]], Field(max_length=64)]
+
+
+def _some_expiry(text: str) -> str:
+    expiry(text, time.time())
+    return text
+
+
+class BudgetRequest(BaseModel):
+    """What the principal may use; what is left out has no limit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    runs: int | None = Field(default=None, ge=1, le=MOST)
+    requests_per_minute: int | None = Field(default=None, ge=1, le=MOST)
+    tokens_per_month: int | None = Field(default=None, ge=1, le=MOST)
+    tool_seconds_per_day: int | None = Field(default=None, ge=1, le=MOST)
+    cost_per_month: float | None = Field(default=None, gt=0, le=MOST_MONEY, allow_inf_nan=False)
+
+
+class TokenRequest(BaseModel):
+    """The body of POST /tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, AfterValidator(checked_name)]
+    role: Literal["guest", "user", "admin"] = "user"
+    tools: Patterns = Field(default_factory=list)
+    disabled: Patterns = Field(default_factory=list)
+    expires: Annotated[str, AfterValidator(_some_expiry)] | None = None
+    budget: BudgetRequest = Field(default_factory=BudgetRequest)
+
+
+async def make_token(store: Store, wish: TokenRequest, by: str) -> tuple[str, TokenRow]:
+    """A new token, and what is kept of it. Raises Refused if the name is in use, StoreFailed."""
+    token, now = new_token(), time.time()
+    row = TokenRow(
+        fingerprint(token),
+        wish.name,
+        wish.role,
+        now,
+        json.dumps(wish.tools),
+        json.dumps(wish.disabled),
+        wish.budget.model_dump_json(exclude_none=True),
+        None if wish.expires is None else expiry(wish.expires, now),
+    )
+    why = f"role {wish.role}, until {_day(row.expires)}" if row.expires else f"role {wish.role}"
+    if await store.add_token(row, [AuditRow(now, wish.name, "token", "made", why, by)]):
+        return token, row
+    known = next((one for one in await store.tokens() if one.name.lower() == wish.name.lower()), row)
+    if known.name != wish.name:
+        raise Refused(409, "name_in_use", f"There has been a token named {known.name}: use that spelling, or another.")
+    advice = f"Revoke it first: dragoman token revoke {wish.name}, or DELETE /tokens/{wish.name}."
+    raise Refused(409, "name_in_use", f"{wish.name} has a token that is in use. {advice}")
+
+
+async def revoke_token(store: Store, name: str, by: str) -> None:
+    """From now on it admits nobody. Raises Refused if there is none in use, StoreFailed."""
+    now = time.time()
+    theirs = [row for row in await store.tokens() if row.name == name and in_use(row, now)]
+    if not theirs:
+        advice = "dragoman token list, or GET /tokens, shows which there are."
+        raise Refused(404, "not_found", f"No token in use is named {name[:80]!a}. {advice}")
+    audit = AuditRow(now, name, "token", "revoked", "", by)
+    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), audit])
+
+
+def shown(row: TokenRow) -> dict[str, Any]:
+    """A token as JSON: all but what would let somebody in."""
+    return {
+        "name": row.name,
+        "role": row.role,
+        "state": state_of(row),
+        "created": row.created,
+        "expires": row.expires,
+        "revoked": row.revoked,
+        "tools": json.loads(row.tools),
+        "disabled": json.loads(row.disabled),
+        "budget": asdict(Budget(**json.loads(row.budget))),
+    }
+
+
+def state_of(row: TokenRow) -> str:
+    if row.revoked is not None:
+        return "revoked"
+    return "active" if in_use(row, time.time()) else "expired"
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

@@ -1,0 +1,212 @@
+"""`dragoman endpoint`: servers of models, kept in the database; a server that runs takes changes in by itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.config.model_settings import DEFAULT
+from app.config.settings import Loaded, Settings
+from app.core.endpoint_spec import EndpointSpec
+from app.models.endpoints.connection_test import Trial, tried
+from app.models.endpoints.registry import UnfitEndpoint, audit, checked, row_of, spec_of
+from app.models.endpoints.startup import key_of, opener_of
+from app.models.http.failures import shown_url
+from app.redaction.redactor import Redactor
+from app.storage.endpoint_rows import EndpointGone, EndpointRow
+from app.storage.store import Store
+from routes.access.local_admin import read_local_token
+from routes.cli.columns import aligned
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.tokens import with_store
+from routes.protocol.errors import Refused
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+from tools.base.containment import lies_in
+
+BY = "the command line"
+TAKEN_IN = "A server that runs takes that in within a second or two; one that does not, when it starts."
+COLUMNS = ("name", "state", "models", "keys", "under way", "waiting", "url")
+SHOWN = 5  # models that are named
+UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
+FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls", "window", "max_requests")
+
+
+def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    told = "add a server of models, or change one that was added"
+    add = actions.add_parser("add", help=told, description=told, allow_abbrev=False)
+    add.add_argument("name", help="as in NAME/MODEL")
+    for field, more in ADD_FLAGS.items():
+        add.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
+    told = "the endpoints, and how they are"
+    listing = actions.add_parser("list", help=told, description=told, allow_abbrev=False)
+    listing.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+    listing.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    told = "remove an endpoint that was added"
+    remove = actions.add_parser("remove", help=told, description=told, allow_abbrev=False)
+    told = "connect to an endpoint from here, and list its models"
+    test = actions.add_parser("test", help=told, description=told, allow_abbrev=False)
+    for child in (remove, test):
+        child.add_argument("name")
+    return add, listing, remove, test
+
+
+# Their values are kept as `its_...`: some of the names are settings, too.
+ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "url": {"required": True, "help": "its base URL, usually ending in /v1"},
+    "key_file": {"action": "append", "metavar": "FILE", "help": "a file with its key; several keys take turns"},
+    "key_env": {"action": "append", "metavar": "NAME", "help": "a variable of the server's environment with its key"},
+    "model": {"help": "the model that answers who names the endpoint alone (default: the first it lists)"},
+    "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be asked for (default: any)"},
+    "format": {"choices": ("auto", "openai", "anthropic"), "help": "what it speaks (default: auto)"},
+    "tool_calls": {"choices": ("auto", "native", "fenced"), "help": "how its models are told of tools (default: auto)"},
+    "window": {"type": int, "metavar": "TOKENS", "help": "that its models can read at a time (default: what it says)"},
+    "max_requests": {"type": int, "metavar": "N", "help": "that it answers at a time (default: what it says)"},
+}
+
+
+def run_endpoint(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    settings = loaded.settings
+    match args.action:
+        case "add":
+            return with_store(loaded, lambda store: _add(store, settings, environ, args))
+        case "remove":
+            return with_store(loaded, lambda store: _remove(store, settings, args.name))
+        case "test":
+            return with_store(loaded, lambda store: _test(store, settings, environ, args.name))
+    return with_store(loaded, lambda store: _list(store, settings, environ, args))
+
+
+async def _add(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    spec = _spec(args, settings)
+    if args.name in _of_settings(settings):
+        raise Refused(409, "endpoint_of_settings", f"{args.name} is in the settings: change it there.")
+    await store.write([row_of(args.name, spec, BY), audit(args.name, "added", BY, spec)])
+    print(f"{args.name} is added. {TAKEN_IN}")
+    _tell(args.name, await _tried(settings, environ, args.name, spec))
+    return 0
+
+
+def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
+    """Raises Refused."""
+    given = {field: value for field in FIELDS if (value := getattr(args, f"its_{field}")) is not None}
+    given["key_file"] = [str(Path(file).expanduser().absolute()) for file in given.get("key_file", ())]
+    if inside := [file for file in given["key_file"] if lies_in(Path(file), settings.workspace)]:
+        raise Refused(
+            422, "unfit_endpoint", f"{inside[0]} is inside the workspace, where tools could change it. Move it."
+        )
+    try:
+        spec = EndpointSpec.model_validate(given)
+        checked(args.name, spec, ())
+    except ValidationError as wrong:
+        told = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
+        raise Refused(422, "unfit_endpoint", "; ".join(told).replace("Value error, ", "")) from None
+    except UnfitEndpoint as unfit:
+        raise Refused(422, "unfit_endpoint", str(unfit)) from None
+    return spec
+
+
+async def _remove(store: Store, settings: Settings, name: str) -> int:
+    await _row(store, settings, name)
+    await store.write([EndpointGone(name), audit(name, "removed", BY)])
+    print(f"{name} is removed. {TAKEN_IN}")
+    named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
+    if needed := [one for one in named if one and one.partition("/")[0] == name]:
+        print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
+    return 0
+
+
+async def _row(store: Store, settings: Settings, name: str) -> EndpointRow:
+    """Raises Refused."""
+    rows = {row.name: row for row in await store.endpoints()}
+    if name in rows:
+        return rows[name]
+    if name in _of_settings(settings):
+        raise Refused(409, "endpoint_of_settings", f"{name} is in the settings: change it there.")
+    known = ", ".join(rows) or "none"
+    raise Refused(404, "not_found", f"No endpoint {name[:64]!a} was added; there are: {known}.")
+
+
+async def _test(store: Store, settings: Settings, environ: Mapping[str, str], name: str) -> int:
+    spec = _of_settings(settings).get(name) or spec_of(await _row(store, settings, name))
+    if spec is None:
+        return 1
+    trial = await _tried(settings, environ, name, spec)
+    _tell(name, trial)
+    return 1 if trial.problem else 0
+
+
+async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec: EndpointSpec) -> Trial:
+    opener = opener_of(settings, Redactor(), environ)
+    return await tried(opener, name, spec, key_of(settings) if name == DEFAULT and settings.model_url else None)
+
+
+def _tell(name: str, trial: Trial) -> None:
+    if trial.models:
+        more = f" and {len(trial.models) - SHOWN} more" if len(trial.models) > SHOWN else ""
+        print(f"{name} lists {', '.join(map(exact, trial.models[:SHOWN]))}{more}.")
+    if trial.problem:
+        print(f"dragoman: {exact(trial.problem)}", file=sys.stderr)
+
+
+def _of_settings(settings: Settings) -> dict[str, EndpointSpec]:
+    own = {DEFAULT: EndpointSpec(url=settings.model_url, model=settings.model)} if settings.model_url else {}
+    return own | dict(settings.endpoints)
+
+
+async def _list(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
+    try:
+        own = read_local_token(settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+        endpoints = await asyncio.to_thread(remote.endpoints)
+    except (Refusal, ChatFailed) as failure:
+        raise Refused(403, "forbidden", str(failure)) from None
+    except NoServer as none:
+        specs = {row.name: spec for row in await store.endpoints() if (spec := spec_of(row))} | _of_settings(settings)
+        endpoints = [{"name": name, "url": shown_url(spec.url), "models": _named(spec)} for name, spec in specs.items()]
+        told = "This is what the settings and the database say:" if endpoints else "None is configured."
+        print(f"{none} {told}", file=sys.stderr)
+    lines = aligned(COLUMNS, map(_columns, endpoints))
+    for line, endpoint in zip(lines, [{}, *endpoints], strict=True):
+        print(line)
+        if problem := endpoint.get("problem"):
+            print(f"    {exact(problem)}")
+        elif error := endpoint.get("last_error"):  # which may be long past
+            print(f"    {ago(time.time() - error['at'])}: {exact(error['message'])}")
+    return 0
+
+
+def ago(seconds: float) -> str:
+    size, unit = next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
+    return f"{max(0, int(seconds // size))} {unit} ago"
+
+
+def _named(spec: EndpointSpec) -> list[dict[str, str]]:
+    return [{"name": name} for name in spec.named]
+
+
+def _columns(endpoint: Mapping[str, Any]) -> dict[str, str]:
+    models, keys = [exact(model["name"]) for model in endpoint["models"]], endpoint.get("keys")
+    rest = f" +{len(models) - 1}" if len(models) > 1 else ""
+    default = " (default)" if endpoint.get("default") else ""
+    return {
+        "name": exact(endpoint["name"]),
+        "state": f"{endpoint.get('state', 'not running')}{default}",
+        "models": f"{models[0]}{rest}" if models else "-",
+        "keys": str(keys["count"]) if keys else "-",
+        "under way": str(endpoint.get("under_way", "-")),
+        "waiting": str(endpoint.get("waiting", "-")),
+        "url": exact(endpoint.get("url", "-")),
+    }

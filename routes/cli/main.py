@@ -1,0 +1,269 @@
+"""The command line: `dragoman serve`, `chat`, `config` and the others, a row of COMMANDS each.
+
+A subcommand's modules are imported only when it is chosen: those of the server take 0.3 s, `--version` needs none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.config.sources import SettingsError
+
+if TYPE_CHECKING:
+    from app.config.settings import Loaded
+
+Environ = Mapping[str, str]
+USAGE_ERROR = 2
+INTERRUPTED = 130
+MAX_COLUMN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One subcommand: `arguments` declares its flags, `run` does it and answers with the exit code."""
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Environ], int]
+
+
+def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> int:
+    """Run one subcommand and return its exit code; 2 when flags or settings are wrong (SystemExit for flags)."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    words, behind = _apart(words)
+    args = _parser(words).parse_args(words, argparse.Namespace(behind=behind))
+    try:
+        command: Command = args.command
+        code = command.run(args, environ)
+        sys.stdout.flush()  # here, where a reader that has left can be answered
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"dragoman: {problem}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`head`, a pager) has left; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("dragoman", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        child = commands.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+        child.set_defaults(command=command)
+        if command.name in words:  # declaring flags imports what they are made from: only for the one that may run
+            command.arguments(child)
+    return parser
+
+
+def _apart(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our words, and behind `--` those of the command that `mcp add` adds; argparse would mix them up."""
+    if words[:1] != ["mcp"] or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+class _Version(argparse.Action):
+    """`--version`, read from the installed package only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version and leave")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dragoman {version('dragoman')}")
+        parser.exit()
+
+
+def _settings_flags(parser: argparse.ArgumentParser, only: Collection[str] | None = None) -> None:
+    """A flag per setting. Values stay text: `load_settings` checks them like those of every other source."""
+    from app.config.display import as_written
+    from app.config.settings import Settings
+
+    group = parser.add_argument_group("settings", "also DRAGOMAN_NAME in the environment and name in dragoman.toml")
+    group.add_argument("--config", metavar="FILE", help="the TOML file to read (default: ./dragoman.toml if it exists)")
+    for name, field in Settings.model_fields.items():
+        if only is not None and name not in only:
+            continue
+        flag, told = f"--{name.replace('_', '-')}", field.description or ""
+        if field.annotation is bool:
+            group.add_argument(flag, dest=name, action="store_const", const="true", help=told)
+            if field.default:
+                no = f"--no-{name.replace('_', '-')}"
+                group.add_argument(no, dest=name, action="store_const", const="false", help=f"not {flag}, the default")
+            continue
+        shown = "" if field.default in (None, ()) or field.is_required() else f" (default: {as_written(field.default)})"
+        group.add_argument(flag, dest=name, metavar=name.rsplit("_", 1)[-1].upper(), help=told + shown)
+
+
+def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
+    from app.config.settings import load_settings
+
+    return load_settings(vars(args), environ)
+
+
+def _serve(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)  # a wrong setting is told before the server's modules are loaded
+    from routes.server import serve
+
+    return serve(loaded)
+
+
+def _chat_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", nargs="*", help="what to say; without it, standard input or a prompt")
+    parser.add_argument(
+        "--url", help="the server to talk to; also DRAGOMAN_URL (default: host and port of the settings)"
+    )
+    parser.add_argument("--session", metavar="ID", help="the conversation to continue")
+    parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
+    from app.core.rules import Mode, WhenAbsent
+
+    told = "which calls ask first (default: the server's). Without a terminal to ask at, what asks is denied; given"
+    told += " this flag, it waits, and standard error says how to decide over HTTP"
+    parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=told)
+    told = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
+    parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=told)
+    _settings_flags(parser)
+
+
+def _chat(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.terminal.chat import Wishes, chat
+
+    url = args.url or environ.get("DRAGOMAN_URL") or None
+    token = args.token or environ.get("DRAGOMAN_TOKEN") or None
+    wishes = Wishes(" ".join(args.message), url, args.session, token, args.approval, args.model, args.when_absent)
+    return chat(wishes, loaded, environ)
+
+
+def _config(args: argparse.Namespace, environ: Environ) -> int:
+    print(config_table(_loaded(args, environ)))
+    return 0
+
+
+def config_table(loaded: Loaded) -> str:
+    """The settings in force, one aligned line each: name, value (keys masked), where the value comes from."""
+    from app.config.display import as_written
+
+    rows = [("setting", "value", "from")]
+    rows += [(name, as_written(getattr(loaded.settings, name)), origin) for name, origin in loaded.origins.items()]
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = min(MAX_COLUMN, max(len(value) for _, value, _ in rows))  # a longer value moves its own line only
+    return "\n".join(f"{name:{name_width}}  {value:{value_width}}  {origin}" for name, value, origin in rows)
+
+
+def _token_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.tokens import token_flags
+
+    for child in token_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace"))  # some of the others are words of `create`, too
+
+
+def _token(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.tokens import run_token
+
+    return run_token(args, loaded)
+
+
+def _mcp_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.mcp import mcp_flags
+
+    for child in mcp_flags(parser):
+        _settings_flags(child, only=("mcp_config", "data_dir", "workspace", "host", "port"))
+
+
+def _mcp(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.mcp import run_mcp
+
+    return run_mcp(args, loaded, environ, args.behind)
+
+
+def _endpoint_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.endpoints import endpoint_flags
+
+    for child in endpoint_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace", "host", "port"))  # some of the others are words of `add`
+
+
+def _endpoint(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.endpoints import run_endpoint
+
+    return run_endpoint(args, loaded, environ)
+
+
+def _db_flags(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
+    vacuum = actions.add_parser("vacuum", help="give the room of deleted rows back", allow_abbrev=False)
+    export = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
+    export.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
+    for child in (sizes, vacuum, export):
+        _settings_flags(child)
+
+
+def _db(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli import db
+
+    match args.action:
+        case "sizes":
+            return db.show_sizes(loaded)
+        case "vacuum":
+            return db.vacuum(loaded)
+    return db.export(loaded, args.session)
+
+
+def _parse_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tools", type=Path, metavar="FILE", help="JSON: tool names, each with the schema it takes")
+    parser.add_argument("--no-fences", action="store_true", help="fences tagged with a tool's name are not calls")
+
+
+def _parse(args: argparse.Namespace, _environ: Environ) -> int:
+    from routes.cli.parse_text import parse_stdin
+
+    return parse_stdin(args.tools, not args.no_fences)
+
+
+def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
+    from routes.cli.parse_text import print_dialects
+
+    return print_dialects()
+
+
+def _no_flags(_parser: argparse.ArgumentParser) -> None:
+    """For a subcommand that takes none."""
+
+
+_DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
+
+COMMANDS = (
+    Command("serve", "run the server", _settings_flags, _serve),
+    Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
+    Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
+    Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
+    Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
+    Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
+    Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
+    Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
+    Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

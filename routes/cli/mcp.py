@@ -1,0 +1,246 @@
+"""`dragoman mcp`: the servers in the file are changed there, and a server that runs takes that in by itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.config.settings import Loaded, Settings
+from app.storage.mcp_rows import McpServerGone
+from app.storage.rows import AuditRow
+from app.storage.store import Store
+from routes.access.local_admin import read_local_token
+from routes.cli.columns import aligned
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.tokens import with_store
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
+from tools.mcp.config.entries import config_of, read_config
+from tools.mcp.config.variables import Variables
+
+BY = "the command line"
+TAKEN_IN = "A server that runs takes that in within a second or two."
+COLUMNS = ("name", "state", "transport", "tools", "held", "tokens", "pid", "protocol", "connect", "restarts", "target")
+TAIL = 3  # lines of stderr below a server that has failed
+
+
+def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, told: str, usage: str | None = None) -> argparse.ArgumentParser:
+        child = actions.add_parser(name, help=told, description=told, usage=usage, allow_abbrev=False)
+        child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+        child.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+        return child
+
+    usage = "dragoman mcp add NAME [--env K=V ...] -- COMMAND [ARG ...]\n       dragoman mcp add NAME --url URL"
+    add = action("add", "add a server to the file: a command behind --, or a URL", usage)
+    add.add_argument("name")
+    add.add_argument("--url", help="where it is, in place of a command")
+    add.add_argument("--sse", action="store_true", help="the URL speaks the older transport, SSE")
+    add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent to the URL")
+    add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command")
+    add.add_argument("--cwd", help="the folder that the command starts in")
+    add.add_argument("--eager", action="store_true", help="connect from the start, not at the first call")
+    listing = action("list", "the servers, and how they are")
+    named = [action(name, told) for name, (told, _) in NAMED.items()]
+    for child in named:
+        child.add_argument("name")
+    approve = named[list(NAMED).index("approve")]
+    approve.add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
+    return add, listing, *named
+
+
+def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str], command: Sequence[str]) -> int:
+    """`command` is what stood behind `--`. Exit code 1 when it cannot be done, with the reason on stderr."""
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
+    try:
+        own = read_local_token(loaded.settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+        match args.action:
+            case "add":
+                return _add(args, loaded.settings, environ, command)
+            case "list":
+                return _list(remote, loaded.settings, environ)
+        _, act = NAMED[args.action]
+        return act(args, remote, loaded)
+    except (FileUnchanged, NoServer, Refusal, ChatFailed) as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1
+
+
+def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str], command: Sequence[str]) -> int:
+    entry, path = _entry(args, command), settings.mcp_config
+    problem = config_of(args.name, entry, Variables(environ, path.parent, settings.workspace)).problem
+    if problem and "${" not in problem:  # a variable may be there when the server starts
+        raise FileUnchanged(problem)
+    told = put_entry(path, args.name, entry)
+    print(f"{args.name} is in {path} now. {TAKEN_IN}")
+    _tell(told, problem)
+    return 0
+
+
+def _entry(args: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
+    if bool(command) == bool(args.url):
+        raise FileUnchanged("Give either a command behind --, or --url.")
+    more: dict[str, Any] = {"eager": True} if args.eager else {}
+    if args.url and (args.env or args.cwd):
+        raise FileUnchanged("--env and --cwd are for a command; a URL takes --header.")
+    if command and (args.header or args.sse):
+        raise FileUnchanged("--header and --sse are for a URL; a command takes --env.")
+    if args.url:
+        pairs = _pairs(args.header, ":", "--header takes NAME:VALUE")
+        headers = {name: value.strip() for name, value in pairs.items()}
+        kind = "sse" if args.sse else "http"
+        return {"type": kind, "url": args.url} | ({"headers": headers} if headers else {}) | more
+    program, *rest = command
+    env = _pairs(args.env, "=", "--env takes NAME=VALUE")
+    where = {"cwd": args.cwd} if args.cwd else {}
+    return {"command": program, "args": rest} | ({"env": env} if env else {}) | where | more
+
+
+def _pairs(words: Sequence[str], between: str, advice: str) -> dict[str, str]:
+    pairs = [word.partition(between) for word in words]
+    for name, found, _ in pairs:
+        if not found or not name.strip():
+            raise FileUnchanged(f"{advice}, not {name[:40]!a} alone.")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _list(remote: Remote, settings: Settings, environ: Mapping[str, str]) -> int:
+    path = settings.mcp_config
+    try:
+        servers, problem = remote.servers()
+    except NoServer as none:
+        configured = read_config(path, environ, settings.workspace) if path.exists() else None
+        found = configured.configs if configured else ()
+        servers = [
+            {
+                "name": config.name,
+                "state": "disabled" if not config.enabled else "not running",
+                "transport": config.transport,
+                "target": config.url or " ".join((config.command, *config.args)),
+                "error": config.problem,
+            }
+            for config in found
+        ]
+        problem = configured.problem if configured else None
+        print(f"{none} This is what {path} says:" if found else f"{none}", file=sys.stderr)
+    lines = aligned(COLUMNS, map(_columns, servers))
+    for line, server in zip(lines, [{}, *servers], strict=True):
+        print(line)
+        for below in _below(server):
+            print(f"    {exact(below)}")
+    _tell(problem or "")
+    return 0
+
+
+def _columns(server: Mapping[str, Any]) -> dict[str, str]:
+    connect, next_try = server.get("connect_ms"), server.get("next_try")
+    seconds = round(next_try - time.time()) if next_try else 0
+    again = f", again in {seconds} s" if seconds > 0 else ", again at a call" if next_try else ""
+    return {
+        "name": exact(server["name"]),
+        "state": f"{server['state']}{again}",
+        "transport": server["transport"],
+        "tools": str(len(server.get("tools", ()))),
+        "held": str(len(server.get("held", ()))),
+        "tokens": str(server.get("token_estimate", 0)),
+        "pid": str(server.get("pid") or "-"),
+        "protocol": exact(server.get("protocol") or "-"),
+        "connect": "-" if connect is None else f"{connect:.0f} ms",
+        "restarts": str(server.get("restarts", 0)),
+        "target": exact(server["target"]),
+    }
+
+
+def _below(server: Mapping[str, Any]) -> list[str]:
+    """What a person should know of a server, and do."""
+    lines = [line for line in str(server.get("error") or "").splitlines() if line]
+    if lines:
+        lines += list(server.get("stderr_tail", ()))[-TAIL:]
+    if server.get("auth_url"):
+        lines.append(f"sign in at {server['auth_url']}")
+    lines += [f"held: {one['tool'] or 'its instructions'}: {one['why']}" for one in server.get("held", ())]
+    return lines
+
+
+def _remove(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
+    path = loaded.settings.mcp_config
+    if args.name not in entries_of(path):
+        remote.remove(args.name)
+        print(f"{args.name} is removed.")
+        return 0
+    told = drop_entry(path, args.name)
+    print(f"{args.name} is not in {path} any more. {TAKEN_IN}")
+    _tell(told)
+    return with_store(loaded, lambda store: _forgotten(store, args.name, "removed"))
+
+
+def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int]:
+    word = "enabled" if enabled else "disabled"
+
+    def switch(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
+        path = loaded.settings.mcp_config
+        if args.name not in entries_of(path):
+            remote.act(args.name, "enable" if enabled else "disable")
+            print(f"{args.name} is {word}.")
+            return 0
+        told = set_enabled(path, args.name, enabled=enabled)
+        print(f"{args.name} is {word} in {path}. {TAKEN_IN}")
+        _tell(told)
+        return with_store(loaded, lambda store: _forgotten(store, args.name, word))
+
+    return switch
+
+
+async def _forgotten(store: Store, name: str, decision: str) -> int:
+    """What was said of it over HTTP does not count any more."""
+    await store.write([McpServerGone(name), AuditRow(time.time(), BY, f"mcp {name}", decision, "", BY)])
+    return 0
+
+
+def _reconnect(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
+    print(f"{args.name}: {remote.act(args.name, 'reconnect')['state']}.")
+    return 0
+
+
+def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
+    """What is approved was shown before by `list`; here once more, so that nothing is trusted unseen."""
+    held: list[dict[str, str]] = next(
+        (server["held"] for server in remote.servers()[0] if server["name"] == args.name), []
+    )
+    for one in held:
+        if args.tool in (None, one["tool"]):
+            print(f"{exact(one['tool']) or 'its instructions'}: {exact(one['why'])}\n{exact(one['diff'])}")
+    approved = remote.act(args.name, "approve", {"tool": args.tool} if args.tool else {})["approved"]
+    print(f"Approved: {', '.join(map(exact, approved)) or 'nothing, because nothing was held'}.")
+    return 0
+
+
+def _logs(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
+    for line in remote.logs(args.name):
+        print(exact(line))
+    return 0
+
+
+def _tell(*notes: str) -> None:
+    for note in filter(None, notes):
+        print(f"dragoman: {note}", file=sys.stderr)
+
+
+Act = Callable[[argparse.Namespace, Remote, Loaded], int]
+NAMED: dict[str, tuple[str, Act]] = {
+    "remove": ("remove a server", _remove),
+    "enable": ("switch a server on", _switch(enabled=True)),
+    "disable": ("switch a server off", _switch(enabled=False)),
+    "reconnect": ("connect to a server anew, now", _reconnect),
+    "approve": ("trust what is held of a server: new or changed tools", _approve),
+    "logs": ("what a server wrote to stderr, and what became of it", _logs),
+}

@@ -1,0 +1,169 @@
+"""`dragoman token create | list | revoke`: access tokens for people and programs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from app.config.settings import Loaded
+from app.storage.principals import checked_name, checked_pattern, expiry
+from app.storage.rows import TokenRow
+from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store, StoreFailed
+from routes.access.tokens import MOST, MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
+from routes.cli.columns import aligned
+from routes.protocol.errors import Refused
+from routes.services import DATABASE
+
+BY = "the command line"
+MADE = """{token}
+
+This is the token of {name}, whose role is {role}. It is shown only now: the server keeps a fingerprint of it.
+From now on every request needs the header  Authorization: Bearer TOKEN
+"""
+ROLES = "guest (reads), user (tools in the sandbox) or admin (everything, other people's tokens included)"
+COLUMNS = ("name", "role", "state", "created", "expires", "tools", "disabled")
+_T = TypeVar("_T")
+
+
+def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, ...]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
+    create.add_argument("--name", required=True, type=_saying(checked_name), help="who or what the token is for")
+    create.add_argument("--role", choices=("guest", "user", "admin"), default="user", help=f"{ROLES}; default user")
+    for flag, field, told in PATTERN_FLAGS:
+        kind = _saying(checked_pattern)
+        create.add_argument(
+            flag, dest=field, nargs="+", action="extend", default=[], type=kind, metavar="GLOB", help=told
+        )
+    told = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
+    create.add_argument("--expires", type=_saying(_expiry), metavar="WHEN", help=told)
+    for flag, field, told in BUDGET_FLAGS:
+        amount = _saying(_money) if field == "cost_per_month" else _saying(_count)
+        create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=told)
+    listing = actions.add_parser("list", help="the tokens there are, a line each", allow_abbrev=False)
+    revoke = actions.add_parser("revoke", help="end a token, and what runs for it, at once", allow_abbrev=False)
+    revoke.add_argument("name", help="whose token")
+    return create, listing, revoke
+
+
+# Where argparse keeps what these say is no setting's name.
+PATTERN_FLAGS = (
+    ("--tools", "only_tools", "only tools with such names"),
+    ("--disabled", "no_tools", "no tools with such names"),
+)
+BUDGET_FLAGS = (
+    ("--max-runs", "runs", "runs under way at a time"),
+    ("--requests-per-minute", "requests_per_minute", "requests in a minute"),
+    ("--tokens-per-month", "tokens_per_month", "tokens of models in a month"),
+    ("--tool-seconds-per-day", "tool_seconds_per_day", "seconds that tools may run in a day"),
+    ("--cost-per-month", "cost_per_month", "what models may cost in a month, in the money of the price table"),
+)
+
+
+def _saying(check: Callable[[str], _T]) -> Callable[[str], _T]:
+    """argparse shows the message of this kind of error only."""
+
+    def checked(text: str) -> _T:
+        try:
+            return check(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _expiry(text: str) -> str:
+    expiry(text, time.time())
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= MOST:
+        raise ValueError("send a whole number above 0")
+    return int(text)
+
+
+def _money(text: str) -> float:
+    """Raises ValueError."""
+    amount = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else 0.0
+    if not 0 < amount <= MOST_MONEY:
+        raise ValueError(f"send a number above 0, at most {MOST_MONEY:,}, such as 2.50")
+    return amount
+
+
+def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    match args.action:
+        case "create":
+            budget = BudgetRequest.model_validate(
+                {field: getattr(args, f"budget_{field}") for _, field, _ in BUDGET_FLAGS}
+            )
+            wish = TokenRequest(
+                name=args.name,
+                role=args.role,
+                tools=args.only_tools,
+                disabled=args.no_tools,
+                expires=args.expires,
+                budget=budget,
+            )
+            return with_store(loaded, lambda store: _create(store, wish))
+        case "revoke":
+            return with_store(loaded, lambda store: _revoke(store, args.name))
+    return with_store(loaded, _list)
+
+
+async def _create(store: Store, wish: TokenRequest) -> int:
+    token, row = await make_token(store, wish, BY)
+    print(MADE.format(token=token, name=row.name, role=row.role))
+    return 0
+
+
+async def _revoke(store: Store, name: str) -> int:
+    await revoke_token(store, name, BY)
+    print(f"The token of {name} is revoked. A server that runs ends what it did for {name} within a second or two.")
+    return 0
+
+
+async def _list(store: Store) -> int:
+    print("\n".join(aligned(COLUMNS, map(_columns, await store.tokens()))))
+    return 0
+
+
+def _columns(row: TokenRow) -> Mapping[str, str]:
+    return {
+        "name": row.name,
+        "role": row.role,
+        "state": state_of(row),
+        "created": _moment(row.created),
+        "expires": "never" if row.expires is None else _moment(row.expires),
+        "tools": " ".join(json.loads(row.tools)) or "all of the role",
+        "disabled": " ".join(json.loads(row.disabled)) or "none",
+    }
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+    """Do something with the database, whether a server uses it or not; exit code 1 when it cannot be done."""
+
+    async def main() -> int:
+        store = await SQLiteStore.open(loaded.settings.data_dir / DATABASE)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(main())
+    except (StoreFailed, Refused) as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1

@@ -1,0 +1,40 @@
+"""Calls that wait for a person: which, and what the person says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.policy.approvals import is_over
+from app.policy.stored_grants import Wish
+from app.storage.approval_rows import ApprovalRow
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.requests import ApprovalRequest, read_fields
+from routes.services import asker, services_of
+
+
+def approval_fields(row: ApprovalRow) -> dict[str, Any]:
+    named = {name: getattr(row, name) for name in ("run", "call", "session", "name", "reason", "state")}
+    decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
+    edited = {"edited": json.loads(row.edited)} if row.edited else {}
+    arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
+    return named | arguments | decided | edited
+
+
+async def list_approvals(request: Request) -> Response:
+    """What waits for the asker, oldest first."""
+    rows = await services_of(request).store.approvals(asker(request).name)
+    return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if not is_over(row)]})
+
+
+async def decide(request: Request) -> Response:
+    """200 with the decision, 409 if there was one already, 410 when it comes too late."""
+    services, principal = services_of(request), asker(request)
+    run, call = request.path_params["run"], request.path_params["call"]
+    await services.runs.approvals.row(run, call, principal)
+    said = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
+    wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.hosts, said.note)
+    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wish)))

@@ -1,0 +1,56 @@
+"""POST /chat: one turn, streamed; or only begun, for those who say `Prefer: respond-async`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.storage.principals import Principal
+from app.transcript.run_request import Turn
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.message_parts import file_limits
+from routes.protocol.requests import ChatRequest, idempotency_key, read_message
+from routes.protocol.sse import event_stream
+from routes.services import Services, asker, services_of
+
+RESPOND_ASYNC = "respond-async"
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separates nothing
+
+
+async def chat(request: Request) -> Response:
+    """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
+    services, principal = services_of(request), asker(request)
+    wish = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
+    limit_s = services.limits(wish).seconds
+    key = idempotency_key(request, wish)
+    turn = Turn(wish.text, wish.session, wish.when_busy, key, limit_s, wish.policy(), files=wish.files)
+    if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
+        return await _begun(services, principal, wish, turn)
+    with services.presence.place(principal) as place:
+        row = await services.runs.start(services.agent(principal, wish), principal, turn)
+
+    async def stop(_: object) -> None:
+        await services.runs.cancel(row.id)
+
+    return event_stream(place, services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)
+
+
+async def _begun(services: Services, principal: Principal, wish: ChatRequest, turn: Turn) -> Response:
+    """202 for a run that is watched elsewhere: it needs no stream. Raises Refused and what `Runs.start` raises."""
+    if wish.on_disconnect == "cancel":
+        message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
+        raise Refused(422, "invalid_request", message)
+    services.presence.check(principal)
+    row = await services.runs.start(services.agent(principal, wish), principal, turn)
+    named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
+    return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
+
+
+def preferences(headers: Sequence[str]) -> set[str]:
+    """The names in `Prefer` headers that stand without a value, in lower case (RFC 7240)."""
+    bare = (QUOTED.sub(lambda quoted: "value" if quoted[1] else "", header) for header in headers)
+    named = (one.partition(";")[0].partition("=") for header in bare for one in header.split(","))
+    return {name.strip().lower() for name, _, value in named if not value.strip()}

@@ -1,0 +1,117 @@
+"""/endpoints: which models there are, where, and what is known of them; and what admins do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.endpoint_spec import MOST_KEYS, EndpointSpec
+from app.models.endpoints.connection_test import tried
+from app.models.endpoints.endpoint import Endpoint
+from app.models.endpoints.key_sources import Keys
+from app.models.endpoints.model_handle import Target
+from app.models.endpoints.model_registry import Models
+from app.models.endpoints.registry import checked
+from app.models.http.failures import shown_url
+from app.models.providers import kind_of
+from app.storage.principals import Principal
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import admins_only, read_fields
+from routes.services import asker, services_of
+from tools.base.rights import Role
+
+OF_THE_SERVER = {"key_env", "key_file"}
+OURS = {"name", "keys", "test"}
+
+
+class EndpointRequest(EndpointSpec):
+    """The body of POST /endpoints. `keys` are the keys themselves; `test` only tries whether it would work."""
+
+    name: str = Field(min_length=1, max_length=64)
+    keys: list[Annotated[str, Field(max_length=8192)]] = Field(default_factory=list, max_length=MOST_KEYS)
+    test: bool = False
+
+    @field_validator(*OF_THE_SERVER)
+    @classmethod
+    def _kept_away(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Whoever has an admin's token must not learn what is in the server's environment and files."""
+        if value:
+            raise ValueError("is for the settings and `dragoman endpoint add` on the server; send `keys`")
+        return value
+
+    def spec(self) -> EndpointSpec:
+        return EndpointSpec.model_validate(self.model_dump(exclude=OURS | OF_THE_SERVER))
+
+
+async def list_endpoints(request: Request) -> Response:
+    """Guests see names; what concerns the servers, and how they are, is for admins."""
+    services, principal = services_of(request), asker(request)
+    models = services.models
+    fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
+    if principal.role is not Role.GUEST:
+        fields |= {"fallback": list(models.fallback), "utility": models.helper}
+    if principal.role is Role.ADMIN:
+        for endpoint in models.endpoints.values():
+            endpoint.look()
+    rows = [shown(endpoint, models, principal) for endpoint in models.endpoints.values()]
+    return ASCIIResponse(fields | {"endpoints": rows})
+
+
+async def add_endpoint(request: Request) -> Response:
+    """Add one, or change one that was added so. Answers at once; its models are asked for meanwhile."""
+    services, principal = services_of(request), asker(request)
+    admins_only(principal)
+    wish = await read_fields(request, EndpointRequest, plain=True)
+    spec, keys = wish.spec(), [key.strip() for key in wish.keys]
+    if wish.test:
+        services.switch.check()
+        checked(wish.name, spec, keys)
+        services.redactor.add(*keys)
+        trial = await tried(services.endpoints.opener, wish.name, spec, Keys(tuple(keys)))
+        return ASCIIResponse({"ok": not trial.problem, "models": trial.models, "problem": trial.problem or None})
+    endpoint = await services.endpoints.add(wish.name, spec, keys, principal.name)
+    return ASCIIResponse(shown(endpoint, services.models, principal), 201)
+
+
+async def delete_endpoint(request: Request) -> Response:
+    """Runs that are under way keep it until they end."""
+    services, name = services_of(request), request.path_params["endpoint"]
+    admins_only(asker(request))
+    if setting := services.models.needed_by(name):
+        advice = f"The setting {setting} names a model of {name}: change that first, and start again."
+        raise Refused(409, "endpoint_needed", advice)
+    await services.endpoints.remove(name, asker(request).name)
+    return Response(status_code=204)
+
+
+def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str, Any]:
+    """As much as the principal may know; `models` says more of those that somebody uses."""
+    if principal.role is Role.GUEST:
+        return {"name": endpoint.name, "models": [{"name": name} for name in endpoint.models()]}
+    used = {target.provider.model: told(target, models) for target in reversed(endpoint.targets())}
+    names = dict.fromkeys((*endpoint.models(), *used))
+    fields = {
+        "name": endpoint.name,
+        "default": endpoint is models.endpoint,
+        "kind": kind_of(endpoint.spec.url, endpoint.spec.format).name,
+        "models": [used.get(name, {"name": name}) for name in names],
+    }
+    if principal.role is not Role.ADMIN:
+        return fields
+    about = {"url": shown_url(endpoint.spec.url), "origin": endpoint.origin, "problem": endpoint.problem or None}
+    state = {} if endpoint.usable else {"state": "unusable"}
+    return fields | about | endpoint.host.told() | state
+
+
+def told(target: Target, models: Models) -> dict[str, Any]:
+    """What is known of a model, and how."""
+    return {
+        "name": target.provider.model,
+        "default": target is models.default,
+        "window": target.counter.known_window,
+        "abilities": [asdict(ability) for ability in target.provider.abilities()],
+    }

@@ -1,0 +1,135 @@
+"""GET /events: all that a page shows, on one connection: how things are, and one session's runs as they go.
+
+Browsers allow six connections to a server, and a page may have a dozen runs and jobs to watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.messages import shown
+from app.runs.merge_streams import side_by_side
+from app.runs.session_stream import Asked, Followed, Following, Position
+from app.storage.principals import Principal
+from app.storage.rows import EventRow
+from app.storage.store import StoreFailed
+from routes.http.dashboard_state import Row, Seen, Told, state_of
+from routes.http.runs import run_fields
+from routes.protocol.cursors import bad_cursor, number
+from routes.protocol.errors import Refused
+from routes.protocol.sse import RETRY, pieces, sse_response
+from routes.services import Services, asker, services_of
+
+BUSY_S, IDLE_S = 0.5, 2.0  # what rings no bell is looked at this often: with jobs under way, without
+SOONEST_S = 0.1  # between two looks, however often the bell rings
+MAX_PLACE = 80
+END = b""  # what this connection was for is gone
+
+_log = logging.getLogger(__name__)
+
+
+async def page_events(request: Request) -> Response:
+    """`state` at once and whenever it changes; with `?session=`, its runs behind `Last-Event-ID` (or `?after=`)."""
+    services, principal = services_of(request), asker(request)
+    session, after = request.query_params.get("session"), position(request)
+    streams = [_states(services, principal, request.app.state.seen)]
+    if session is not None:
+        await services.runs.session(session, principal)
+        if after is not None and (await services.runs.run(after.run, principal)).session != session:
+            raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
+        following = Following(services.runs, services.store, services.runs.bells)
+        streams += [_session(following, session, after), _waiting(following, session)]
+    with services.presence.place(principal) as place:
+        return sse_response(place, _frames(streams))
+
+
+def position(request: Request) -> Position | None:
+    """`run_x:17` is behind event 17 of that run. Raises Refused."""
+    given = request.headers.get("last-event-id") or request.query_params.get("after")
+    if not given:
+        return None
+    run, _, digits = given.partition(":")
+    if len(given) > MAX_PLACE or (seq := number(digits)) is None:
+        raise bad_cursor(given)
+    return Position(run, seq)
+
+
+async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
+    prefix = RETRY
+    async with aclosing(side_by_side(streams)) as told:
+        async for _, piece in told:
+            if piece is END:
+                return
+            yield prefix + piece
+            prefix = b""
+
+
+async def _session(following: Following, session: str, after: Position | None) -> AsyncGenerator[bytes, None]:
+    async with aclosing(following.follow(session, after)) as followed:
+        async for one in followed:
+            for piece in _pieces(one):
+                yield piece
+    yield END
+
+
+async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, None]:
+    """Without `id:`: who comes back goes on at the run under way."""
+    async with aclosing(following.waiting(session)) as waiting:
+        async for asked in waiting:
+            yield _asked(asked).encode()
+
+
+def _pieces(followed: Followed) -> Iterator[bytes]:
+    if isinstance(followed, Asked):
+        yield f"id: {followed.row.id}:0\n{_asked(followed)}".encode()
+        return
+    yield from pieces(followed, _frame)
+
+
+def _frame(row: EventRow) -> str:
+    return f"id: {row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
+
+
+def _asked(asked: Asked) -> str:
+    return f"event: run.asked\ndata: {json.dumps({'type': 'run.asked'} | asked_fields(asked))}\n\n"
+
+
+def asked_fields(asked: Asked) -> dict[str, Any]:
+    """What a run was asked for with: `message` as GET /sessions/{id} has it."""
+    message = shown(asked.message) if asked.message else None
+    fields = {name: value for name, value in run_fields(asked.row).items() if name != "id"}
+    return {"run": asked.row.id} | fields | {"message": message}
+
+
+async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
+    """All of it first, then what has changed. Ends when who came without a token needs one."""
+    told, bells, asked = Told(services.redactor), services.runs.bells, list[Row]()
+    with bells.hearing(principal.name) as rung:
+        rung.set()
+        while not bells.closed and (principal.token or not services.presence.asks_for_tokens):
+            if rung.is_set():
+                rung.clear()
+                try:
+                    asked = await seen.approvals(services.store, principal.name)
+                except StoreFailed as failure:
+                    _log.warning("what waits for %s is not known: %s", principal.name, failure)
+                    asyncio.get_running_loop().call_later(IDLE_S, rung.set)
+            now, more = await state_of(services, principal, asked, seen), True
+            while more:
+                news, more = told.news(now)
+                if news:
+                    yield f"event: state\ndata: {news}\n\n".encode()
+            await asyncio.sleep(SOONEST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BUSY_S if principal.name in services.jobs.at_work() else IDLE_S):
+                    await rung.wait()
+    if not bells.closed:
+        yield END

@@ -1,0 +1,48 @@
+"""What a person has allowed for the rest of a session: shown, and taken back."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.storage.approval_rows import GrantRow
+from app.transcript.run_request import NotFound
+from routes.protocol.errors import ASCIIResponse
+from routes.services import asker, services_of
+
+
+def grant_fields(row: GrantRow) -> dict[str, Any]:
+    """`kind` says which of `arguments`, `pattern` and `hosts` bounds it; `arguments` are always those of the call that
+    was approved, where they are known."""
+    kind = "hosts" if row.hosts else "pattern" if row.pattern else "exact"
+    bounds = {name: json.loads(value) for name in ("arguments", "pattern", "hosts") if (value := getattr(row, name))}
+    when = {"created": row.created, "by": row.by, "expires_at": row.expires, "tainted": bool(row.tainted)}
+    return {"id": row.id, "tool": row.tool, "kind": kind} | bounds | when
+
+
+async def list_grants(request: Request) -> Response:
+    """Those of the session that are in force, oldest first."""
+    services = services_of(request)
+    session = await services.runs.session(request.path_params["session"], asker(request))
+    rows, now = await services.store.grants(session.id), time.time()
+    return ASCIIResponse({"grants": [grant_fields(row) for row in rows if row.expires is None or now < row.expires]})
+
+
+async def withdraw_all(request: Request) -> Response:
+    """From now on the session has no grant; calls that they covered ask again, in the run that is under way, too."""
+    services, principal = services_of(request), asker(request)
+    session = await services.runs.session(request.path_params["session"], principal)
+    return ASCIIResponse({"withdrawn": await services.runs.withdraw_grants(session.id, principal)})
+
+
+async def withdraw(request: Request) -> Response:
+    """The same for one of them."""
+    services, principal, grant = services_of(request), asker(request), request.path_params["grant"]
+    session = await services.runs.session(request.path_params["session"], principal)
+    if not await services.runs.withdraw_grants(session.id, principal, grant):
+        raise NotFound(f"The session has no grant {grant!r}. GET /sessions/{{id}}/grants lists them.")
+    return ASCIIResponse({"withdrawn": 1})

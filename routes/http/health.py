@@ -1,0 +1,74 @@
+"""What there is: health, the tools on offer, and a greeting at the root."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from app.storage.store import StoreFailed
+from routes import page
+from routes.protocol.errors import ASCIIResponse
+from routes.services import asker, services_of
+from tools.base.pause_check import Paused
+
+GREETING = """dragoman: a streaming agent server. Model: {model}.
+
+Try:
+  {example}
+
+Routes:
+{routes}
+"""
+
+
+def example(host: str, *, token: bool = False) -> str:
+    """A first request to try, for a shell; with a place for the token where one is needed."""
+    body = """{"message": "Print hello world with the shell."}"""
+    who = ' -H "authorization: Bearer $DRAGOMAN_TOKEN"' if token else ""
+    return f"curl -N {host}/chat{who} -H 'content-type: application/json' -d '{body}'"
+
+
+async def home(request: Request) -> Response:
+    """The page for a browser; a greeting for everybody else."""
+    if page.wants_page(request.headers):
+        return page.index(request)
+    model = services_of(request).models.default.provider.model
+    shown = example(request.url.netloc, token="authorization" in request.headers)
+    lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)
+    return PlainTextResponse(
+        GREETING.format(model=model, example=shown, routes="\n".join(lines)), headers={"Vary": "Accept"}
+    )
+
+
+async def livez(_: Request) -> Response:
+    return ASCIIResponse({"live": True})
+
+
+async def readyz(request: Request) -> Response:
+    """503 with the reason while no run could begin."""
+    services = services_of(request)
+    sandbox = services.sandbox.level
+    try:
+        services.switch.check()
+        await services.store.check()
+    except (StoreFailed, Paused) as failure:
+        return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
+    return ASCIIResponse({"ready": True, "model": services.models.default.provider.model, "sandbox": sandbox})
+
+
+async def list_tools(request: Request) -> Response:
+    """The tools that the asker may use: the same list that the model is given."""
+    services = services_of(request)
+    tools = services.toolbox(services.gate(asker(request))).offered
+    rows = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "risk": tool.risk,
+            "role": tool.role,
+            "approval": tool.approval,
+            "parameters": tool.parameters,
+        }
+        for tool in tools
+    ]
+    return ASCIIResponse({"tools": rows})

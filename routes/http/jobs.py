@@ -1,0 +1,69 @@
+"""Background jobs: what runs and ran, its output live, and a way to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.job_events import JobFinished, encode_job_event, job_event
+from app.redaction.redactor import Redactor
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.sse import RETRY, sse_response
+from routes.services import asker, services_of
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Glance, Job
+
+LAST_ID = "finished"  # of the last event: who comes back with it has heard everything
+SHOWN = ("id", "session", "command", "state", "created", "started", "ended", "exit_code", "reason", "time_limit_s")
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in SHOWN} | {"elapsed_s": job.elapsed_s}
+
+
+def seen(glance: Glance) -> dict[str, Any]:
+    return job_fields(glance.job) | {"tail": list(glance.tail), "lines": glance.lines, "bytes": glance.bytes}
+
+
+async def list_jobs(request: Request) -> Response:
+    """Oldest first."""
+    jobs = services_of(request).jobs.listed(asker(request).name)
+    return ASCIIResponse({"jobs": [job_fields(job) for job in jobs]})
+
+
+async def show_job(request: Request) -> Response:
+    jobs = services_of(request).jobs
+    return ASCIIResponse(seen(await jobs.glance(request.path_params["job"], asker(request).name)))
+
+
+async def cancel_job(request: Request) -> Response:
+    """Answers when the job is gone with everything it started; harmless on one that has ended."""
+    jobs, principal = services_of(request).jobs, asker(request).name
+    job = await jobs.cancel(request.path_params["job"], principal)
+    return ASCIIResponse(seen(await jobs.glance(job.id, principal)))
+
+
+async def job_events(request: Request) -> Response:
+    """`job.progress` while it runs, then exactly one `job.finished`; 204 for who has heard that."""
+    services, principal = services_of(request), asker(request).name
+    jobs = services.jobs
+    job = jobs.get(request.path_params["job"], principal)
+    if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
+        return Response(status_code=204)  # a browser's EventSource would come back for ever
+    with services.presence.place(asker(request)) as place:
+        return sse_response(place, _frames(jobs, job.id, principal, services.redactor))
+
+
+async def _frames(jobs: Jobs, job: str, principal: str, redactor: Redactor) -> AsyncGenerator[bytes, None]:
+    prefix = RETRY
+    async with aclosing(jobs.watch(job, principal)) as glances:
+        async for glance in glances:
+            event = redactor.redact_value(job_event(glance))
+            if isinstance(event, JobFinished):
+                prefix += f"id: {LAST_ID}\n".encode()
+            yield prefix + f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()
+            prefix = b""

@@ -1,0 +1,133 @@
+"""/mcp/servers: which MCP servers there are and how they are, and what admins do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from app.mcp.servers import McpServers
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import admins_only, read_fields
+from routes.services import asker, services_of
+from tools.base.escape_invisible import visible
+from tools.mcp.model import SignInFailed, Status
+
+MAX_REASON = 300  # characters of what a page says
+
+
+class ServerRequest(BaseModel):
+    """The body of POST /mcp/servers: a name, and the fields of an entry in `mcp.json`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=128)
+    type: Literal["stdio", "http", "sse"] | None = None
+    url: str | None = Field(default=None, max_length=4096)
+    headers: dict[str, str] | None = Field(default=None, max_length=64)
+    command: str | None = Field(default=None, max_length=4096)
+    args: list[str] | None = Field(default=None, max_length=256)
+    env: dict[str, str] | None = Field(default=None, max_length=256)
+    eager: bool | None = None
+    includeTools: list[str] | None = Field(default=None, max_length=1024)
+    excludeTools: list[str] | None = Field(default=None, max_length=1024)
+    holdNewTools: bool | None = None
+    timeout: float | None = Field(default=None, gt=0)
+    timeouts: dict[str, float] | None = None
+
+    def entry(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"name"}, exclude_none=True)
+
+
+class ApproveRequest(BaseModel):
+    """The body of POST /mcp/servers/{name}/approve, which may be empty: one tool, or all that are held.
+
+    `digest` is that of the tool as it was looked at: what the server offers since then is not approved.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    tool: str | None = None
+    digest: str | None = None
+
+    @model_validator(mode="after")
+    def _of_a_tool(self) -> ApproveRequest:
+        if self.digest is not None and self.tool is None:
+            raise ValueError("digest is of one tool; send tool with it")
+        return self
+
+
+def _servers(request: Request) -> McpServers:
+    """Raises Refused for those who are no admins."""
+    admins_only(asker(request))
+    return services_of(request).mcp
+
+
+def shown(status: Status) -> dict[str, Any]:
+    return asdict(status)
+
+
+async def list_servers(request: Request) -> Response:
+    """By name. `problem` says why nothing of the file counts, where that is so."""
+    servers = _servers(request)
+    rows = sorted(servers.status(), key=lambda status: status.name)
+    return ASCIIResponse({"servers": list(map(shown, rows)), "problem": servers.problem or None})
+
+
+async def add_server(request: Request) -> Response:
+    """Add a server, or change one that was added so. Answers at once; it connects meanwhile."""
+    servers = _servers(request)
+    wish = await read_fields(request, ServerRequest, plain=True)
+    return ASCIIResponse(shown(await servers.add(wish.name, wish.entry(), asker(request).name)), 201)
+
+
+async def show_server(request: Request) -> Response:
+    return ASCIIResponse(shown(_servers(request).named(request.path_params["name"])))
+
+
+async def delete_server(request: Request) -> Response:
+    await _servers(request).remove(request.path_params["name"], asker(request).name)
+    return Response(status_code=204)
+
+
+async def server_logs(request: Request) -> Response:
+    """What it wrote to stderr and what became of it, the last 200 lines."""
+    return ASCIIResponse({"lines": _servers(request).logs(request.path_params["name"])})
+
+
+async def callback(request: Request) -> Response:
+    """Where a page of a sign-in leads a browser, which has no token of ours: `state` says which sign-in it was."""
+    given, servers = request.query_params, services_of(request).mcp
+    state = given.get("state", "")
+    try:
+        if "code" in given:
+            name = await servers.signed_in(state, given["code"], given.get("iss"))
+            return PlainTextResponse(f"You are signed in to {name}. You can close this page.\n")
+        reason = given.get("error_description") or given.get("error") or "the page gave no code"
+        name = servers.not_signed_in(state, visible(reason[:MAX_REASON]))
+    except SignInFailed as failure:
+        raise Refused(400, "sign_in_failed", str(failure)) from None
+    return PlainTextResponse(f"You are not signed in to {name}: {visible(reason[:MAX_REASON])}\n", 403)
+
+
+async def act_on_server(request: Request) -> Response:
+    """Answers with how the server is now; after `approve` also with the names of what was approved."""
+    servers, by, name = _servers(request), asker(request).name, request.path_params["name"]
+    more: dict[str, Any] = {}
+    match request.path_params["action"]:
+        case "enable":
+            await servers.set_enabled(name, True, by)
+        case "disable":
+            await servers.set_enabled(name, False, by)
+        case "reconnect":
+            await servers.reconnect(name, by)
+        case "approve":
+            wish = await read_fields(request, ApproveRequest, empty=True)
+            more["approved"] = await servers.approve(name, wish.tool, by, wish.digest)
+        case other:
+            message = f"There is no action {other[:40]!a}; there are enable, disable, reconnect and approve."
+            raise Refused(404, "not_found", message)
+    return ASCIIResponse(shown(servers.named(name)) | more)

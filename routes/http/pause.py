@@ -1,0 +1,49 @@
+"""The kill switch, for admins."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import PauseRequest, admins_only, read_fields
+from routes.services import Services, asker, services_of
+
+_log = logging.getLogger(__name__)
+
+
+async def pause(request: Request) -> Response:
+    """Nothing new begins from now on; `{"cancel": true}` also ends what runs: runs, jobs and MCP servers."""
+    admins_only(asker(request))
+    services, wish = services_of(request), await read_fields(request, PauseRequest, empty=True)
+    try:
+        await services.switch.set(paused=True)
+    finally:  # what cannot be stored holds all the same
+        if wish.cancel:
+            await _end_all(services)
+    return ASCIIResponse({"paused": True})
+
+
+async def _end_all(services: Services) -> None:
+    """Each kind is ended, whatever becomes of the others. Raises Refused, naming what could not be ended."""
+    kinds = {
+        "runs": services.runs.cancel_all("paused"),
+        "jobs": services.jobs.cancel_all(),
+        "MCP servers": services.mcp.stop_all(),
+    }
+    results = await asyncio.gather(*kinds.values(), return_exceptions=True)
+    wrong = {kind: one for kind, one in zip(kinds, results, strict=True) if isinstance(one, BaseException)}
+    for kind, error in wrong.items():
+        _log.error("the kill switch could not end all %s", kind, exc_info=error)
+    if wrong:
+        message = f"The server is paused and nothing begins, but some may still run of: {', '.join(wrong)}."
+        raise Refused(500, "not_all_ended", f"{message} Send this again; if it stays so, stop the server. See its log.")
+
+
+async def resume(request: Request) -> Response:
+    admins_only(asker(request))
+    await services_of(request).switch.set(paused=False)
+    return ASCIIResponse({"paused": False})

@@ -1,0 +1,105 @@
+"""GET /sessions/{id}/log: what its last runs were asked for and what came of it, to be drawn at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.budget.usage_report import sums
+from app.log.log_compaction import joined_rows
+from app.redaction.redactor import Redactor
+from app.runs.session_stream import Asked
+from app.storage.rows import RunRow
+from app.storage.store import Store
+from app.transcript.run_request import MAX_LINE
+from routes.http.feed import asked_fields
+from routes.protocol.errors import Refused
+from routes.protocol.redaction_middleware import REDACTED
+from routes.services import asker, services_of
+
+USUAL, MOST = 20, 100  # runs
+ROOM = 2_000_000  # characters of events: with more, earlier runs are left to be asked for
+MOST_OF_RUN = 8_000_000  # characters of one run's events: the rest of its log is left to the streams
+FIRST_PAGE, PAGE = 64, 2_048  # events read and joined at a time: whoever else is served waits no longer
+PAGE_SIZE = 524_288  # characters that a page should not exceed by much
+
+
+@dataclass(slots=True)
+class Log:
+    """The beginning of a run's events, in as few rows as they can be drawn from."""
+
+    texts: list[str] = field(default_factory=list)
+    size: int = 0
+    last_seq: int = 0
+
+
+async def session_log(request: Request) -> Response:
+    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back.
+
+    `usage` is what the whole session has used; who pages back has it already.
+    """
+    services, principal = services_of(request), asker(request)
+    session = await services.runs.session(request.path_params["session"], principal)
+    before, most = request.query_params.get("before"), _count(request)
+    if before is not None and (await services.runs.run(before, principal)).session != session.id:
+        raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
+    rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
+    first = _under_way(rows) if before is None else None
+    told, size, cursor = list[str](), 0, None
+    for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
+        log = Log()
+        if first is None or place >= first:  # what is behind the run under way comes when that one has ended
+            log = await _log(services.store, row.id, services.redactor)
+            size += log.size
+            if told and size > ROOM and place != first:
+                break
+            if before is None:
+                cursor = cursor or f"{row.id}:{log.last_seq}"
+        asked = Asked(row, await services.store.request_of(row.session, row.id))
+        fields = services.redactor.redact_value(asked_fields(asked))
+        told.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
+    head: dict[str, Any] = {
+        "session": session.id,
+        "title": session.title,
+        "cursor": cursor,
+        "earlier": len(told) < len(rows),
+    }
+    if before is None:
+        head["usage"] = sums(await services.store.spent_by_runs(session.id))
+    body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
+    setattr(request.state, REDACTED, True)
+    return Response(body, media_type="application/json")
+
+
+def _under_way(rows: Sequence[RunRow]) -> int | None:
+    """The place of the oldest run that has not ended, newest first."""
+    return max((place for place, row in enumerate(rows) if row.ended is None), default=None)
+
+
+async def _log(store: Store, run: str, redactor: Redactor) -> Log:
+    """Up to what is durable now, or to the limit. Raises StoreFailed."""
+    log, limit = Log(), FIRST_PAGE
+    while log.size < MOST_OF_RUN:
+        rows = await store.events(run, log.last_seq, limit)
+        for row in joined_rows(rows):
+            log.texts.append(redactor.redact_json(f'{{"seq": {row.seq}, {row.data[1:]}'))
+            log.size += len(row.data)
+        if rows:
+            log.last_seq = rows[-1].seq
+        if len(rows) < limit:
+            break
+        large = sum(len(row.data) for row in rows) * 2 > PAGE_SIZE
+        limit = max(1, limit // 2) if large else min(PAGE, limit * 2)
+    return log
+
+
+def _count(request: Request) -> int:
+    given = request.query_params.get("runs", str(USUAL))
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= MOST:
+        raise Refused(400, "invalid_query", f"runs is {given[:20]!a}; send a number from 1 to {MOST}")
+    return int(given)

@@ -1,0 +1,90 @@
+"""Sessions: conversations with their messages and runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.budget.usage_report import of_runs, sums
+from app.core.messages import shown
+from app.storage.rows import SessionRow, SessionTitle, SummaryRow
+from app.storage.search_words import words_of
+from app.transcript.titles import snippet
+from routes.http.runs import run_fields
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import SessionRequest, read_fields
+from routes.services import Services, asker, services_of
+
+LISTED = 200  # sessions that one listing shows
+FOUND = 100  # that a search finds
+LONGEST_QUERY = 1_000  # characters
+
+
+def _fields(services: Services, row: SessionRow) -> dict[str, Any]:
+    used = {"created": row.created, "updated": row.updated, "running": services.runs.under_way(row.id) is not None}
+    return {"id": row.id, "title": row.title} | used | {"disabled_tools": json.loads(row.disabled)}
+
+
+async def list_sessions(request: Request) -> Response:
+    """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`."""
+    services, principal = services_of(request), asker(request)
+    query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
+    if query:
+        return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
+    if before is not None:
+        await services.runs.session(before, principal)
+    rows = await services.store.sessions(principal.name, LISTED, before)
+    return ASCIIResponse({"sessions": [_fields(services, row) for row in rows]})
+
+
+async def _found(services: Services, principal: str, query: str) -> list[dict[str, Any]]:
+    """Each with the part of a message that has the words; the `snippet` is empty where only the title has them."""
+    if len(query) > LONGEST_QUERY:
+        raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
+    words = words_of(query)
+    found = await services.store.find_sessions(principal, query, FOUND)
+    return [_fields(services, row) | {"snippet": snippet(text, words)} for row, text in found]
+
+
+async def show_session(request: Request) -> Response:
+    services = services_of(request)
+    row = await services.runs.session(request.path_params["session"], asker(request))
+    messages = [shown(message) for message in await services.store.messages(row.id)]
+    spent = await services.store.spent_by_runs(row.id)
+    used = of_runs(spent)
+    runs = [run_fields(run) | {"usage": used.get(run.id, sums(()))} for run in await services.store.runs(row.id)]
+    summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
+    told = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
+    return ASCIIResponse(_fields(services, row) | told)
+
+
+def summary_fields(row: SummaryRow) -> dict[str, Any]:
+    """What the model is told in the place of the first `upto` messages; `before` and `after` are tokens."""
+    return {name: getattr(row, name) for name in ("upto", "text", "before", "after", "created")}
+
+
+async def change_session(request: Request) -> Response:
+    """`{"title": ..., "disabled_tools": [...]}`, or one of them: from now on the session goes without those tools."""
+    services = services_of(request)
+    row = await services.runs.session(request.path_params["session"], asker(request))
+    wish = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
+    if wish.title is not None:
+        await services.store.write([SessionTitle(row.id, wish.title)])
+        row = replace(row, title=wish.title)
+    if wish.disabled_tools is not None:
+        await services.runs.disable_tools(row.id, wish.disabled_tools)
+        row = replace(row, disabled=json.dumps(wish.disabled_tools))
+    return ASCIIResponse(_fields(services, row))
+
+
+async def delete_session(request: Request) -> Response:
+    """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
+    services, principal, session = services_of(request), asker(request), request.path_params["session"]
+    await services.runs.session(session, principal)
+    await services.runs.delete_session(session, principal)
+    await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
+    return Response(status_code=204)

@@ -1,0 +1,56 @@
+"""What somebody has used: of their budgets, and when those begin again; of models, by month."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.budget.budgets import TOKENS
+from app.budget.usage_report import by, models, sums
+from app.storage.principals import LOCAL_USER, Principal, principal_of
+from app.storage.store import Store
+from app.transcript.run_request import NotFound
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import admins_only
+from routes.services import asker, services_of
+
+EVERYBODY = "*"  # no name
+MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+
+
+async def show_usage(request: Request) -> Response:
+    """Of the asker, or for admins of `?principal=`, `*` being everybody in one month; `?month=2026-11`."""
+    services, principal = services_of(request), asker(request)
+    name, month = request.query_params.get("principal", principal.name), _month(request)
+    if name != principal.name:
+        admins_only(principal)
+    if name == EVERYBODY:
+        month = month or TOKENS.now(time.time())[0]
+        spent = await services.store.spent(month=month)
+        return ASCIIResponse({"month": month, **sums(spent), "principals": by("principal", spent, models)})
+    if name != principal.name:
+        principal = await _once_known(services.store, name)
+    usage = await services.runs.ledger.usage(principal)
+    months = by("month", await services.store.spent(principal=name, month=month), models)
+    return ASCIIResponse({"principal": name, "usage": usage, "months": months})
+
+
+def _month(request: Request) -> str | None:
+    """Raises Refused."""
+    month = request.query_params.get("month")
+    if month is None or MONTH.fullmatch(month):
+        return month
+    raise Refused(400, "invalid_query", f"month is {month[:20]!a}; send one such as 2026-11")
+
+
+async def _once_known(store: Store, name: str) -> Principal:
+    """Somebody with a token, in use or not. Raises NotFound."""
+    for row in reversed(await store.tokens()):
+        if row.name == name:
+            return principal_of(row)
+    if name == LOCAL_USER.name:
+        return LOCAL_USER
+    raise NotFound(f"There is no {name[:80]!a}. GET /tokens lists whom there is.")

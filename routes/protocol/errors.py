@@ -1,0 +1,138 @@
+"""Every error has one shape: {"error": {"code": ..., "message": what happened and what to do next, ...}}."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.budget.budgets import SOON_S, BudgetSpent
+from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
+from app.models.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
+from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
+from app.policy.stored_grants import UnfitArguments
+from app.runs.connections import NotAllowedAnyMore, TooManyStreams
+from app.storage.store import StoreFailed
+from app.transcript.inbox import InboxFull
+from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
+from tools.base.pause_check import Paused
+from tools.jobs.records import JobsFailed, NoSuchJob
+from tools.mcp.model import HeldChanged
+
+
+class ASCIIResponse(JSONResponse):
+    """JSON with everything else escaped: a lone surrogate in a model's words must not break an answer."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+
+class Refused(Exception):
+    """A request that is answered with an error. `more` goes into the error object beside code and message."""
+
+    headers: Mapping[str, str] | None = None
+
+    def __init__(self, status: int, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.more = more
+
+
+class TooSoon(Refused):
+    """429: what may be done again at `reset`, a Unix time."""
+
+    def __init__(self, code: str, message: str, reset: float) -> None:
+        super().__init__(429, code, message, reset=reset)
+        self.headers = {"Retry-After": str(max(1, math.ceil(reset - time.time())))}
+
+
+# A browser that is made to open an answer must make nothing of it. A page of ours says what it needs instead.
+SAFE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def refusal(refused: Refused) -> Response:
+    """Safe by itself: what answers an unforeseen error stands outside of all middleware."""
+    body = {"code": refused.code, "message": refused.message} | refused.more
+    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
+    return ASCIIResponse({"error": body}, refused.status, SAFE_HEADERS | dict(headers or {}))
+
+
+def _busy(error: SessionBusy) -> Refused:
+    return Refused(409, "session_busy", str(error), run=error.run)
+
+
+def _spent(error: BudgetSpent) -> Refused:
+    refused = TooSoon("budget", str(error), error.reset)
+    refused.more["budget"] = error.budget
+    return refused
+
+
+def _http(error: HTTPException) -> Refused:
+    message = f"{error.detail}. GET / says what there is."
+    refused = Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
+    refused.headers = error.headers  # `Allow`, where the method is wrong
+    return refused
+
+
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+BROKEN = "The server has a bug that broke this request; its log has the details."
+
+# What each kind of error becomes. The last row answers what nobody foresaw; the server logs it with its trace.
+REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
+    Refused: lambda error: error,
+    TooSoon: lambda error: error,
+    NotAllowedAnyMore: lambda error: Refused(401, "unauthorized", str(error)),
+    TooManyStreams: lambda error: TooSoon("too_many_streams", str(error), time.time() + SOON_S),
+    NotFound: lambda error: Refused(404, "not_found", str(error)),
+    NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
+    JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
+    SessionBusy: _busy,
+    BudgetSpent: _spent,
+    NoApproval: lambda error: Refused(404, "not_found", str(error)),
+    AlreadyDecided: lambda error: Refused(
+        409, "already_decided", str(error), decision=error.row.state, by=error.row.by
+    ),
+    ApprovalExpired: lambda error: Refused(410, "approval_expired", str(error)),
+    UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),
+    RunOver: lambda error: Refused(409, "run_ended", str(error)),
+    InboxFull: lambda error: TooSoon("too_many_messages", str(error), time.time() + SOON_S),
+    KeyReused: lambda error: Refused(422, "key_reused", str(error)),
+    Paused: lambda error: Refused(503, "paused", str(error)),
+    Stopping: lambda error: Refused(503, "stopping", str(error)),
+    NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
+    NothingHeld: lambda error: Refused(404, "not_found", str(error)),
+    HeldChanged: lambda error: Refused(409, "tool_changed", str(error)),
+    ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
+    CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
+    NoSuchEndpoint: lambda error: Refused(404, "not_found", str(error)),
+    EndpointOfSettings: lambda error: Refused(409, "endpoint_of_settings", str(error)),
+    UnfitEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
+    StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
+    HTTPException: _http,
+    Exception: lambda _: Refused(500, "internal", BROKEN),
+}
+
+
+def _handler(refuse: Callable[[Any], Refused]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(_: Request, error: Exception) -> Response:
+        return refusal(refuse(error))
+
+    return handle
+
+
+HANDLERS = {kind: _handler(refuse) for kind, refuse in REFUSALS.items()}

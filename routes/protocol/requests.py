@@ -1,0 +1,267 @@
+"""What clients may ask for: bodies checked once, with errors that name the field and what is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+from starlette.requests import ClientDisconnect, Request
+
+from app.context.prompt import Override
+from app.core.rules import Mode, WhenAbsent
+from app.core.settings_fields import DAY_S
+from app.storage.principals import Principal
+from app.transcript.reply import unfit
+from app.transcript.run_request import Key
+from app.transcript.titles import LONGEST_TITLE, one_line
+from routes.protocol.errors import Refused
+from routes.protocol.json_body import read_object
+from routes.protocol.message_parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
+from routes.protocol.system_text import SystemText, as_fields
+from tools.base.rights import Role
+from tools.web.egress import MAX_HOSTS
+
+MAX_KEY_LENGTH = 255
+POLICY = {
+    "model",
+    "tools",
+    "max_rounds",
+    "max_calls",
+    "max_tokens",
+    "time_limit_s",
+    "inactivity_s",
+    "approval",
+    "when_absent",
+    "system",
+    "without_vision",
+}
+ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
+MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
+BODY_TIME_S = 60.0  # in which a body must have arrived
+MOST_WRITTEN = 2_000  # characters of a title, with those that nobody sees
+
+
+class ChatRequest(MessageRequest):
+    """The body of POST /chat."""
+
+    session: str | None = Field(default=None, max_length=64)
+    model: str | None = Field(default=None, max_length=256)
+    tools: list[str] | None = Field(default=None, max_length=1024)
+    max_rounds: int | None = Field(default=None, ge=1, le=200)
+    max_calls: int | None = Field(default=None, ge=1, le=100_000)
+    max_tokens: int | None = Field(default=None, ge=1, le=10**12)
+    time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    when_busy: Literal["refuse", "queue"] = "refuse"
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+    approval: Annotated[Mode, Strict(strict=False)] | None = None
+    when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
+    without_vision: Literal["refuse", "describe"] = "refuse"
+    system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
+
+    @property
+    def override(self) -> Override | None:
+        """What `system` asks for."""
+        return self.system.override() if self.system else None
+
+    def policy(self) -> str:
+        """JSON of what a run's agent is made from."""
+        return self.model_dump_json(include=POLICY, exclude_defaults=True)
+
+    @classmethod
+    def again(cls, message: str, policy: str) -> ChatRequest:
+        """A request whose agent is like that of an earlier one."""
+        return cls(message=message, **{name: value for name, value in json.loads(policy).items() if name in POLICY})
+
+
+class ApprovalRequest(BaseModel):
+    """The body of POST /runs/{id}/approvals/{call}."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    decision: Literal["approve", "deny"]
+    scope: Literal["once", "session"] = "once"
+    arguments: dict[str, Any] | None = None
+    pattern: dict[str, str] | None = Field(default=None, min_length=1, max_length=32)
+    hosts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_HOSTS)
+    note: str | None = Field(default=None, max_length=2000)
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ApprovalRequest:
+        if self.scope == "session" and self.decision != "approve":
+            raise ValueError("scope session goes with decision approve; a denial is for this call")
+        if self.pattern and (self.scope != "session" or self.decision != "approve"):
+            raise ValueError("pattern goes with decision approve and scope session")
+        if self.hosts and (self.pattern or self.decision != "approve"):
+            raise ValueError("hosts go with decision approve, and without a pattern")
+        if self.arguments is not None and self.decision != "approve":
+            raise ValueError("arguments go with decision approve")
+        if self.arguments is not None and (reason := unfit(self.arguments)):
+            raise ValueError(reason)
+        return self
+
+
+class SessionRequest(BaseModel):
+    """The body of PATCH /sessions/{id}: what it is called, patterns of the tools that it goes without, or both."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str | None = Field(default=None, max_length=MOST_WRITTEN)
+    disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
+        default=None, max_length=256
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> SessionRequest:
+        if self.title is None and self.disabled_tools is None:
+            raise ValueError("send title, disabled_tools or both")
+        if self.title is not None:
+            self.title = one_line(self.title)
+            if not 1 <= len(self.title) <= LONGEST_TITLE:
+                raise ValueError(f"title has {len(self.title)} visible characters; send 1 to {LONGEST_TITLE}")
+        return self
+
+
+class PauseRequest(BaseModel):
+    """The body of POST /pause, which may be empty: `cancel` also stops what runs."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    cancel: bool = False
+
+
+Body = TypeVar("Body", bound=BaseModel)
+Words = TypeVar("Words", bound=MessageRequest)
+
+
+async def read_message(
+    request: Request,
+    kind: type[Words],
+    max_message_bytes: int,
+    limits: FileLimits = NO_FILES,
+    time_limit_s: float = BODY_TIME_S,
+) -> Words:
+    """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
+    async with AsyncExitStack() as held:
+        body = await _body(request, max_message_bytes, time_limit_s, limits.room, held)
+        wish = checked(kind, _said(request, kind, body))
+        if len(wish.text.encode()) > max_message_bytes:
+            raise _too_long(max_message_bytes)
+        await wish.read_files(limits)
+    if not wish.files and not wish.text.strip():
+        raise Refused(422, "invalid_request", "message is empty; send what you want to say")
+    return wish
+
+
+async def read_fields(
+    request: Request, kind: type[Body], max_bytes: int = 0, *, plain: bool = False, empty: bool = False
+) -> Body:
+    """A body without a message. Raises Refused as `read_message` does.
+
+    `plain`: with its secrets, because it is there to tell them. `empty`: it may be left out.
+    """
+    body = await _body(request, max_bytes)
+    if empty and not body.strip():
+        return checked(kind, {})
+    return checked(kind, read_object(kind, body) if plain else _said(request, kind, body))
+
+
+def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
+    """Raises Refused with 422, naming each field that is wrong."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as wrong:
+        problems = [_told(error, kind) for error in wrong.errors(include_url=False, include_input=False)]
+        raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
+
+
+def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
+    """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
+    value = request.headers.get("idempotency-key")
+    if value is None:
+        return None
+    if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
+        raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
+    return Key(value, wish.fingerprint())
+
+
+def admins_only(principal: Principal) -> None:
+    """Raises Refused."""
+    if principal.role is not Role.ADMIN:
+        raise Refused(403, "forbidden", f"This is for admins; {principal.name} is a {principal.role}.")
+
+
+def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
+    """The body's object. What a person gives away without need goes no further, either."""
+    fields = read_object(kind, body)
+    set_bytes_apart(fields)
+    redacted: dict[str, Any] = request.app.state.services.redactor.redact_value(fields)
+    return redacted
+
+
+async def _body(
+    request: Request,
+    max_message_bytes: int,
+    time_limit_s: float = BODY_TIME_S,
+    room_for_files: int = 0,
+    held: AsyncExitStack | None = None,
+) -> bytes:
+    """A large one, which has files, waits until few others of the same principal are `held`."""
+    body, large = bytearray(), False
+    usual = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
+    try:
+        async with asyncio.timeout(time_limit_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > usual + room_for_files:
+                    raise _too_long(max_message_bytes, with_files=room_for_files > 0)
+                if len(body) > usual and held and not large:
+                    large = True
+                    coming = request.app.state.services.files.coming(request.state.principal.name)
+                    await held.enter_async_context(coming)
+    except TimeoutError:
+        slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
+        slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
+        raise slow from None
+    except ClientDisconnect:
+        raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
+    request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
+    if large and sum(map(body.count, (b",", b"[", b"{"))) > max_message_bytes + ROOM_AROUND_MESSAGE:
+        # Files are long and simple; what is long and has many parts would take far more room once it is read.
+        raise Refused(413, "too_long", "The body has too many parts for one message with files. Send fewer.")
+    return bytes(body)
+
+
+def _too_long(limit: int, *, with_files: bool = False) -> Refused:
+    files = " (for pictures and PDFs: fewer or smaller ones, or DRAGOMAN_MAX_ATTACHMENT_BYTES)" if with_files else ""
+    message = f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES{files}"
+    return Refused(413, "too_long", message)
+
+
+def _told(error: Any, kind: type[BaseModel]) -> str:
+    place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in FORMS)
+    if error["type"] == "extra_forbidden":
+        allowed = f"; allowed are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
+        return f"unknown field {place}{allowed}"
+    if error["type"] == "missing":
+        return f"{place} is missing"
+    if error["type"] == "bytes_type":  # which JSON has not
+        return f"{place}: send its bytes as a string of base64"
+    said: str = error["msg"].removeprefix("Value error, ")
+    if not place and error["type"] == "value_error":
+        return said  # of the whole request
+    return f"{place or NAMELESS}: {said}"
+
+
+NAMELESS = "the name of a field"  # one that is not Unicode text

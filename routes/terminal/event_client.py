@@ -1,0 +1,174 @@
+"""The terminal client's side of the wire: one run's events, over as many connections as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from app.core.events import TERMINAL, AgentEvent, Notice
+from routes.access.token_auth import NotProven
+from routes.terminal.view import printable, read_event
+
+# The server writes a comment at least every 15 s: three missed ones mean that the connection is dead.
+TIMEOUT = httpx2.Timeout(10.0, read=45.0)
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+AWAY = frozenset({502, 503, 504})
+DECIDED = frozenset({404, 409, 410})  # nothing waits there, not any more, or it is too late: asking again is no use
+MAX_REFUSAL_BYTES = 64 * 1024
+# An event may hold a whole answer or the whole arguments of a call: 4 Mi characters of 12 ASCII bytes at most.
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class ChatFailed(Exception):
+    """The conversation cannot go on. The message says what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """A decision that the server did not take. `final`: another one would not be, either."""
+
+    told: str
+    final: bool
+
+
+class Link:
+    """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
+
+    `approval` is the mode of its runs, `model` their model and `when_absent` what becomes of a call that asks, None for
+    the server's own. `pauses_s` are the waits
+    before each attempt to reconnect; events that arrive start them anew.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        session: str | None = None,
+        approval: str | None = None,
+        *,
+        model: str | None = None,
+        when_absent: str | None = None,
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        self.session = session
+        self._wishes = {"approval": approval, "model": model, "when_absent": when_absent}
+        self.run: str | None = None
+        self._client = client
+        self._pauses_s = pauses_s
+        self._last_id = ""
+
+    async def ask(self, message: str) -> AsyncGenerator[AgentEvent, None]:
+        """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
+        self._forget_run()
+        wishes = {"message": message, "session": self.session, **self._wishes}
+        body = {name: wish for name, wish in wishes.items() if wish is not None}
+        connection = self._connection("POST", "/chat", json=body)
+        pauses, told = iter(self._pauses_s), False
+        while True:
+            before = self._last_id
+            try:
+                async with aclosing(connection) as events:
+                    async for event in events:
+                        yield event
+                        if event.type in TERMINAL:
+                            return
+            except NotProven as error:
+                raise ChatFailed(str(error)) from error
+            except httpx2.TransportError as error:
+                if self.run is None:
+                    raise ChatFailed(f"No answer from {self._client.base_url}: {_reason(error)}.") from error
+            if self.run is None:
+                raise ChatFailed("The server answered without a run. Check that --url names a dragoman server.")
+            if self._last_id != before:
+                pauses, told = iter(self._pauses_s), False
+            if (pause := next(pauses, None)) is None:
+                raise ChatFailed(
+                    f"The connection was lost and {len(self._pauses_s)} attempts to reconnect failed."
+                    f" The run may go on: `dragoman chat --session {self.session}` continues its conversation."
+                )
+            if not told:
+                yield Notice("reconnect", "The connection was lost; reconnecting.")
+                told = True
+            await asyncio.sleep(pause)
+            headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
+            connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)
+
+    async def cancel(self) -> str | None:
+        """Stop the run under way; None when the server took it, else why not."""
+        try:
+            response = await self._client.post(f"/runs/{self.run}/cancel")
+        except httpx2.TransportError as error:
+            return f"The run could not be stopped: {_reason(error)}."
+        return (
+            None
+            if response.is_success
+            else f"The run could not be stopped: {refusal(response.status_code, response.content)}"
+        )
+
+    async def decide(self, call: str, wish: Mapping[str, Any]) -> NotTaken | None:
+        """Answer what the run asks; None when the server took it."""
+        try:
+            response = await self._client.post(self.decision_url(call), json=wish)
+        except httpx2.TransportError as error:
+            return NotTaken(f"The answer did not arrive: {_reason(error)}.", final=False)
+        if response.is_success:
+            return None
+        return NotTaken(refusal(response.status_code, response.content), final=response.status_code in DECIDED)
+
+    def decision_url(self, call: str) -> str:
+        base = str(self._client.base_url).rstrip("/")
+        return f"{base}/runs/{self.run}/approvals/{quote(call, safe='')}"
+
+    def _forget_run(self) -> None:
+        self.run, self._last_id = None, ""
+
+    async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
+        async with self._client.stream(method, path, **request) as response:
+            if response.status_code == 204:
+                raise ChatFailed(
+                    f"Run {self.run} has ended, but its end cannot be read. GET /runs/{self.run} has its state."
+                )
+            if response.status_code != 200:
+                told = refusal(response.status_code, await _start_of(response))
+                if self.run and response.status_code in AWAY:
+                    raise httpx2.RemoteProtocolError(told)
+                raise ChatFailed(told)
+            self.run = response.headers.get("x-run-id", self.run)
+            self.session = response.headers.get("x-session-id", self.session)
+            async for message in httpx2.EventSource(response, MAX_EVENT_BYTES):
+                self._last_id = message.id or self._last_id
+                try:
+                    event = read_event(message.event, message.data)
+                except ValueError as error:
+                    event = Notice("unreadable", str(error))
+                if event:
+                    yield event
+
+
+async def _start_of(response: httpx2.Response) -> bytes:
+    """A refusal's body, which is short; a long one is no refusal of ours and is cut."""
+    body = bytearray()
+    async for block in response.aiter_bytes():
+        body += block
+        if len(body) > MAX_REFUSAL_BYTES:
+            break
+    return bytes(body)
+
+
+def refusal(status: int, body: bytes) -> str:
+    """What the server said in the one error shape, or its status when it said something else."""
+    hint = " Give the token with --token or DRAGOMAN_TOKEN." if status == 401 else ""
+    try:
+        return printable(str(json.loads(body)["error"]["message"])) + hint
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"The server answered {status}. Check that --url names a dragoman server."
+
+
+def _reason(error: httpx2.TransportError) -> str:
+    return printable(str(error)) or type(error).__name__

@@ -1,0 +1,129 @@
+"""A run's events on the screen, and the questions among them put to whoever can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections import deque
+from typing import Protocol
+
+from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
+from routes.terminal.event_client import Link
+from routes.terminal.keyboard import Wish
+from routes.terminal.screen import Screen
+
+SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
+NOBODY = "Nobody is at the terminal of this conversation who could approve it."
+
+
+class Answerer(Protocol):
+    """Who decides. None: not here, or not now. Cancelled when the question has settled elsewhere."""
+
+    async def wish(self, wanted: ApprovalRequired) -> Wish | None: ...
+
+
+class Nobody:
+    """No terminal, and no wish how to go on without one: what asks is denied, so that no script hangs."""
+
+    def __init__(self) -> None:
+        self._denied: set[str] = set()
+
+    async def wish(self, wanted: ApprovalRequired) -> Wish | None:
+        if wanted.call in self._denied:
+            return None  # the server did not take it, and would not the next time
+        if not self._denied:
+            told = "there is no terminal to ask at, so what asks is denied. --approval says what to do instead."
+            print(f"dragoman: {told}", file=sys.stderr, flush=True)
+        self._denied.add(wanted.call)
+        return {"decision": "deny", "note": NOBODY}
+
+
+class Elsewhere:
+    """No terminal, but a mode was chosen: somebody answers over HTTP, and is told how."""
+
+    def __init__(self, link: Link, *, token: bool) -> None:
+        self._link = link
+        self._token = token
+
+    async def wish(self, wanted: ApprovalRequired) -> Wish | None:
+        url = shlex.quote(self._link.decision_url(wanted.call))
+        header = ' -H "Authorization: Bearer $DRAGOMAN_TOKEN"' if self._token else ""
+        print(
+            f"dragoman: a call waits for approval, and there is no terminal to ask at. Decide with:\n"
+            f"  curl {url}{header} -H 'content-type: application/json' -d '{{\"decision\": \"approve\"}}'\n"
+            "or with deny in place of approve.",
+            file=sys.stderr,
+            flush=True,
+        )
+        return None
+
+
+class Asking:
+    """Shows events in their order. While a question is open, those after it wait: nothing is written into a prompt."""
+
+    def __init__(self, link: Link, screen: Screen, answerer: Answerer) -> None:
+        self._link = link
+        self._screen = screen
+        self._answerer = answerer
+        self._waiting: deque[AgentEvent] = deque()
+        self._settled: set[str] = set()
+        self._over = False
+        self._open: ApprovalRequired | None = None
+        self._thinking: asyncio.Task[Wish | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def show(self, event: AgentEvent) -> None:
+        if isinstance(event, ApprovalResolved):
+            self._settled.add(event.call)
+        self._over = self._over or event.type in TERMINAL
+        self._waiting.append(event)
+        self._withdraw()
+        self._go_on()
+
+    async def close(self) -> None:
+        """The turn is over: no question is left, and everything has been shown."""
+        self._over = True
+        self._withdraw()
+        if self._task:
+            done, late = await asyncio.wait([self._task], timeout=SENDING_LIMIT_S)
+            for task in late:
+                task.cancel()
+            for task in done:
+                task.result()
+        self._open = None
+        self._go_on()
+        self._screen.close()
+
+    def _withdraw(self) -> None:
+        """Take the open question back if it is none any more. An answer that is on its way goes on."""
+        if self._open and self._moot(self._open) and self._thinking:
+            self._thinking.cancel()
+
+    def _moot(self, wanted: ApprovalRequired) -> bool:
+        return self._over or wanted.call in self._settled
+
+    def _go_on(self) -> None:
+        while self._waiting and not self._open:
+            event = self._waiting.popleft()
+            self._screen.show(event)
+            if isinstance(event, ApprovalRequired) and not self._moot(event):
+                self._open = event
+                self._task = asyncio.create_task(self._ask(event))
+
+    async def _ask(self, wanted: ApprovalRequired) -> None:
+        try:
+            while not self._moot(wanted) and (wish := await self._answer(wanted)):
+                refused = await self._link.decide(wanted.call, wish)
+                if refused:
+                    self._screen.show(Notice("approval", refused.told))
+                if not refused or refused.final:
+                    return
+        finally:
+            self._open = None
+            self._go_on()
+
+    async def _answer(self, wanted: ApprovalRequired) -> Wish | None:
+        self._thinking = asyncio.create_task(self._answerer.wish(wanted))
+        await asyncio.wait([self._thinking])
+        return None if self._thinking.cancelled() else self._thinking.result()

@@ -1,0 +1,35 @@
+"""How a tool goes on and ends: progress of a process, a result, a failure that says what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tools.base.output_buffer import Output
+
+
+class ToolFailed(Exception):
+    """A tool could not do what was asked. The message is for the model and says what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
+
+    `output`, which goes on growing, has the rest.
+    """
+
+    elapsed_s: float
+    tail: tuple[str, ...] = ()
+    lines: int = 0
+    bytes: int = 0
+    output: Output | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the model is told. `exit_code` is set for processes only. `untrusted`: this one repeats strangers' words."""
+
+    ok: bool
+    text: str
+    exit_code: int | None = None
+    untrusted: bool = False

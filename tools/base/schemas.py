@@ -1,0 +1,122 @@
+"""Arguments against a JSON Schema: what is wrong, in words that a model can act on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from parsing import Arguments
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+_COMPLAINTS = 5
+_SHOWN = 100
+
+
+def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
+    """What is wrong with the arguments of the tool `name`, at most five things; None when nothing is."""
+    from jsonschema import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    from tools.base.schema_limits import TooMuchWork, limited
+
+    try:
+        with limited():
+            errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _COMPLAINTS))
+    except TooMuchWork:
+        return f"The arguments of {name} take too long to check against its schema: send simpler ones."
+    except (SchemaError, Unresolvable, re.error) as error:
+        return f"{name} cannot be used, because its own schema is wrong ({_cut(str(error))}). Use another tool."
+    except RecursionError:
+        return f"The arguments of {name} are nested too deeply: send simpler ones."
+    if not errors:
+        return None
+    wrong = "; ".join(map(_complaint, errors))
+    return f"The arguments of {name} do not fit: {wrong}. Correct this and call again."
+
+
+def fault_of(schema: dict[str, Any]) -> str | None:
+    """What is wrong with a schema itself; None when it can be used."""
+    from jsonschema import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    from tools.base.schema_limits import TooMuchWork, limited
+
+    try:
+        with limited():
+            next(iter(_validator(json.dumps(schema)).iter_errors({})), None)
+    except (SchemaError, Unresolvable, re.error, RecursionError, TooMuchWork) as error:
+        return _cut(str(error).partition("\n")[0])
+    return None
+
+
+@lru_cache(maxsize=512)
+def _validator(schema: str) -> Validator:
+    """One per schema. References are never fetched: a tool server's schema must not make this server call out."""
+    from jsonschema import Draft202012Validator  # 100 ms, not needed before the first call
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
+    from tools.base.schema_limits import bounded
+
+    read = json.loads(schema)
+    kind = validator_for(read, default=Draft202012Validator)
+    kind.check_schema(read)
+    return bounded(kind)(read, registry=REGISTRY)
+
+
+def _complaint(error: ValidationError) -> str:
+    if error.validator == "required":
+        # One error for each missing name, and only the message tells which.
+        names: Any = error.validator_value
+        missing = next(name for name in names if error.message.startswith(f"{name!r} is"))
+        wanted = (error.schema.get("properties") or {}).get(missing) if isinstance(error.schema, dict) else None
+        return f"{_path(*error.absolute_path, missing)} is missing, wanted {_wanted_of(wanted)}"
+    if error.validator == "additionalProperties":
+        return _cut(error.message)
+    given = _cut(json.dumps(error.instance, ensure_ascii=False, default=str))
+    return f"{_path(*error.absolute_path) or 'all of it'} was given {given}, wanted {_wanted(error)}"
+
+
+def _wanted(error: ValidationError) -> str:
+    say = _WANTED.get(str(error.validator))
+    return say(error.validator_value) if say else _cut(f"{error.validator} {json.dumps(error.validator_value)}")
+
+
+def _wanted_of(schema: object) -> str:
+    if isinstance(schema, dict) and "type" in schema:
+        return _type(schema["type"])
+    return "a value"
+
+
+def _type(wanted: str | list[str]) -> str:
+    names = [wanted] if isinstance(wanted, str) else wanted
+    return " or ".join(names)
+
+
+_WANTED: dict[str, Callable[[Any], str]] = {
+    "type": _type,
+    "enum": lambda values: _cut("one of " + ", ".join(json.dumps(value) for value in values)),
+    "const": lambda value: _cut(json.dumps(value)),
+    "minimum": lambda least: f"at least {least}",
+    "maximum": lambda most: f"at most {most}",
+    "minLength": lambda least: f"at least {least} characters",
+    "maxLength": lambda most: f"at most {most} characters",
+    "minItems": lambda least: f"at least {least} items",
+    "maxItems": lambda most: f"at most {most} items",
+}
+
+
+def _path(*steps: str | int) -> str:
+    """`items[2].name`, as a model would write it."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

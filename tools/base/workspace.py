@@ -1,0 +1,154 @@
+"""Files inside one directory, and never outside of it.
+
+Each component of a path is opened from the directory before it without following symbolic links, so neither a link
+nor a rename at the wrong moment leads out. Every function blocks; every failure is a ToolFailed with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tools.base.outcome import ToolFailed
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK the opening of a FIFO would wait for its writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_BYTES = 4_096  # Linux's own bound
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def inside(workspace: Path, path: str) -> tuple[str, ...]:
+    """The components of `path` below the workspace; none for the workspace itself."""
+    if "\0" in path:
+        raise ToolFailed("A path cannot contain a NUL character.")
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"The path {path!r} is not valid text: write it again.") from error
+    if size > _PATH_BYTES:
+        raise ToolFailed(f"A path has at most {_PATH_BYTES:,} bytes, and this one has {size:,}: give the right one.")
+    # Taken as text: a link is never followed, so `..` cannot lead anywhere else.
+    meant = Path(os.path.normpath(workspace.absolute() / path))
+    for root in (workspace.absolute(), workspace.resolve()):
+        if meant.is_relative_to(root):
+            return meant.relative_to(root).parts
+    raise ToolFailed(f"{path} is outside the workspace {workspace}: give a path relative to the workspace.")
+
+
+@contextmanager
+def directory(workspace: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+    """An open directory below the workspace; missing ones are made when `create`."""
+    with explained(str(workspace)):
+        opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for depth, name in enumerate(parts, start=1):
+            with explained("/".join(parts[:depth])):
+                below = _directory_in(opened, name, create=create)
+            os.close(opened)
+            opened = below
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _directory_in(parent: int, name: str, *, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except NotADirectoryError:
+        # Linux answers so for a link too, which deserves its own sentence.
+        if kind_of(parent, name) == "a symbolic link":
+            raise ToolFailed(f"{name} is a symbolic link, and links are not followed: use the real path.") from None
+        raise
+
+
+@contextmanager
+def regular_file(workspace: Path, parts: tuple[str, ...]) -> Iterator[int]:
+    """A regular file, open for reading."""
+    shown = "/".join(parts) or "."
+    if not parts:
+        raise ToolFailed(f"{shown} is a directory, not a file: look into it with list_files.")
+    with directory(workspace, parts[:-1]) as parent:
+        _only_regular(parent, parts[-1], shown)
+        with explained(shown):
+            opened = os.open(parts[-1], _READ, dir_fd=parent)
+    try:
+        # Asked again of what is really open: the name may mean something else by now.
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise ToolFailed(f"{shown} is not a regular file.")
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
+    """Replace or create a file whole or not at all; directories on the way are made; its mode is kept."""
+    shown = "/".join(parts) or "."
+    if not parts:
+        raise ToolFailed(f"{shown} is a directory: give the path of a file.")
+    with directory(workspace, parts[:-1], create=True) as parent, explained(shown):
+        mode = _only_regular(parent, parts[-1], shown, missing_is_fine=True)
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        opened = os.open(temporary, _CREATE, 0o666, dir_fd=parent)
+        try:
+            with os.fdopen(opened, "wb") as file:
+                if mode is not None:
+                    os.fchmod(opened, mode)
+                file.write(content)
+            os.rename(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=parent)
+            raise
+
+
+def kind_of(parent: int, name: str) -> str:
+    """What a name in an open directory is: `a file`, `a directory`, `a symbolic link`, `a FIFO` ..."""
+    return _kind(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+def _kind(mode: int) -> str:
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
+
+
+def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool = False) -> int | None:
+    """The permissions of a regular file; None when it is missing and may be."""
+    try:
+        with explained(shown):
+            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    except ToolFailed as error:
+        if missing_is_fine and isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    if not stat.S_ISREG(mode):
+        raise ToolFailed(f"{shown} is {_kind(mode)}, not a file: give the path of a regular file.")
+    return stat.S_IMODE(mode)
+
+
+@contextmanager
+def explained(shown: str) -> Iterator[None]:
+    """Turn an operating system's refusal into a ToolFailed that names the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ToolFailed(f"{shown} does not exist: see what there is with list_files.") from error
+    except NotADirectoryError as error:
+        raise ToolFailed(f"{shown} is not below a directory: a file is in the way.") from error
+    except OSError as error:
+        raise ToolFailed(f"{shown} cannot be used: {error.strerror}.") from error

@@ -1,0 +1,204 @@
+"""The tools `read_file`, `write_file` and `edit_file`."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import difflib
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from parsing import Arguments
+from tools.base.diffs import unified_diff
+from tools.base.outcome import ToolFailed
+from tools.base.workspace import inside, regular_file, write
+from tools.tool import Context, Run, answering
+
+PAGE_CHARACTERS = 20_000
+EDIT_BYTES = 5 * 1024 * 1024
+SKIPPED_BYTES = 256 * 1024 * 1024
+
+_PAGE_NOTE = 200  # room for the line that says how to go on
+_BLOCK = 65_536
+_PROBE = 8_192
+_NEAREST = 3
+_SEARCHED_LINES = 2_000
+_SEARCHED_CHARACTERS = 200
+
+
+def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
+    """A `run` for a function that blocks: files may lie on a slow disk."""
+
+    async def run(arguments: Arguments, context: Context) -> str:
+        return await asyncio.to_thread(answer, arguments, context.workspace)
+
+    return answering(run)
+
+
+async def read_page(arguments: Arguments, context: Context) -> str:
+    """`read_file` with pages that are told whole: a file with its middle left out is read wrongly."""
+    page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
+    return await asyncio.to_thread(read_file, arguments, context.workspace, page)
+
+
+def read_file(arguments: Arguments, workspace: Path, page: int = PAGE_CHARACTERS) -> str:
+    """One page of a text file from line `offset` (from 1), and how to get the next."""
+    path, offset = arguments["path"], int(arguments.get("offset", 1))
+    with regular_file(workspace, inside(workspace, path)) as opened, open(opened, "rb", closefd=False) as file:
+        if b"\0" in file.read(_PROBE):
+            size = os.fstat(opened).st_size
+            raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text: look at it with python.")
+        file.seek(_start_of_line(opened, offset, path))
+        # The longest character has four bytes; one character more tells whether there is a next page.
+        raw = file.read(4 * page + 4)
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * page)
+    if not text:
+        if offset > 1:
+            raise _too_far(path, offset - 1)
+        return "(empty file)"
+    return text if len(text) <= page else _page(text, offset, page)
+
+
+def _page(text: str, offset: int, page: int) -> str:
+    end = text.rfind("\n", 0, page) + 1
+    if not end:
+        return (
+            f"{text[:page]}\n[Only the first {page:,} characters of line {offset}, which is "
+            f"longer: see more of it with python. Next page, when there is one: offset={offset + 1}]"
+        )
+    following = offset + text.count("\n", 0, end)
+    return f"{text[:end]}[Lines {offset} to {following - 1}. Next page: offset={following}]"
+
+
+def _start_of_line(opened: int, line: int, path: str) -> int:
+    """The position where `line` begins, found block by block in bounded memory."""
+    position, missing = 0, line - 1
+    ends_with_newline = True
+    while missing > 0:
+        if position >= SKIPPED_BYTES:
+            # A thread cannot be cancelled, and a sparse file of terabytes costs nothing to make.
+            within = f"its first {SKIPPED_BYTES:,} bytes"
+            raise ToolFailed(f"Line {line} of {path} is not in {within}: print it with python.")
+        block = os.pread(opened, _BLOCK, position)
+        if not block:
+            raise _too_far(path, line - 1 - missing + (not ends_with_newline))
+        newlines = block.count(b"\n")
+        if newlines >= missing:
+            return position + _after_newline(block, missing)
+        missing -= newlines
+        position += len(block)
+        ends_with_newline = block.endswith(b"\n")
+    return position
+
+
+def _too_far(path: str, lines: int) -> ToolFailed:
+    return ToolFailed(f"{path} has only {lines} lines: give an offset from 1 to {max(lines, 1)}.")
+
+
+def _after_newline(block: bytes, count: int) -> int:
+    at = 0
+    for _ in range(count):
+        at = block.index(b"\n", at) + 1
+    return at
+
+
+def state_of_file(arguments: Arguments, workspace: Path) -> str:
+    """What a yes to writing or editing a file is bound to: what the file holds, or that there is none."""
+    try:
+        with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
+            size = os.fstat(opened).st_size
+            if size > SKIPPED_BYTES:  # a sparse file of terabytes costs nothing to make
+                return f"{size} bytes at {os.fstat(opened).st_mtime_ns}"
+            with open(opened, "rb", closefd=False) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except ToolFailed as error:
+        return "absent" if isinstance(error.__cause__, FileNotFoundError) else f"out of reach: {error}"
+
+
+def write_file(arguments: Arguments, workspace: Path) -> str:
+    """Create or replace a file; the answer is a diff."""
+    path, content = arguments["path"], arguments["content"]
+    parts = inside(workspace, path)
+    written = _encoded(content)
+    before = _old(workspace, parts)
+    write(workspace, parts, written)
+    done = "Created" if before is None else "Wrote"
+    shown = "/".join(parts)
+    if before and len(before) > EDIT_BYTES:
+        diff = f"[{shown}: was longer than {EDIT_BYTES:,} bytes, too long to compare]"
+    else:
+        diff = unified_diff(shown, (before or b"").decode(errors="replace"), content)
+    return f"{done} {path} ({len(written):,} bytes).\n{diff}"
+
+
+def _old(workspace: Path, parts: tuple[str, ...]) -> bytes | None:
+    """What a file holds that is about to be replaced, up to one byte too many; None when there is none."""
+    try:
+        with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
+            return file.read(EDIT_BYTES + 1)
+    except ToolFailed as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def edit_file(arguments: Arguments, workspace: Path) -> str:
+    """Replace `old`, which must be there exactly once, by `new`; the answer is a diff."""
+    path, old, new = arguments["path"], arguments["old"], arguments["new"]
+    parts = inside(workspace, path)
+    before = _editable(workspace, parts, path)
+    if "\r\n" in before and "\r" not in old and (with_returns := _with_returns(old)) in before:
+        # A model sees and writes plain newlines; the file keeps its own.
+        old, new = with_returns, _with_returns(new)
+    at = _only_place(before, old, path)
+    if old == new:
+        raise ToolFailed("old and new are the same: nothing would change.")
+    after = before[:at] + new + before[at + len(old) :]
+    write(workspace, parts, _encoded(after))
+    return f"Edited {path}.\n{unified_diff('/'.join(parts), before, after)}"
+
+
+def _with_returns(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _editable(workspace: Path, parts: tuple[str, ...], path: str) -> str:
+    with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
+        raw = file.read(EDIT_BYTES + 1)
+    if len(raw) > EDIT_BYTES:
+        raise ToolFailed(f"{path} is longer than {EDIT_BYTES:,} bytes: edit it with python.")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ToolFailed(f"{path} is not UTF-8 text (byte {error.start}): edit it with python.") from error
+
+
+def _only_place(text: str, old: str, path: str) -> int:
+    if not old:
+        raise ToolFailed("old is empty: give the text to replace, or make the whole file with write_file.")
+    at = text.find(old)
+    if at < 0:
+        raise ToolFailed(f"old is not in {path}. It must match exactly, spaces included.{_nearest(text, old)}")
+    if text.find(old, at + 1) >= 0:
+        raise ToolFailed(f"old is in {path} {text.count(old)} times or more: add lines around it so that it is unique.")
+    return at
+
+
+def _nearest(text: str, old: str) -> str:
+    """The lines of the file that are most like the first line of `old`, with their numbers."""
+    sought = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_SEARCHED_CHARACTERS]
+    lines = {
+        line.strip()[:_SEARCHED_CHARACTERS]: f"{number}: {line[:_SEARCHED_CHARACTERS]}"
+        for number, line in enumerate(text.splitlines()[:_SEARCHED_LINES], start=1)
+    }
+    near = difflib.get_close_matches(sought, lines, n=_NEAREST, cutoff=0.5)
+    return "" if not near else "\nThe nearest lines are:\n" + "\n".join(lines[line] for line in near)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error

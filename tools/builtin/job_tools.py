@@ -1,0 +1,132 @@
+"""What the model has of background jobs: `bash` with `background`, and `job_status`, `job_output`, `job_cancel`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+from parsing import Arguments
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Glance, Job, JobsFailed, Part
+from tools.tool import Context, Run, answering
+from tools.web.egress import hosts_wanted
+
+MARKER = "#!bg"
+_MARKER = re.compile(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
+OFF = "Background jobs are off here: run the command in the foreground."
+PAGE = 10_000  # bytes of output that one answer shows at most; it is told whole
+_NOTE = 120  # room for the lines that say where it lies in the whole
+_LISTED = 20
+
+
+def backgroundable(foreground: Run) -> Run:
+    """`bash`, which starts a job instead when `background` is true. The command's text is never looked into here."""
+
+    async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+        chosen = answering(_asking(_start)) if arguments.get("background") else foreground
+        async with aclosing(chosen(arguments, context)) as news:
+            async for seen in news:
+                yield seen
+
+    return run
+
+
+def unmarked(arguments: Arguments) -> Arguments:
+    """The arguments of `bash` with every leading `#!bg` turned into `background`: a fixed point, so that nothing
+    behind the door finds a marker to act on, and what is decided on is what runs."""
+    command = arguments.get("command")
+    if not isinstance(command, str) or not (end := _end_of_markers(command)):
+        return arguments
+    return {**arguments, "command": command[end:], "background": True}
+
+
+def _end_of_markers(command: str) -> int:
+    """Where the text behind all leading markers begins; 0 without one. One pass: a model may write a million."""
+    end = 0
+    while found := _MARKER.match(command, end):
+        end = found.end()
+    return end
+
+
+Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
+
+
+def _asking(ask: Ask) -> Callable[[Arguments, Context], Awaitable[str]]:
+    async def answer(arguments: Arguments, context: Context) -> str:
+        if context.jobs is None:
+            raise ToolFailed(OFF)
+        try:
+            return await ask(context.jobs, arguments, context)
+        except JobsFailed as failure:
+            raise ToolFailed(str(failure)) from failure
+
+    return answer
+
+
+async def _start(jobs: Jobs, arguments: Arguments, context: Context) -> str:
+    command = arguments["command"]
+    if not command.strip():
+        raise ToolFailed(f"There is no command to run in the background: write it on the line after {MARKER}.")
+    job = await jobs.start(
+        command,
+        session=context.session,
+        principal=context.principal,
+        sandbox=context.sandbox,
+        workspace=context.workspace,
+        network=hosts_wanted(arguments),
+    )
+    return f"Started {job.id} in the background. job_status and job_output show it, job_cancel ends it."
+
+
+async def _status(jobs: Jobs, arguments: Arguments, context: Context) -> str:
+    if wanted := arguments.get("id"):
+        return described(await jobs.glance(wanted, context.principal))
+    mine = jobs.listed(context.principal, context.session)[-_LISTED:]
+    return "\n".join(map(in_one_line, mine)) or "This conversation has no background jobs."
+
+
+async def _output(jobs: Jobs, arguments: Arguments, context: Context) -> str:
+    lines: int | None = arguments.get("tail")
+    offset: int | None = arguments.get("offset")
+    size = min(PAGE, context.result_characters - _NOTE)
+    if offset is None:
+        return _page(await jobs.output(arguments["id"], context.principal, offset=-size, size=size), lines)
+    part = await jobs.output(arguments["id"], context.principal, offset=offset, size=size)
+    if part.start > offset:
+        return f"[{part.start - offset:,} bytes are no longer kept]\n{_page(part)}"
+    return _page(part)
+
+
+async def _cancel(jobs: Jobs, arguments: Arguments, context: Context) -> str:
+    return in_one_line(await jobs.cancel(arguments["id"], context.principal))
+
+
+job_status, job_output, job_cancel = (answering(_asking(ask)) for ask in (_status, _output, _cancel))
+
+
+def in_one_line(job: Job) -> str:
+    """`job_1f..: exited after 12.1 s, exit code 0 (make test)`."""
+    code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+    why = f", {job.reason}" if job.reason else ""
+    command = " ".join(job.command.split())
+    shown = command if len(command) <= 60 else command[:59] + "…"
+    when = "for" if job.under_way else "after"
+    return f"{job.id}: {job.state} {when} {job.elapsed_s:.1f} s{code}{why} ({shown})"
+
+
+def described(glance: Glance) -> str:
+    """The line above, how much it has written, and its last lines."""
+    counts = f"{glance.lines:,} lines, {glance.bytes:,} bytes of output"
+    return "\n".join([in_one_line(glance.job), counts + (":" if glance.tail else ""), *glance.tail])
+
+
+def _page(part: Part, lines: int | None = None) -> str:
+    """Some output as text, with where it lies in the whole."""
+    text = part.data.decode(errors="replace").replace("\0", "\ufffd").rstrip("\n")
+    if lines is not None:
+        text = "\n".join(text.split("\n")[-lines:])
+    if not part.bytes:
+        return "(no output)"
+    return f"{text}\n[up to byte {part.end:,} of {part.bytes:,}]"

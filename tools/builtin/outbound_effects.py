@@ -1,0 +1,85 @@
+"""What a call of a built-in tool would send out of the workspace and the sandbox, or leave for programs outside.
+
+Each function is the `leaves` of a tool (tools.tool.Tool). The gate asks a person because of it, in these words.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from parsing import Arguments
+from tools.base.outcome import ToolFailed
+from tools.base.rights import Leaving
+from tools.base.workspace import inside
+from tools.sandbox.git_repository import runs_nothing
+from tools.sandbox.owner_run_paths import leaves_the_box
+from tools.shell_policy.network_needs import calls_only_loopback
+from tools.shell_policy.plain_commands import loses_nothing
+from tools.web.egress import hosts_wanted, told
+
+MAX_SHOWN = 200  # characters of a name that a model has chosen; all arguments are shown beside the question
+
+
+def request_sent(arguments: Arguments, _: Path) -> Leaving:
+    """`web_fetch`: the host of the URL gets the address, and whatever was put into it."""
+    url = arguments.get("url")
+    try:
+        host = urlsplit(url).netloc if isinstance(url, str) else ""
+    except ValueError:
+        host = ""
+    return Leaving(
+        f"{shown(host) or 'The host of its URL'} would get the request, with all that stands in the address."
+    )
+
+
+def hosts_reached(arguments: Arguments, _: Path) -> Leaving | None:
+    """`bash` and `python` with `network`: they could send what they can read to these hosts."""
+    hosts = hosts_wanted(arguments)
+    if not hosts:
+        return None
+    return Leaving(f"It would run with network ({shown(told(hosts))}), and could send them what the sandbox can read.")
+
+
+def file_left(arguments: Arguments, workspace: Path) -> Leaving | None:
+    """`write_file` and `edit_file`: a file that the owner's own programs run or obey outside of the sandbox."""
+    path = arguments.get("path")
+    if not isinstance(path, str):
+        return None
+    try:
+        parts = inside(workspace, path)
+    except ToolFailed:  # then nothing is written, and the call says why
+        return None
+    why = leaves_the_box(parts)
+    return Leaving(f"It would leave {shown('/'.join(parts))}: {why}.", always=True) if why else None
+
+
+def nothing_to_reach(arguments: Arguments) -> str | None:
+    """`bash`: why a command cannot succeed that does nothing but to call a service of this machine, without network."""
+    command = arguments.get("command")
+    if not isinstance(command, str) or hosts_wanted(arguments) or not calls_only_loopback(command):
+        return None
+    return (
+        "In the sandbox, localhost is the sandbox itself: what runs on this machine cannot be reached there. Start "
+        "what you want to call in the same command, or go on without."
+    )
+
+
+def nothing_lost(arguments: Arguments, workspace: Path) -> bool:
+    """`bash`: a command that is known only to read, or to add what can be undone, and has no network.
+
+    Nor does git in it run a program that a repository names.
+    """
+    command = arguments.get("command")
+    if not isinstance(command, str) or hosts_wanted(arguments):
+        return False
+    return loses_nothing(command) and runs_nothing(command, workspace)
+
+
+def call_sent(server: str, tool: str, _: Arguments, __: Path) -> Leaving:
+    """A tool of an MCP server: a program of its own, which no sandbox of ours holds to what it says."""
+    return Leaving(f"The MCP server {shown(server)} would get this call of its tool {shown(tool)}, with all arguments.")
+
+
+def shown(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

@@ -1,0 +1,198 @@
+"""Starting a job's supervisor, and finding it again: blocking, for a thread. Linux only, like the sandbox."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tools.jobs.folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
+from tools.jobs.records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
+from tools.process.orphan_reaper import MARK, clear
+from tools.process.process_tree import sweep_now
+from tools.process.resource_limits import OPENED_FD
+from tools.sandbox.sandbox import Sandbox
+from tools.sandbox.sealed_paths import Held
+
+START_S = 10.0  # how long a supervisor may take to say that the command has been started
+_LOOK_S = 0.01
+_ROOT = Path(__file__).parents[2]
+
+_log = logging.getLogger(__name__)
+
+
+def launch(
+    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, network: Sequence[str] = ()
+) -> int:
+    """Make the folder and start the supervisor in it; its process id, a child of this process.
+
+    Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
+    """
+    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
+    held = Held()
+    try:
+        held = command.seals.begin() if command.seals else held
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        with _locked(folder) as lock:
+            write_job(folder, job)
+            with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(script)
+            asked: dict[str, object] = {
+                "prefix": (*command.before, *command.limits.begin(job.id, opens=False, principal=job.principal)),
+                "argv": command.sealed(held),
+                "places": command.limits.places,
+                "opened": command.limits.opened,
+                "opened_fd": OPENED_FD,
+                "env": {**command.env, MARK: job.id},
+                "wrapped": command.wrapped,
+                "sealed": command.seals and (str(command.seals.workspace), *command.seals.names),
+                "cwd": str(workspace),
+                "mark": job.id,
+                "time_limit_s": job.time_limit_s,
+            }
+            write_json(str(folder / COMMAND), asked)
+            return _started(folder, lock)
+    except OSError as error:
+        where = folder.parent
+        message = f"The job could not be started: {error.strerror} ({where}). Make {where} writable, or free space."
+        raise JobsFailed(message) from error
+    finally:
+        if command.seals:
+            command.seals.end(held)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """The folder's lock, held; a supervisor that inherits it goes on holding it."""
+    opened = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Away from the numbers that the supervisor gets its files under.
+    lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(opened)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _started(folder: Path, lock: int) -> int:
+    said, say = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in _closing(os.pipe()))
+    try:
+        pid = _spawn(folder, lock, say)
+    finally:
+        os.close(say)
+    try:
+        ready = select.select([said], [], [], START_S)[0] and os.read(said, len(READY)) == READY
+    finally:
+        os.close(said)
+    if not ready:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        leave_nothing(folder)  # the command may have begun, although its supervisor could not say so
+        raise JobsFailed(f"The job's supervisor did not start: {_last_words(folder)}")
+    return pid
+
+
+def _closing(ends: tuple[int, int]) -> Iterator[int]:
+    for end in ends:
+        yield end
+        os.close(end)
+
+
+def _spawn(folder: Path, lock: int, say: int) -> int:
+    # Without `site` a start takes a third of the time; what it would find is on the path already.
+    argv = [sys.executable, "-S", "-P", "-m", "tools.jobs.supervisor", str(folder)]
+    path = os.pathsep.join(dict.fromkeys([str(_ROOT), *filter(None, sys.path)]))
+    actions = (
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, say, 1),
+        (os.POSIX_SPAWN_OPEN, 2, str(folder / LOG), os.O_WRONLY | os.O_CREAT, 0o600),
+        (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
+    )
+    # None of the server's environment: it holds secrets, and a supervisor may outlive them.
+    return os.posix_spawn(argv[0], argv, {"PYTHONPATH": path}, file_actions=actions, setsid=True)
+
+
+def leave_nothing(folder: Path) -> None:
+    """End what a job whose supervisor has gone left running, and remove what was made for it."""
+    job = folder.name
+    sweep_now(job)
+    with suppress(*UNREADABLE):
+        clear(json.loads((folder / COMMAND).read_text()).get("places", ()), job)
+
+
+def _last_words(folder: Path) -> str:
+    lines = (folder / LOG).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"no answer within {START_S:g} s."
+
+
+def find(folder: Path, job: Job) -> tuple[Job, int | None]:
+    """The job as its files say now, and a handle (pidfd) of its supervisor if that lives. Raises UNREADABLE.
+
+    The lock says whether the supervisor lives, so that a number which another process got meanwhile is not taken
+    for it: as long as the lock is held, the number written beside it is the supervisor's.
+    """
+    deadline = time.monotonic() + START_S
+    while True:
+        job = with_state(folder, job)
+        if not job.under_way:
+            return job, None
+        handle = _handle(job.pid) if job.state is State.RUNNING and job.pid else None
+        if not _held(folder):
+            if handle is not None:
+                os.close(handle)
+            return with_state(folder, job), None
+        if handle is not None or time.monotonic() > deadline:
+            return job, handle
+        time.sleep(_LOOK_S)  # a supervisor that is just starting, or just ending
+
+
+def find_all(folder: Path) -> list[tuple[Path, Job, int | None]]:
+    """The jobs of a server's folder, each with its own folder and what `find` says of it."""
+    found = []
+    for path in sorted(folder.glob("job_*")):
+        if not (path / JOB).exists():  # a server was killed before it had begun this one
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        try:
+            found.append((path, *find(path, read_job(path))))
+        except UNREADABLE as error:
+            _log.warning("the job in %s cannot be read and is left alone: %r", path, error)
+    return found
+
+
+def _handle(pid: int) -> int | None:
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def _held(folder: Path) -> bool:
+    with suppress(FileNotFoundError), (folder / LOCK).open("r") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look do not see each other
+        except BlockingIOError:
+            return True
+    return False
+
+
+def reap(handle: int) -> None:
+    """Take note of the end of a child, by its pidfd; harmless for what still runs or is not a child."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
+
+
+def wait_for(pid: int) -> None:
+    """Take note of the end of a child that is over, or all but."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)

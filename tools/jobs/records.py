@@ -1,0 +1,215 @@
+"""A job as the server sees it: read from its folder, and what has been written of it so far."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tools.base.output_buffer import Output
+from tools.jobs.folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
+
+SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
+UNREADABLE = (OSError, ValueError, TypeError, KeyError)  # what files that somebody changed may raise
+_TRIES = 6  # a writer in full flight may run over all that is being read: then less is read, nearer to the end
+_LOOKED_AT = 32 * 1024  # bytes before the end that the last lines are taken from
+
+
+class JobsFailed(Exception):
+    """A job could not be started, found or read. The message says what to do next."""
+
+
+class NoSuchJob(JobsFailed):
+    """There is none of this id, or it belongs to somebody else."""
+
+
+class State(StrEnum):
+    """`tools/jobs/supervisor.py` draws how one follows from the other."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+UNDER_WAY = frozenset({State.STARTING, State.RUNNING})
+
+
+class FollowUp(StrEnum):
+    """Whether the session has been told of the end; `given` is written once it has been."""
+
+    PENDING = "pending"
+    GIVEN = "given"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One background job. Times are Unix times in seconds; `reason` says what went wrong, if something did."""
+
+    id: str
+    session: str
+    principal: str
+    command: str
+    created: float
+    time_limit_s: float
+    follow_up: FollowUp
+    state: State = State.STARTING
+    pid: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    duration_s: float | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+
+    @property
+    def under_way(self) -> bool:
+        return self.state in UNDER_WAY
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it has run, or ran."""
+        if self.duration_s is not None:
+            return round(self.duration_s, 3)
+        return round(max(0.0, time.time() - (self.started or self.created)), 3)
+
+
+_ASKED = ("id", "session", "principal", "command", "created", "time_limit_s", "follow_up")
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """What was asked for, and the follow-up. Raises OSError."""
+    fields = asdict(job)
+    write_json(str(folder / JOB), {name: fields[name] for name in _ASKED})
+
+
+def read_job(folder: Path) -> Job:
+    """The job of a folder as its files say now. Raises one of UNREADABLE when they do not."""
+    asked = json.loads((folder / JOB).read_bytes())
+    job = Job(**asked | {"follow_up": FollowUp(asked["follow_up"])})
+    return with_state(folder, job)
+
+
+def with_state(folder: Path, job: Job) -> Job:
+    """The same job with its state as it was written last. Raises one of UNREADABLE."""
+    try:
+        fields: dict[str, Any] = json.loads((folder / STATE).read_bytes())
+    except FileNotFoundError:
+        return job
+    return replace(job, **fields | {"state": State(fields["state"])})
+
+
+def lost(job: Job, *, cancelled: bool = False) -> Job:
+    """A job whose supervisor has gone without a last word: because it was `cancelled`, or nobody knows why."""
+    now = time.time()
+    reason = (
+        None if cancelled else "its supervisor was killed: how it ended is unknown, and nothing of it runs any more"
+    )
+    duration = max(0.0, now - (job.started or job.created))
+    state = State.CANCELLED if cancelled else State.LOST
+    return replace(job, state=state, ended=now, duration_s=duration, reason=reason)
+
+
+def failed(job: Job, reason: str) -> Job:
+    """A job that never began."""
+    return replace(job, state=State.FAILED, ended=time.time(), duration_s=0.0, reason=reason)
+
+
+def write_state(folder: Path, job: Job) -> None:
+    """The last word for a supervisor that could not say it. Raises OSError."""
+    fields = asdict(job)
+    write_json(str(folder / STATE), {name: value for name, value in fields.items() if name not in _ASKED})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a job's output: `data` begins at byte `start` of `bytes` in all."""
+
+    start: int
+    data: bytes
+    bytes: int
+    lines: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A job seen from outside: its last 12 lines at most, and counts of all output so far."""
+
+    job: Job
+    elapsed_s: float
+    tail: tuple[str, ...] = ()
+    lines: int = 0
+    bytes: int = 0
+
+
+def read_part(folder: Path, offset: int, size: int) -> Part:
+    """At most `size` bytes from byte `offset` on; a negative offset counts from the end.
+
+    What is no longer kept is skipped: `start` then is where the kept part begins. Raises OSError.
+    """
+    try:
+        file = os.open(folder / OUTPUT, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # not begun
+        return Part(0, b"", 0, 0)
+    try:
+        for shorter in range(_TRIES):
+            if part := _part(file, offset, size, TAIL >> shorter):
+                return part
+        total, lines = _counts(file)
+        return Part(total, b"", total, lines)
+    finally:
+        os.close(file)
+
+
+def _part(file: int, offset: int, size: int, kept: int) -> Part | None:
+    """The part as far as it lies in the head or in the last `kept` bytes; None when it was overwritten meanwhile."""
+    total, lines = _counts(file)
+    start = max(0, total + offset) if offset < 0 else min(offset, total)
+    start = max(start, total - kept) if start >= HEAD else start
+    data = _stored(file, start, min(size, total - start), total)
+    overwritten = _counts(file)[0] - TAIL - start if start >= HEAD else 0
+    if overwritten > 0:
+        if overwritten >= len(data):
+            return None
+        data, start = data[overwritten:], start + overwritten
+    return Part(start, data, total, lines)
+
+
+def _counts(file: int) -> tuple[int, int]:
+    written = os.pread(file, COUNTS.size, 0)
+    total, lines = COUNTS.unpack(written) if len(written) == COUNTS.size else (0, 0)
+    return total, lines
+
+
+def _stored(file: int, start: int, size: int, total: int) -> bytes:
+    """Bytes up to the first gap: the head ends where the tail does not yet begin."""
+    pieces = []
+    stop = start + size
+    if start < HEAD < total - TAIL:
+        stop = min(stop, HEAD)
+    while start < stop:
+        piece = os.pread(file, min(stretch(start), stop - start), place(start))
+        if not piece:  # a disk that was full when it should have been written
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def glance_at(folder: Path, job: Job) -> Glance:
+    """How the job goes. Raises OSError."""
+    part = read_part(folder, -_LOOKED_AT, _LOOKED_AT)
+    output = Output()
+    output.feed(part.data, final=True)
+    return Glance(job, job.elapsed_s, output.tail, part.lines, part.bytes)

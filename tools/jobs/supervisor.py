@@ -1,0 +1,249 @@
+"""The supervisor of one background job, a process of its own: it outlives the server that started it.
+
+It starts the command, keeps its output, watches its time and ends its whole tree when asked to (SIGTERM). Light on
+imports: there is one per running job. What ends a family is imported when it is needed.
+
+    starting -> running -> exited | cancelled | timed_out        failed: the command could not be started
+    any of the first two -> lost, when the supervisor goes without a last word (written by the server)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tools.jobs.folder import (
+    BLOCK,
+    COMMAND,
+    LOCK_FD,
+    OUTPUT,
+    READY,
+    SCRIPT,
+    SCRIPT_FD,
+    STATE,
+    OutputFile,
+    write_json,
+    write_over,
+)
+from tools.sandbox.box_init import TERM_S, BoxInit
+
+DRAIN_S = 1.0  # how long remains of the output may take to arrive
+KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
+_BURST, _REST_S = 16, 0.005  # a command that writes without end may not take a processor for itself
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT)
+
+
+class Supervisor:
+    """One child, the pipe that it writes to, and what asks to end it; all waits go through one poll.
+
+    `init`: of the box that the child has put around the command.
+    """
+
+    def __init__(self, child: int, read_end: int, asked: int, output: OutputFile, init: BoxInit | None) -> None:
+        self.child = child
+        self.output = output
+        self._read_end = read_end
+        self._exited = os.pidfd_open(child)
+        self._asked = asked
+        self._init = init
+        self._blocks = 0
+        self._poll = select.poll()
+        for handle in (read_end, self._exited, asked, *([init.news] if init else ())):
+            self._poll.register(handle, select.POLLIN)
+
+    def wait(self, seconds: float) -> str:
+        """Keep the output until the child exits, somebody asks for its end, or the time is over: which of them."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {handle for handle, _ in self._poll.poll(left * 1000)}
+            if self._read_end in ready:
+                self._take()
+            if self._init and self._init.news in ready and self._init.listen():
+                self._poll.unregister(self._init.news)
+            if self._exited in ready:
+                return "exited"
+            if self._asked in ready:
+                return "cancelled"
+        return "timed_out"
+
+    def end(self, why: str, mark: str, places: list[str]) -> int:
+        """Leave nothing of the command running; its exit code, 128 + n for a signal n."""
+        self._poll.unregister(self._asked)  # asked already, or too late to ask
+        self._poll.unregister(self._exited)
+        if why != "exited":
+            self._ask_to_end()
+        if self._init and self._init.handle is not None:
+            # Even where the box has ended by itself: what runs inside may have seen to it that it goes on.
+            self._init.kill()
+            os.kill(self.child, signal.SIGCONT)  # it says how its command has ended
+            self._init.gone(KILLED_S)
+            select.select([self._exited], [], [], DRAIN_S)
+            os.kill(self.child, signal.SIGKILL)
+        else:
+            os.kill(self.child, signal.SIGKILL)  # it has not been waited for, so the number is still its own
+            from tools.process.process_tree import sweep_now
+
+            sweep_now(mark)
+        if places:
+            from tools.process.orphan_reaper import clear
+
+            clear(places, mark)
+        if not select.select([self._exited], [], [], KILLED_S)[0]:
+            return 128 + signal.SIGKILL
+        code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        return code if code >= 0 else 128 - code
+
+    def drain(self) -> None:
+        """What was written last."""
+        deadline = time.monotonic() + DRAIN_S
+        while self._read_end >= 0 and (left := deadline - time.monotonic()) > 0 and self._poll.poll(left * 1000):
+            self._take()
+
+    def _ask_to_end(self) -> None:
+        """TERM to all of the family, and time for each to end by itself."""
+        if self._init and self._init.handle is None:
+            return  # the command has not begun
+        from tools.process.process_tree import descendants, handle_of, tell
+
+        until = time.monotonic() + TERM_S
+        family = descendants(self.child)
+        # A box that saw its command end would take the others down while they tidy up: it waits.
+        os.kill(self.child, signal.SIGSTOP if self._init else signal.SIGTERM)
+        tell(family, signal.SIGTERM)
+        if self._init and self._init.handle is not None:  # all inside end before it does
+            self._keep_until(self._init.handle, until)
+            return
+        for handle in filter(None, map(handle_of, family)):
+            self._keep_until(handle, until)
+            os.close(handle)
+        self._keep_until(self._exited, until)
+
+    def _keep_until(self, handle: int, until: float) -> None:
+        """Keep the output until a process has ended, or the time is over."""
+        self._poll.register(handle, select.POLLIN)
+        while (left := until - time.monotonic()) > 0:
+            ready = {ready for ready, _ in self._poll.poll(left * 1000)}
+            if self._read_end in ready:
+                self._take()
+            if handle in ready:
+                break
+        self._poll.unregister(handle)
+
+    def _take(self) -> None:
+        block = os.read(self._read_end, BLOCK)
+        if block:
+            self.output.add(block)
+        else:
+            self._poll.unregister(self._read_end)
+            self._read_end = -1
+        self._blocks += 1
+        if self._blocks % _BURST == 0:
+            time.sleep(_REST_S)
+
+
+def main(folder: str) -> None:
+    """Run the job of `folder` to its end."""
+    os.set_inheritable(LOCK_FD, False)
+    os.closerange(LOCK_FD + 1, 1 << 16)  # nothing of the server's, such as its socket, may stay open with the job
+    asked = _end_requests()
+    with open(f"{folder}/{COMMAND}", encoding="ascii") as file:  # noqa: PTH123
+        command = json.load(file)
+    output = OutputFile(f"{folder}/{OUTPUT}")
+    init = BoxInit() if command["wrapped"] else None
+    state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
+    began = time.monotonic()
+    read_end, write_end = os.pipe()
+    let_go = _nothing
+    try:
+        let_go = _sealed(command["sealed"])
+        child = _spawn(command, f"{folder}/{SCRIPT}", write_end, init)
+    except OSError as error:
+        let_go()
+        reason = f"{command['argv'][0]} could not be started in {command['cwd']}: {error.strerror}."
+        _tell(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
+        return
+    os.close(write_end)
+    _tell(folder, state | {"state": "running"})
+    supervisor = Supervisor(child, read_end, asked, output, init)
+    why = supervisor.wait(command["time_limit_s"])
+    code = supervisor.end(why, command["mark"], command["places"])
+    let_go()
+    supervisor.drain()
+    end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
+    last_word = state | end | {"reason": output.complaint}
+    try:
+        write_json(f"{folder}/{STATE}", last_word)
+    except OSError:
+        write_over(f"{folder}/{STATE}", last_word)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _sealed(sealed: list[str] | None) -> Callable[[], None]:
+    """Hold the seals that the words were put together with: a workspace, and then names of places; the answer lets go
+    of them. The server holds them, too, until this job has begun. Raises OSError."""
+    if sealed is None:
+        return _nothing
+    from tools.sandbox.sealed_paths import Seals
+
+    workspace, *names = sealed
+    seals = Seals(Path(workspace), tuple(names))
+    held = seals.begin()
+    return lambda: seals.end(held)
+
+
+def _end_requests() -> int:
+    """A file descriptor that becomes readable when the supervisor is asked to end."""
+    asked, ask = os.pipe()
+    os.set_blocking(ask, False)
+    signal.set_wakeup_fd(ask, warn_on_full_buffer=False)
+    for ignored in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    return asked
+
+
+def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit | None) -> int:
+    """Start the command with nothing open but its script and the pipe. Raises OSError."""
+    os.environ["PATH"] = command["env"].get("PATH", os.defpath)  # the command is looked for as it would do itself
+    text = os.open(script, os.O_RDONLY)
+    os.chdir(command["cwd"])
+    actions: tuple[tuple[object, ...], ...] = (
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, write_end, 1),
+        (os.POSIX_SPAWN_DUP2, write_end, 2),
+        (os.POSIX_SPAWN_DUP2, text, SCRIPT_FD),
+    )
+    if command["opened"]:  # here, not by the command itself: it is a file of the server, which may have gone by then
+        actions += ((os.POSIX_SPAWN_OPEN, command["opened_fd"], command["opened"], os.O_RDONLY, 0),)
+    argv = [*command["prefix"], *(init.inherited(command["argv"]) if init else command["argv"])]
+    child = os.posix_spawnp(argv[0], argv, command["env"], file_actions=actions, setsid=True, setsigdef=_IGNORED)
+    os.chdir("/")
+    os.close(text)
+    if init:
+        init.started()
+    return child
+
+
+def _tell(folder: str, state: dict[str, Any]) -> None:
+    """Write the state, then say on stdout, once, that it is there."""
+    write_json(f"{folder}/{STATE}", state)
+    with suppress(BrokenPipeError):  # the server has gone meanwhile; the next one reads the state
+        os.write(1, READY)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.close(silence)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

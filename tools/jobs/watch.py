@@ -1,0 +1,105 @@
+"""Watching a job: one look at its output serves all who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from tools.jobs.records import Glance, Job, JobsFailed, glance_at
+
+LOOK_S = 0.2  # a watched job is looked at this often, however many watch it
+LATEST_S = 2.0  # and its watchers hear of it at least this often
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Known:
+    """A job of this server. `handle` is a pidfd of its supervisor while that lives."""
+
+    job: Job
+    folder: Path
+    handle: int | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    released: bool = False  # the server lets go of it
+    cancelled: bool = False  # a supervisor that is only starting dies of that without a word
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _seen: Glance | None = None
+    _watchers: int = 0
+    _looking: asyncio.Task[None] | None = None
+
+    def stir(self) -> None:
+        """Wake who watches."""
+        self._stirred.set()
+        self._stirred = asyncio.Event()
+
+    def end(self, job: Job) -> None:
+        """It is over, as `job` says."""
+        self.job = job
+        self.ended.set()
+        self.stir()
+
+    def release(self) -> None:
+        """Let who watches go, whatever becomes of it."""
+        self.released = True
+        self.stir()
+
+    async def glance(self) -> Glance:
+        """How it goes now. Raises JobsFailed."""
+        return await off_the_loop(lambda: glance_at(self.folder, self.job))
+
+    async def watch(self) -> AsyncGenerator[Glance, None]:
+        """A glance at every change, 5 times a second at most and every 2 s at least; the last one shows the end.
+
+        Ends without that when the server lets go of the job. Raises JobsFailed.
+        """
+        self._join()
+        shown: Glance | None = None
+        try:
+            while not self.ended.is_set() and not self.released:
+                if self._seen is not None and self._seen is not shown:
+                    shown = self._seen
+                    yield replace(shown, elapsed_s=self.job.elapsed_s)
+                    continue
+                try:
+                    async with asyncio.timeout(LATEST_S):
+                        await self._stirred.wait()
+                except TimeoutError:
+                    shown = None  # the clock at least has moved
+        finally:
+            await self._leave()
+        if self.ended.is_set():
+            yield await self.glance()
+
+    def _join(self) -> None:
+        self._watchers += 1
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name=f"look at {self.job.id}")
+
+    async def _leave(self) -> None:
+        self._watchers -= 1
+        if self._watchers == 0 and self._looking:
+            looking, self._looking, self._seen = self._looking, None, None
+            looking.cancel()
+            await asyncio.wait([looking])
+
+    async def _look(self) -> None:
+        while True:
+            seen = await self.glance()
+            if self._seen is None or seen.bytes != self._seen.bytes:
+                self._seen = seen
+                self.stir()
+            await asyncio.sleep(LOOK_S)
+
+
+async def off_the_loop(read: Callable[[], _T]) -> _T:
+    """Raises JobsFailed for an OSError."""
+    try:
+        return await asyncio.to_thread(read)
+    except OSError as error:
+        raise JobsFailed(f"The job's files cannot be used ({error.strerror}): look at the data directory.") from error

@@ -1,0 +1,98 @@
+"""Signing in to servers that want OAuth: who must open which page, and the tokens that came of it.
+
+A connection that needs a person ends with `NeedsAuth` and the page to open. The page leads back to our callback, which
+hands what it got to `SignIns.finish`; the next connection turns that into tokens. Nothing waits for the person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.mcp.auth.token_file import TokenFile
+from tools.mcp.model import ServerConfig, SignInFailed
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from tools.mcp.auth.oauth_flow import Flow
+
+
+class SignIns:
+    """Everybody's sign-ins to all servers. `auth` is for `Hooks.auth`.
+
+    `callback_url` is where the pages lead back to; `client_metadata_url`, an https page that says who we are, spares
+    the registration at servers that read it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        callback_url: str,
+        *,
+        client_metadata_url: str | None = None,
+        on_secret: Callable[[str], object] = lambda secret: None,
+        private_hosts: Sequence[str] = (),
+    ) -> None:
+        self.callback_url = callback_url
+        self._folder = folder
+        self._client_metadata_url = client_metadata_url
+        self._on_secret = on_secret
+        self._private_hosts = private_hosts
+        self._flows: dict[tuple[str, ...], Flow] = {}  # by server, user, and what tokens depend on
+
+    def auth(self, config: ServerConfig, user: str = "") -> httpx2.Auth | None:
+        """What signs the requests to a server; None if it has no URL, or its entry signs them itself."""
+        if not config.url or any(name.lower() == "authorization" for name in config.headers):
+            return None
+        from tools.mcp.auth.oauth_flow import Flow  # the SDK takes 0.8 s
+
+        key = (config.name, user, config.url, config.client_id, config.client_secret, self.callback_url)
+        if key not in self._flows:
+            self._flows[key] = Flow(
+                config, self._file(config, user), self.callback_url, self._client_metadata_url, self._private_hosts
+            )
+        return self._flows[key]
+
+    def finish(self, state: str, code: str, issuer: str | None = None) -> str:
+        """A person came back from the page with this. The name of the server to connect anew."""
+        return self._waiting(state).finish(state, code, issuer)
+
+    def refuse(self, state: str, reason: str) -> str:
+        """A person came back without a permission. The name of the server that stays closed."""
+        return self._waiting(state).refuse(reason)
+
+    async def forget(self, name: str) -> None:
+        """Sign everybody out of a server."""
+        for key in [key for key in self._flows if key[0] == name]:
+            await self._flows.pop(key).close()
+        for path in self._folder.glob(f"{_slug(name)}-*.json"):
+            await TokenFile(path).remove()
+
+    async def close(self) -> None:
+        flows, self._flows = list(self._flows.values()), {}
+        await asyncio.gather(*(flow.close() for flow in flows))
+
+    def _waiting(self, state: str) -> Flow:
+        for flow in self._flows.values():
+            if flow.waits_for(state):
+                return flow
+        raise SignInFailed(
+            "This sign-in is over or was replaced. Reconnect the server, and open the page it names then."
+        )
+
+    def _file(self, config: ServerConfig, user: str) -> TokenFile:
+        key = json.dumps([config.name, config.url, user])
+        return TokenFile(
+            self._folder / f"{_slug(config.name)}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.json", self._on_secret
+        )
+
+
+def _slug(name: str) -> str:
+    """The name as part of a file's name, different for different names."""
+    return f"{re.sub('[^A-Za-z0-9]', '_', name)[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,39 @@
+"""The call that is under way, for what happens in the middle of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from tools.base.output_buffer import TAIL_LINES
+from tools.tool import Context
+
+
+@dataclass(slots=True, eq=False)
+class Moment:
+    """One call, seen from inside. `sent`: the server has some of it; `unsent`: it surely has nothing."""
+
+    tool: str
+    context: Context
+    sent: bool = False
+    unsent: bool = False
+    lost: str = ""  # why the connection went away under it
+    status: int = 0  # of HTTP, when it was refused
+    notes: list[str] = field(default_factory=list)
+    messages: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    count: int = 0  # signs of progress
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    alive_at: float = field(default_factory=time.monotonic)
+    asking: int = 0  # questions to a person that are open
+    questions: int = 0  # that people were asked, or are to be
+    asked_s: float = 0.0  # how long people have been asked so far
+
+    def stir(self) -> None:
+        self.alive_at = time.monotonic()
+        self.stirred.set()
+
+
+this_moment: ContextVar[Moment | None] = ContextVar("the call of an MCP tool that this happens in", default=None)

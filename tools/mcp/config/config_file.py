@@ -1,0 +1,108 @@
+"""Changes of an `mcp.json`: whatever else stands in it stays, and nobody ever sees half of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tools.mcp.config.entries import servers_of
+from tools.mcp.config.json_text import has_comments, read_json
+
+
+class FileUnchanged(Exception):
+    """The file could not be changed. The message says why, and what to do."""
+
+
+def entries_of(path: Path) -> dict[str, Any]:
+    """The entries as they are written; none without a file. Raises FileUnchanged."""
+    return _read(path)[1]
+
+
+def put_entry(path: Path, name: str, entry: Mapping[str, Any]) -> str:
+    """Add an entry. What to tell besides. Raises FileUnchanged, also if there is one of this name."""
+
+    def put(servers: dict[str, Any]) -> None:
+        if name in servers:
+            raise FileUnchanged(f"{path} has a server {name} already. Remove that first, or take another name.")
+        servers[name] = dict(entry)
+
+    return _change(path, put)
+
+
+def drop_entry(path: Path, name: str) -> str:
+    """Remove an entry. What to tell besides. Raises FileUnchanged, KeyError if there is none."""
+
+    def drop(servers: dict[str, Any]) -> None:
+        del servers[name]
+
+    return _change(path, drop)
+
+
+def set_enabled(path: Path, name: str, *, enabled: bool) -> str:
+    """Switch an entry on or off. What to tell besides. Raises FileUnchanged, KeyError if there is none."""
+
+    def switch(servers: dict[str, Any]) -> None:
+        entry = servers[name]
+        if not isinstance(entry, dict):
+            raise FileUnchanged(f"{name} in {path} is no object. Mend it there.")
+        for field in ("disabled", "enabled"):
+            entry.pop(field, None)
+        if not enabled:
+            entry["disabled"] = True
+
+    return _change(path, switch)
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> str:
+    """Comments do not survive: they are in a copy beside the file, which is what is told."""
+    whole, servers, text = _read(path)
+    change(servers)
+    told = ""
+    try:
+        target = path.resolve()  # a link stays one
+        if has_comments(text):
+            copy = target.with_name(f"{target.name}.bak")
+            shutil.copy2(target, copy)
+            told = f"The comments of {path} are gone; {copy} has it as it was."
+        _replace(target, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise FileUnchanged(f"{path} cannot be written: {error.strerror}.") from error
+    return told
+
+
+def _read(path: Path) -> tuple[Any, dict[str, Any], str]:
+    """The whole file, the part of it that names servers, and its text."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileUnchanged(f"{path} cannot be read: {error}.") from error
+    try:
+        whole = read_json(text) if text.strip() else {}
+        if whole == {}:
+            whole = {"mcpServers": {}}
+        return whole, servers_of(whole), text
+    except ValueError as error:
+        raise FileUnchanged(f"{path} is not a list of MCP servers: {error}. Mend it first.") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """It may hold keys: a new file is for its owner only, an old one keeps its rights."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, name)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise

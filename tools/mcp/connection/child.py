@@ -1,0 +1,286 @@
+"""A server's process: started in its own group, marked, listened to, and ended with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tools.mcp.connection.lines import Endless, Lines, Oversized
+from tools.mcp.connection.server_log import Log
+from tools.mcp.model import ServerConfig
+from tools.process.kill_group import KillGroups, find_kill_groups
+from tools.process.orphan_reaper import MARK, watched
+from tools.process.process_tree import descendants, surely, sweep, tell
+from tools.sandbox.box_init import TERM_S
+
+EOF_S, KILL_S = 1.0, 5.0
+MAX_UNREAD = 32 * 1024 * 1024  # bytes that wait for a server that does not read
+
+if TYPE_CHECKING:
+    import psutil
+
+_INHERITED = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+)
+# What makes a program run something else than it is; nobody may set these at run time.
+_STEERING = (
+    "LD_",
+    "DYLD_",
+    "PYTHON",
+    "NODE_OPTIONS",
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "PERL5",
+    "RUBYOPT",
+    "JAVA_TOOL",
+    "GIT_",
+)
+_MANY_LINES, _FEW_LINES = 256, 64
+_DRAIN_S = 0.2  # for what is still in the pipe when a process has ended
+_STDERR_PER_S = 1_000_000
+
+
+class CannotStart(Exception):
+    """The command cannot be run as it is. The message says what to change."""
+
+
+def _program(config: ServerConfig, path: str | None) -> str:
+    """As the kernel would find it. Raises FileNotFoundError, PermissionError: a shell in front would only say it."""
+    command, folder = config.command, config.cwd or Path()
+    if os.path.dirname(command):  # noqa: PTH120
+        if not os.access(folder / command, os.X_OK):
+            raise (PermissionError if (folder / command).exists() else FileNotFoundError)(command)
+    elif shutil.which(command, path=path) is None:
+        raise FileNotFoundError(command)
+    if config.cwd and not config.cwd.is_dir():
+        raise FileNotFoundError(config.cwd)
+    return command
+
+
+def environment(config: ServerConfig) -> dict[str, str]:
+    """What a server inherits: where and in what language it runs, and none of the host's keys."""
+    given = {name: value for name in _INHERITED if (value := os.environ.get(name)) is not None}
+    given |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
+    if config.from_api and (steering := [name for name in config.env if name.upper().startswith(_STEERING)]):
+        raise CannotStart(f"The variable {steering[0]} may only be set in the configuration file: leave it out.")
+    return given | dict(config.env)
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One process. Lines wait in `lines` until they are taken; `stirred` says that there are some, or no more."""
+
+    def __init__(
+        self,
+        log: Log,
+        on_close: Callable[[str], None],
+        find_groups: Callable[[], KillGroups] = find_kill_groups,
+    ) -> None:
+        self.lines: deque[bytes | Oversized] = deque()
+        self.stirred = asyncio.Event()
+        self.closed = False
+        self.exited = asyncio.Event()
+        self.mark = ""
+        self._find_groups, self._groups = find_groups, KillGroups()
+        self._log = log
+        self._on_close = on_close
+        self._split = Lines()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stderr_left, self._stderr_rest = _STDERR_PER_S, False
+        self._paused = False
+        self._has_ended_output = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._transport.get_pid() if self._transport else None
+
+    @property
+    def exit_code(self) -> int | None:
+        code = self._transport.get_returncode() if self._transport else None
+        return code if code is None or code >= 0 else 128 - code
+
+    async def start(self, config: ServerConfig) -> None:
+        """Raises CannotStart."""
+        env, self._groups = environment(config), await asyncio.to_thread(self._find_groups)
+        self.mark = f"{watched(self._groups.places)}.{secrets.token_hex(8)}"
+        try:
+            program = _program(config, env.get("PATH"))
+            prefix = self._groups.begin(self.mark)
+            await self._spawn([*prefix, program, *config.args], {**env, MARK: self.mark}, config.cwd)
+        except FileNotFoundError as error:
+            if config.cwd and not config.cwd.is_dir():
+                raise CannotStart(f"The folder {config.cwd} does not exist: correct `cwd`.") from error
+            raise CannotStart(
+                f"There is no program {config.command!r}: install it, or write its full path as `command`."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise CannotStart(f"{config.command!r} cannot be started: {error}.") from error
+
+    async def _spawn(self, argv: list[str], env: Mapping[str, str], cwd: object) -> None:
+        """To its end even when cancelled meanwhile: a process that is let go of half-way is nobody's to reap."""
+
+        async def spawn() -> None:
+            await self._loop.subprocess_exec(
+                lambda: self,
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+        try:
+            await surely(spawn())
+        except asyncio.CancelledError:
+            self._tell_group(signal.SIGKILL)
+            raise
+
+    def write(self, line: bytes) -> None:
+        """Never waits: what a server does not read is kept, up to a bound. Raises BrokenPipeError."""
+        stdin = self._pipe(0)
+        if self.closed or stdin is None or stdin.is_closing():
+            raise BrokenPipeError
+        stdin.write(line)
+        if stdin.get_write_buffer_size() > MAX_UNREAD:
+            self.end_of_lines("it does not read what it is sent")
+            raise BrokenPipeError
+
+    def take(self) -> bytes | Oversized | None:
+        """The next line; None when there is none yet."""
+        if not self.lines:
+            self.stirred.clear()
+            if self.closed:
+                self.stirred.set()
+            return None
+        taken = self.lines.popleft()
+        if self._paused and len(self.lines) < _FEW_LINES:
+            self._paused = False
+            if (stdout := self._pipe(1)) and not stdout.is_closing():
+                stdout.resume_reading()
+        return taken
+
+    def end_of_lines(self, why: str) -> None:
+        """Nothing more is read or written."""
+        if not self.closed:
+            self.closed = True
+            self.stirred.set()
+            self._on_close(why)
+
+    async def end(self) -> None:
+        """End the process and all that it started, however it takes that."""
+        if self._transport is None:
+            await asyncio.to_thread(self._groups.end, self.mark)
+            return
+        try:
+            family = await self._family()  # what it leaves behind when it goes has another parent then
+            if (stdin := self._pipe(0)) is not None:
+                stdin.close()
+            self._resume_all()
+            if not await self._exits_within(EOF_S):
+                family += await self._family()
+                self._tell_group(signal.SIGTERM)
+                tell(family, signal.SIGTERM)
+                await self._exits_within(TERM_S)
+            family += await self._family()
+            self._tell_group(signal.SIGKILL)
+            tell(family, signal.SIGKILL)
+            await sweep(self.mark)
+            await asyncio.to_thread(self._groups.end, self.mark)
+            await self._exits_within(KILL_S)
+        finally:
+            self.end_of_lines("it was stopped")
+            self._transport.close()
+
+    async def _family(self) -> list[psutil.Process]:
+        return await asyncio.to_thread(descendants, self.pid) if self.pid and not self.exited.is_set() else []
+
+    async def _exits_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+        return self.exited.is_set()
+
+    def _tell_group(self, what: signal.Signals) -> None:
+        if self.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, what)
+
+    def _resume_all(self) -> None:
+        """What it still has to say must not keep it from going."""
+        self._split, self._paused = Lines(), False
+        self.closed = True
+        for number in (1, 2):
+            if (pipe := self._pipe(number)) and not pipe.is_closing():
+                pipe.resume_reading()
+
+    def _pipe(self, number: int) -> Any:
+        return cast(Any, self._transport.get_pipe_transport(number)) if self._transport else None
+
+    # What asyncio tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._hear_stderr(data)
+            return
+        if self.closed:
+            return
+        try:
+            self.lines.extend(self._split.feed(data))
+        except Endless as endless:
+            self.end_of_lines(str(endless))
+            return
+        self.stirred.set()
+        if len(self.lines) > _MANY_LINES and not self._paused:
+            self._paused = True
+            self._pipe(1).pause_reading()
+
+    def _hear_stderr(self, data: bytes) -> None:
+        self._log.feed(data)
+        self._stderr_left -= len(data)
+        if self._stderr_left < 0 and not self._stderr_rest and not self.closed:
+            self._stderr_rest = True
+            self._pipe(2).pause_reading()
+            self._loop.call_later(1.0, self._hear_again)
+
+    def _hear_again(self) -> None:
+        self._stderr_left, self._stderr_rest = _STDERR_PER_S, False
+        pipe = self._pipe(2)
+        if pipe is not None and not pipe.is_closing():
+            pipe.resume_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._has_ended_output = True
+            self._over()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self._over()
+
+    def _over(self) -> None:
+        """Its end is told once both the process and its output have ended, or soon after one of them has: somebody it
+        started may hold the pipe open for ever."""
+        if self._has_ended_output and self.exited.is_set():
+            self._tell_over()
+        else:
+            self._loop.call_later(_DRAIN_S, self._tell_over)
+
+    def _tell_over(self) -> None:
+        ended = self.exited.is_set()
+        self.end_of_lines(f"it ended with exit code {self.exit_code}" if ended else "it closed its output")

@@ -1,0 +1,214 @@
+"""The transports to servers behind a URL: the SDK's, with connections of ours that never raise for one request.
+
+The SDK ends a whole connection, and whatever waits on it, when one request fails on the way; so a failure is made an
+answer here. What comes back is bounded, and servers that somebody added at run time must be on the public internet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+from mcp.client import Transport
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import INTERNAL_ERROR
+
+from tools.base.outcome import ToolFailed
+from tools.mcp.call_context import this_moment
+from tools.mcp.connection.lines import MAX_LINE
+from tools.mcp.model import ServerConfig
+from tools.web.public_hosts import resolve
+from tools.web.url_target import target
+
+CONNECT_S = 10.0
+NOTICE_S = 5.0  # for what has no answer but that it came
+
+_KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+]
+_UNPACKED = ("", "identity")
+_NOT_RUN = (401, 403, 404, 405)  # refused before anybody looked at the call
+
+Broken = Callable[[str], None]
+
+
+class Trouble:
+    """What went wrong last on the way to a server, for messages that the SDK has no words for."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.said = ""
+
+
+class Steady(httpx2.AsyncBaseTransport):
+    """Answers in the server's place where another transport would raise, if the request is a message of ours."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, trouble: Trouble, broken: Broken | None = None) -> None:
+        self._inner = inner
+        self._trouble = trouble
+        self._broken = broken  # told of every failure: the older kind of connection does not survive one
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        is_message = request.method == "POST" and request.headers.get("content-type", "").startswith("application/json")
+        is_notice = is_message and b'"id":' not in request.content
+        try:
+            async with asyncio.timeout(NOTICE_S if is_notice else None):
+                response = await self._inner.handle_async_request(request)
+                return await self._bounded(request, response) if is_message else response
+        except (httpx2.TransportError, TimeoutError) as error:
+            self._trouble.status, self._trouble.said = 0, str(error) or type(error).__name__
+            moment = this_moment.get()
+            if moment and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
+                moment.unsent = not moment.sent
+            elif moment:
+                moment.lost = self._trouble.said
+            self._fail()
+            if is_notice:
+                return httpx2.Response(202)
+            if not is_message:
+                raise
+            return _instead(f"no connection: {self._trouble.said}")
+
+    async def _bounded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        self._look_at(response)
+        if (moment := this_moment.get()) and response.status_code < 400:
+            moment.sent = True
+        packing = response.headers.get("content-encoding", "")
+        kind = response.headers.get("content-type", "").lower()
+        if packing not in _UNPACKED:
+            await response.aclose()
+            return _instead(f"its answer is packed as {packing[:20]!r}, which nobody asked for")
+        if kind.startswith("text/event-stream"):
+            return response
+        body = bytearray()
+        try:
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) > MAX_LINE:
+                    return _instead(f"its answer has more than {MAX_LINE:,} bytes: ask for less")
+        finally:
+            await response.aclose()
+        if response.status_code == 400 and "mcp-session-id" in request.headers and b"session" in body.lower():
+            self._look_at(httpx2.Response(404))  # which is the status for a session that is not known any more
+        headers = {"content-type": kind} | _kept(response.headers)
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
+
+    def _look_at(self, response: httpx2.Response) -> None:
+        if response.status_code < 400:
+            return
+        self._trouble.status = response.status_code
+        self._trouble.said = f"it answers HTTP {response.status_code} {response.reason_phrase}".rstrip()
+        if moment := this_moment.get():
+            moment.status = response.status_code
+            moment.unsent = not moment.sent and response.status_code in _NOT_RUN
+        self._fail()
+
+    def _fail(self) -> None:
+        if self._broken:
+            self._broken(self._trouble.said)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _kept(headers: httpx2.Headers) -> dict[str, str]:
+    return {name: headers[name] for name in ("mcp-session-id", "www-authenticate", "location") if name in headers}
+
+
+def _instead(why: str) -> httpx2.Response:
+    """The SDK puts in the id of the request."""
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": why}}
+    return httpx2.Response(503, headers={"content-type": "application/json"}, content=json.dumps(error).encode())
+
+
+class Public(httpx2.AsyncBaseTransport):
+    """Reaches the public internet and hosts that were named, and looks a name up once for each request."""
+
+    def __init__(self, private_hosts: Sequence[str]) -> None:
+        self._private_hosts = private_hosts
+        self._by_host: dict[str, httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            found = await target(request.url, self._private_hosts, resolve)
+        except ToolFailed as failure:
+            raise httpx2.ConnectError(_refusal(str(failure)), request=request) from failure
+        # One for each host: TLS is checked for one, and two may have the same address.
+        inner = self._by_host.setdefault(found.host, _plain(None))
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
+        for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
+            with suppress(*(() if last == 0 else (httpx2.ConnectError, httpx2.ConnectTimeout))):
+                return await inner.handle_async_request(
+                    httpx2.Request(
+                        request.method,
+                        found.url.copy_with(host=str(address), fragment=None),
+                        headers=[(b"Host", found.url.netloc), *headers],
+                        stream=request.stream,
+                        extensions={**request.extensions, "sni_hostname": found.host},
+                    )
+                )
+        raise AssertionError("a target has an address")
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(inner.aclose() for inner in self._by_host.values()))
+
+
+def _refusal(said: str) -> str:
+    return said.replace("and web_fetch reaches nothing else", "and servers that are added at run time must be")
+
+
+def _plain(proxy: str | None) -> httpx2.AsyncHTTPTransport:
+    return httpx2.AsyncHTTPTransport(trust_env=False, proxy=proxy, socket_options=_KEEPALIVE)
+
+
+def _proxy_for(url: str) -> str | None:
+    parsed = httpx2.URL(url)
+    return None if proxy_bypass(parsed.host) else getproxies().get(parsed.scheme)
+
+
+def client_for(
+    config: ServerConfig, auth: httpx2.Auth | None, private_hosts: Sequence[str], trouble: Trouble, broken: Broken
+) -> httpx2.AsyncClient:
+    """Its connections. `broken` hears why a connection of the older kind cannot go on."""
+    inner = Public(private_hosts) if config.from_api else _plain(_proxy_for(config.url))
+    return httpx2.AsyncClient(
+        transport=Steady(inner, trouble, broken if config.transport == "sse" else None),
+        headers={"Accept-Encoding": "identity", "User-Agent": "dragoman", **config.headers},
+        auth=auth,
+        # Nothing is said for minutes on a stream that waits for news; keepalive tells when its other end is gone.
+        timeout=httpx2.Timeout(CONNECT_S, read=None),
+        trust_env=False,
+    )
+
+
+def transport_for(config: ServerConfig, client: httpx2.AsyncClient) -> Transport:
+    """As the SDK's client takes it. The HTTP client is closed with it."""
+    if config.transport == "sse":
+
+        def given(
+            headers: Mapping[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return client
+
+        return sse_client(config.url, httpx_client_factory=given)
+    return _streamable(config.url, client)
+
+
+@asynccontextmanager
+async def _streamable(url: str, client: httpx2.AsyncClient) -> AsyncGenerator[tuple[Any, Any], None]:
+    async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_LINE) as streams:
+        yield streams

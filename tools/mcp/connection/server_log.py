@@ -1,0 +1,50 @@
+"""What a server writes beside the protocol, and what became of it: the last lines, for people."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections import deque
+
+from tools.base.escape_invisible import visible
+
+LINES = 200
+LINE_CHARACTERS = 2_000
+
+
+class Log:
+    """A ring of lines. Bytes of stderr come in any slicing."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LINES)
+        self._stderr: deque[str] = deque(maxlen=LINES)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._open = ""
+
+    def add(self, text: str) -> None:
+        """A line of the host's own, or of the server's log notifications."""
+        stamp = time.strftime("%H:%M:%S", time.gmtime())
+        self._lines.append(f"{stamp} {visible(text[:LINE_CHARACTERS])}")
+
+    def begin(self) -> None:
+        """Another process writes from here on."""
+        self._stderr.clear()
+        self._open = ""
+        self._decoder.reset()
+
+    def feed(self, block: bytes) -> None:
+        # Of a line that never ends only the beginning is kept.
+        *lines, rest = (self._open + self._decoder.decode(block)).split("\n")
+        for text in lines[-LINES:]:
+            shown = visible(text[:LINE_CHARACTERS]).rstrip()
+            self._stderr.append(shown)
+            self._lines.append(f"stderr: {shown}")
+        self._open = rest[:LINE_CHARACTERS]
+
+    def tail(self, count: int = 12) -> tuple[str, ...]:
+        """The last lines of stderr."""
+        lines = [*self._stderr, visible(self._open)] if self._open else list(self._stderr)
+        return tuple(lines[-count:])
+
+    def lines(self) -> list[str]:
+        return [*self._lines, *([f"stderr: {visible(self._open)}"] if self._open else [])]

@@ -1,0 +1,252 @@
+"""One connection to a server: entered, kept and left by one task. Whatever the SDK lets escape ends it, and it alone.
+
+Importing this imports the SDK, which takes 0.8 s: `server` does it in a thread, at the first connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Literal
+
+import mcp.client.session
+from mcp import Client, MCPError
+from mcp.client import Transport
+from mcp_types import CallToolResult, Implementation, LoggingMessageNotificationParams, ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from tools.base.escape_invisible import visible
+from tools.base.schemas import complaint_about
+from tools.mcp.call_context import Moment, this_moment
+from tools.mcp.connection.elicitation import Asking
+from tools.mcp.connection.http import Trouble, client_for, transport_for
+from tools.mcp.connection.server_log import Log
+from tools.mcp.connection.stdio import Stdio
+from tools.mcp.connection.traffic import Traffic, Watched
+from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
+from tools.mcp.model import Hooks, ServerConfig
+
+Mode = Literal["auto", "legacy"]
+
+PROBE_S = 5.0  # some servers ignore what they do not know, and the older way is tried only then
+LEAVE_S = 0.8  # for the courtesy of ending a session
+LIST_S = 30.0
+_PAGES = 50
+_DEBOUNCE_S, _MOST_DEBOUNCE_S, _CALM_S = 0.1, 30.0, 10.0
+_LOG_LINE = 500
+_WHO = Implementation(name="dragoman", version=version("dragoman"))
+
+mcp.client.session.DISCOVER_TIMEOUT_SECONDS = PROBE_S
+# It logs what servers send, each time it cannot read it: whoever sends that must not fill our log.
+for _name in ("mcp", "client", "httpx2", "httpcore2"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server offers now."""
+
+    tools: Sequence[dict[str, Any]]
+    instructions: str
+
+
+class Link:
+    """One life of a connection, which is `run`, in a task of its own."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        mode: Mode,
+        hooks: Hooks,
+        private_hosts: Sequence[str],
+        log: Log,
+        offer: Callable[[Listing], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.settled = asyncio.Event()  # ready, or over before that
+        self.ready = False
+        self.gone = False
+        self.why = ""  # it is over
+        self.protocol = ""
+        self.trouble = Trouble()
+        self.traffic = Traffic(log.add)
+        self.calls: set[Moment] = set()
+        self._config = config
+        self._mode: Mode = mode
+        self._hooks = hooks
+        self._private_hosts = private_hosts
+        self._log = log
+        self._offer = offer
+        self._over = asyncio.Event()
+        self._dirty = asyncio.Event()
+        self._outputs: dict[str, dict[str, Any]] = {}
+        self._stdio: Stdio | None = None
+        self._client: Client | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        return self._stdio.child.pid if self._stdio else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._stdio.child.exit_code if self._stdio else None
+
+    @property
+    def is_modern(self) -> bool:
+        return self.protocol in MODERN_PROTOCOL_VERSIONS
+
+    def end(self, why: str = "") -> None:
+        """Ask it to end. The task that runs it does so soon."""
+        self.why = self.why or why
+        self._over.set()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._config.timeouts.start_s) as limit, self._entered() as client:
+                self._client = client
+                client.session.validate_tool_result = self._check  # type: ignore[method-assign]
+                self.protocol = client.protocol_version
+                await self._list(client)
+                limit.reschedule(None)
+                self.ready = True
+                self.settled.set()
+                self._start_aside(client)
+                try:
+                    await self._over.wait()
+                finally:
+                    self._leave()
+                    limit.reschedule(loop.time() + LEAVE_S)
+        finally:
+            self._leave()
+            self.settled.set()
+
+    def _leave(self) -> None:
+        self.gone = True
+        self.why = self.why or self.trouble.said or "the connection ended"
+        for task in self._aside:
+            task.cancel()
+        for moment in self.calls:
+            moment.lost = self.why
+            moment.stir()
+
+    def _entered(self) -> Client:
+        return Client(
+            Watched(self._transport(), self.traffic, lambda error: self.end(str(error))),
+            mode=self._mode,
+            cache=None,
+            client_info=_WHO,
+            message_handler=self._hear,
+            logging_callback=self._hear_log,
+            elicitation_callback=Asking(self._config, self._hooks.elicit, self.calls) if self._hooks.elicit else None,
+        )
+
+    def _transport(self) -> Transport:
+        if self._config.transport == "stdio":
+            self._stdio = Stdio(self._config, self.traffic, self._log, self.end)
+            return self._stdio
+        auth = self._hooks.auth(self._config) if self._hooks.auth else None
+        client = client_for(self._config, auth, self._private_hosts, self.trouble, self.end)
+        return transport_for(self._config, client)
+
+    async def call(self, moment: Moment, arguments: dict[str, Any]) -> CallToolResult:
+        """Whatever goes wrong is raised as the SDK raises it. Its task is cancelled, and never waited for."""
+        assert self._client is not None
+        this_moment.set(moment)
+        self.calls.add(moment)
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            moment.count += 1
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            moment.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
+            moment.stir()
+
+        try:
+            return await self._client.call_tool(moment.tool, arguments, progress_callback=heard)
+        finally:
+            self.calls.discard(moment)
+
+    def _start_aside(self, client: Client) -> None:
+        work = [self._relist(client)]
+        tools = client.server_capabilities.tools
+        if self.is_modern and tools and tools.list_changed:
+            work.append(self._listen(client))
+        for one in work:
+            task = asyncio.create_task(one)
+            self._aside.add(task)
+            task.add_done_callback(self._ended_aside)
+
+    def _ended_aside(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._log.add(f"Changes of its tools are not noticed any more: {error}")
+
+    async def _relist(self, client: Client) -> None:
+        """List again when told to; ever more slowly while the listing itself brings the next change."""
+        loop = asyncio.get_running_loop()
+        pause, listed_at = _DEBOUNCE_S, loop.time()
+        while True:
+            await self._dirty.wait()
+            pause = _DEBOUNCE_S if loop.time() - listed_at > _CALM_S else min(pause * 2, _MOST_DEBOUNCE_S)
+            await asyncio.sleep(pause)
+            self._dirty.clear()
+            listed_at = loop.time()
+            try:
+                async with asyncio.timeout(LIST_S):
+                    await self._list(client)
+            except (MCPError, ValidationError, TimeoutError) as error:
+                self._log.add(f"Its tools could not be listed again: {error or 'no answer'}")
+
+    async def _listen(self, client: Client) -> None:
+        async with client.listen(tools_list_changed=True) as news:
+            async for _ in news:
+                self._dirty.set()
+
+    async def _list(self, client: Client) -> None:
+        try:
+            found = await _pages(client)
+        except MCPError:
+            if client.server_capabilities.tools is not None:
+                raise
+            found = []  # it never said that it has any
+        self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
+        said = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
+        await self._offer(Listing(found[:MAX_TOOLS], said))
+
+    async def _check(self, name: str, result: CallToolResult) -> None:
+        """In place of the SDK's own check, which throws the result away, and has no bound on its time."""
+        moment, schema = this_moment.get(), self._outputs.get(name)
+        if moment is None or schema is None or result.is_error:
+            return
+        if result.structured_content is None:
+            moment.notes.append("The server promises structured content for this tool, and sent none.")
+            return
+        complaint = await asyncio.to_thread(complaint_about, "the result", schema, result.structured_content)
+        if complaint:
+            moment.notes.append("The structured content is not what the server promises for this tool.")
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._dirty.set()
+        elif isinstance(message, Exception):
+            self._log.add(f"A message could not be read: {str(message)[:_LOG_LINE]}")
+
+    async def _hear_log(self, params: LoggingMessageNotificationParams) -> None:
+        self._log.add(f"{params.level}: {str(params.data)[:_LOG_LINE]}")
+
+
+async def _pages(client: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    seen: set[str | None] = set()
+    for _ in range(_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        found += [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in page.tools]
+        seen.add(cursor)
+        cursor = page.next_cursor
+        if not cursor or cursor in seen or len(found) > MAX_TOOLS:
+            break
+    return found

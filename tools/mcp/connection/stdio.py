@@ -1,0 +1,145 @@
+"""The transport to a server's process: one line is one message, and a line that is none costs only itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from tools.mcp.call_context import this_moment
+from tools.mcp.connection.child import Child
+from tools.mcp.connection.lines import MAX_LINE, Oversized, answered_id
+from tools.mcp.connection.repair import without_surrogates
+from tools.mcp.connection.server_log import Log
+from tools.mcp.connection.streams import Stream
+from tools.mcp.connection.traffic import Flooded, Traffic
+from tools.mcp.model import ServerConfig
+from tools.process.process_tree import surely
+
+_BURST = 16  # messages at a time, before others have their turn
+_ENDS = 4_096
+
+
+class Stdio:
+    """A transport as the SDK's client takes it: entered, it has started the process; left, nothing of that runs."""
+
+    def __init__(self, config: ServerConfig, traffic: Traffic, log: Log, on_close: Callable[[str], None]) -> None:
+        self.child = Child(log, on_close)
+        self._config = config
+        self._traffic = traffic
+        self._log = log
+
+    async def __aenter__(self) -> tuple[_Inbox, _Outbox]:
+        self._log.begin()
+        try:
+            await self.child.start(self._config)
+        except BaseException:
+            await surely(self.child.end())
+            raise
+        return _Inbox(self.child, self._traffic), _Outbox(self.child)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A scope that was cancelled cancels again and again; shielded, it waits for the process once.
+        with anyio.CancelScope(shield=True):
+            await surely(self.child.end())
+
+
+class _Inbox(Stream):
+    """What the server writes, as messages."""
+
+    def __init__(self, child: Child, traffic: Traffic) -> None:
+        self._child = child
+        self._traffic = traffic
+        self._taken = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while True:
+            self._taken += 1
+            if self._taken % _BURST == 0:
+                await asyncio.sleep(0)
+            line = self._child.take()
+            if line is None:
+                if self._child.closed:
+                    raise StopAsyncIteration
+                await self._child.stirred.wait()
+                continue
+            try:
+                message = self._message(line)
+                if message is not None:
+                    return SessionMessage(message)
+            except Flooded as flood:
+                self._child.end_of_lines(str(flood))
+                raise StopAsyncIteration from flood
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration as error:
+            raise anyio.EndOfStream from error
+
+    def _message(self, line: bytes | Oversized) -> JSONRPCMessage | None:
+        if isinstance(line, Oversized):
+            why = f"its answer has {line.size:,} bytes, and at most {MAX_LINE:,} are read: ask for less"
+            return self._failed(line.head, line.tail, why)
+        if not line.strip():
+            return None
+        try:
+            read = without_surrogates(line, _read(line))
+            return jsonrpc_message_adapter.validate_python(read, by_name=False)
+        except (ValueError, RecursionError, ValidationError):
+            return self._failed(line[:_ENDS], line[-_ENDS:], "its answer could not be read")
+
+    def _failed(self, head: bytes, tail: bytes, why: str) -> JSONRPCError | None:
+        """An error in place of the answer that could not be used, if it is known whose that was."""
+        id = answered_id(head, tail)
+        if id is None or not self._traffic.asked(id):
+            looks_like_one = b'"result"' in head or b'"result"' in tail
+            id = self._traffic.only() if looks_like_one else None
+        if id is None:
+            self._traffic.wasted(head)
+            return None
+        return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=INTERNAL_ERROR, message=why))
+
+    async def aclose(self) -> None:
+        self._child.end_of_lines("nobody listens any more")
+
+
+def _read(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except UnicodeDecodeError:
+        return json.loads(line.decode("utf-8", "replace"))
+
+
+class _Outbox(Stream):
+    """What is sent to the server. Sending never waits, so a server that does not read holds up nobody."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    async def send(self, item: SessionMessage, /) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        moment = this_moment.get()
+        try:
+            self._child.write(line.encode() + b"\n")
+        except BrokenPipeError as error:
+            if moment:
+                moment.unsent = not moment.sent
+            raise anyio.BrokenResourceError from error
+        if moment:
+            moment.sent = True
+
+    async def aclose(self) -> None:
+        """The process ends by the transport's end."""

@@ -1,0 +1,158 @@
+"""The messages of one connection, in passing: bad pieces are mended, floods are held off, and then cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from tools.mcp.connection.repair import repaired
+from tools.mcp.connection.streams import Stream
+
+# Nobody follows more than this; who sends on and on is cut off.
+PER_SECOND, BURST, TOO_MANY = 200.0, 2_000.0, 5_000
+
+
+class Flooded(Exception):
+    """The server sends more than anybody can read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"it was cut off because it sent too much that nobody asked for, more than {PER_SECOND:g} messages a second"
+        )
+
+
+class Traffic:
+    """What was asked and is not answered yet, and how much came unasked."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.junk = 0
+        self._note = note
+        self._asked: dict[str, str] = {}
+        self._left, self._at = BURST, time.monotonic()
+        self._dropped = 0
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self._asked[str(message.id)] = message.method
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._asked.pop(str((message.params or {}).get("requestId")), None)
+
+    def passes(self, message: JSONRPCMessage) -> bool:
+        """Whether the SDK is to see it. Raises Flooded."""
+        match message:
+            case JSONRPCResponse(id=id) if (method := self._asked.pop(str(id), None)) is not None:
+                for note in repaired(method, message.result):
+                    self._note(note)
+                return True
+            case JSONRPCError(id=id) if self._asked.pop(str(id), None) is not None:
+                return True
+            case JSONRPCNotification() | JSONRPCRequest():
+                return self.may_pass()
+        self.may_pass()  # an answer to nothing
+        return False
+
+    def wasted(self, line: bytes) -> None:
+        """Something came that is no message. Raises Flooded."""
+        self.junk += 1
+        if self.may_pass() and self.junk <= _SHOWN_JUNK:
+            self._note(f"Not a message: {line[:200].decode('utf-8', 'replace')!r}")
+
+    def may_pass(self) -> bool:
+        """Whether there is room for one more that nobody asked for. Raises Flooded."""
+        now = time.monotonic()
+        self._left, self._at = min(BURST, self._left + (now - self._at) * PER_SECOND), now
+        if self._left >= 1:
+            self._left -= 1
+            if self._left >= BURST / 2:
+                self._dropped = 0
+            return True
+        self._dropped += 1
+        if self._dropped > TOO_MANY:
+            raise Flooded
+        return False
+
+    def asked(self, id: str) -> bool:
+        return id in self._asked
+
+    def only(self) -> str | None:
+        """The one request that is not answered yet; None when there are more, or none."""
+        return next(iter(self._asked)) if len(self._asked) == 1 else None
+
+
+_SHOWN_JUNK = 20
+
+
+class Watched:
+    """A transport whose messages pass by `traffic`."""
+
+    def __init__(self, inner: Transport, traffic: Traffic, broken: Callable[[Exception], None]) -> None:
+        self._inner = inner
+        self._traffic = traffic
+        self._broken = broken
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        read, write = await self._inner.__aenter__()
+        return _Reader(read, self._traffic, self._broken), _Writer(write, self._traffic)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+class _Stream(Stream):
+    """What both directions share."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Reader(_Stream):
+    def __init__(self, inner: Any, traffic: Traffic, broken: Callable[[Exception], None]) -> None:
+        super().__init__(inner)
+        self._traffic = traffic
+        self._broken = broken
+
+    @property
+    def last_context(self) -> Any:
+        """Whose message it was: what the server asks in a call is known by it."""
+        return getattr(self._inner, "last_context", None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item: SessionMessage | Exception = await self._inner.__anext__()
+            except StopAsyncIteration:
+                self._broken(ConnectionError("the connection ended"))
+                raise
+            try:
+                if isinstance(item, Exception) or self._traffic.passes(item.message):
+                    return item
+            except Flooded as flood:
+                self._broken(flood)
+                raise StopAsyncIteration from flood
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self.__anext__()
+
+
+class _Writer(_Stream):
+    def __init__(self, inner: Any, traffic: Traffic) -> None:
+        super().__init__(inner)
+        self._traffic = traffic
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._traffic.sent(item.message)
+        await self._inner.send(item)

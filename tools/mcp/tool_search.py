@@ -1,0 +1,161 @@
+"""More MCP tools than a model's window should hold: `search_tools` finds them, `call_tool` calls them.
+
+What is listed then never changes in the middle of a conversation, so that prefix caches hold. Neither tool can do more
+than the one that is meant: a call through the door becomes that call before anybody decides on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from parsing import Arguments
+from tools.base.rights import Risk, Role
+from tools.tool import Context, Tool, answering
+from tools.toolbox import Allow, Decide, Decision, Toolbox
+
+SEARCH, CALL = "search_tools", "call_tool"
+FOUND = 6  # tools that one search tells of
+MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
+MAX_QUERY = 64  # words
+WEIGHTS = "8.0, 2.0, 1.0"  # of a word in the name, the description, the arguments
+_WORD = re.compile(r"[^\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+_CALL = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+    "required": ["name", "arguments"],
+}
+
+
+def tokens_of(tools: Sequence[Tool]) -> int:
+    """About how many tokens the definitions take: characters / 4."""
+    return sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) for tool in tools) // 4
+
+
+def toolbox_within(
+    limit: float,
+    tools: Sequence[Tool],
+    decide: Decide,
+    principal: str,
+    sources: Mapping[str, Collection[str]],
+) -> Toolbox:
+    """A toolbox that lists the tools of `sources` (server -> names) if those that may be used take so many tokens."""
+    whole = Toolbox(tools, decide, principal)
+    if not sources:
+        return whole
+    names = frozenset(name for those in sources.values() for name in those)
+    bulky = [tool for tool in whole.offered if tool.name in names]
+    if tokens_of(bulky) <= limit:
+        return whole
+    hidden = frozenset(tool.name for tool in bulky)
+    used = sorted(source for source, those in sources.items() if hidden.intersection(those))
+    return SearchedToolbox(tools, decide, principal, hidden, used)
+
+
+class SearchedToolbox(Toolbox):
+    """The `hidden` tools are as usable as the others, but not listed."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        decide: Decide,
+        principal: str,
+        hidden: frozenset[str],
+        sources: Sequence[str] = (),
+    ) -> None:
+        of = f" (servers: {', '.join(sources)})" if sources else ""
+        told = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
+        self._doors = (
+            Tool(SEARCH, told, _QUERY, Risk.READ, answering(self._search), Role.GUEST),
+            Tool(CALL, "Call a tool that search_tools found.", _CALL, Risk.READ, answering(_unopened), Role.GUEST),
+        )
+
+        def decided(tool: Tool, arguments: Arguments | None) -> Decision:
+            return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
+
+        super().__init__(
+            [*(tool for tool in tools if tool.name not in (SEARCH, CALL)), *self._doors], decided, principal
+        )
+        self._hidden = hidden
+        self._index: Index | None = None
+
+    @property
+    def offered(self) -> list[Tool]:
+        return [tool for tool in super().offered if tool.name not in self._hidden]
+
+    @property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Those of the hidden ones, too: a model may call what it has found without the door."""
+        return {tool.name: tool.parameters for tool in super().offered}
+
+    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
+        if name == CALL and isinstance(inner := arguments.get("name"), str) and inner != CALL:
+            given = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
+            if isinstance(given, dict):
+                name, arguments = inner, given
+        return super().meant(name, arguments)
+
+    async def _search(self, arguments: Arguments, _: Context) -> str:
+        usable = [tool for tool in super().offered if tool.name in self._hidden]
+        if self._index is None or self._index.tools != usable:  # a session may have lost some since
+            self._index = Index(usable)
+        found = self._index.best(arguments["query"], FOUND)
+        if not found:
+            return f"None of {len(usable)} tools fits. Try other words, for what the tool would do."
+        told = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_told, found)]
+        return "\n\n".join(told)
+
+
+class Index:
+    """Finds tools by words, ranked by BM25."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = list(tools)
+        self._db = sqlite3.connect(":memory:", check_same_thread=False)
+        self._db.execute("CREATE VIRTUAL TABLE tools USING fts5(name, told, arguments, tokenize = 'porter unicode61')")
+        rows = [
+            (_spaced(tool.name), _spaced(tool.description), _spaced(json.dumps(tool.parameters, ensure_ascii=False)))
+            for tool in self.tools
+        ]
+        self._db.executemany("INSERT INTO tools VALUES (?, ?, ?)", rows)
+
+    def best(self, query: str, limit: int) -> list[Tool]:
+        """The tool of this very name, or those with any of the words: whole ones, else ones that begin so."""
+        if named := [tool for tool in self.tools if tool.name == query.strip()]:
+            return named
+        words = _WORD.findall(_spaced(query))[:MAX_QUERY]
+        return self._matching([f'"{word}"' for word in words], limit) or self._matching(
+            [f'"{word[:6]}"*' for word in words], limit
+        )
+
+    def _matching(self, terms: Sequence[str], limit: int) -> list[Tool]:
+        if not terms:
+            return []
+        rows = self._db.execute(
+            f"SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, {WEIGHTS}), rowid LIMIT ?",
+            (" OR ".join(terms), limit),
+        )
+        return [self.tools[number - 1] for (number,) in rows]
+
+
+async def _unopened(_: Arguments, __: Context) -> str:
+    return f'Give the name of a tool that {SEARCH} found, and its arguments: {{"name": ..., "arguments": {{...}}}}.'
+
+
+def _told(tool: Tool) -> str:
+    schema = _cut(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
+    return f"{tool.name}: {_cut(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
+
+
+def _spaced(text: str) -> str:
+    """`createPullRequest` as three words; without halves of characters, which SQLite does not take."""
+    return _HUMP.sub(" ", text).encode(errors="replace").decode()
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[:characters] + "…"

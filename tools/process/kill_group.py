@@ -1,0 +1,74 @@
+"""A control group that bounds nothing: what is in it can be ended whatever it has done to hide.
+
+A process leaves its parent by forking twice, its session and process group by `setsid`, and its mark by clearing its
+environment; out of a control group that it may not write to it does not get. Where none can be made, there is none.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tools.process.orphan_reaper import PREFIX, clear
+from tools.process.resource_limits import control_group_folders, entrance
+
+_TRY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KillGroups:
+    """Groups are made in `folder`; None where that cannot be."""
+
+    folder: Path | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """For the undertaker."""
+        return (str(self.folder),) if self.folder else ()
+
+    def begin(self, mark: str) -> tuple[str, ...]:
+        """Make the group of this mark; the words to put in front of a command, which keeps its process id."""
+        if self.folder is None:
+            return ()
+        group = self.folder / f"{PREFIX}{mark}"
+        try:
+            group.mkdir()
+        except OSError:  # there may be too many by now; the rest of what ends a process is still there
+            return ()
+        return ("/bin/sh", "-c", f'echo 0 2>/dev/null > {shlex.quote(str(entrance(group)))}; exec "$@"', "sh")
+
+    def end(self, mark: str) -> None:
+        """KILL whatever is in the group, and remove it: blocking, for a thread."""
+        clear(self.places, mark)
+
+
+@cache
+def find_kill_groups() -> KillGroups:
+    """The first folder that it works in: blocking, for a thread."""
+    return next(filter(_works, _possible()), KillGroups())
+
+
+def _possible() -> Iterator[KillGroups]:
+    return (KillGroups(folder) for folder in control_group_folders())
+
+
+def _works(groups: KillGroups) -> bool:
+    assert groups.folder
+    name = f"trial.{secrets.token_hex(8)}"
+    prefix = groups.begin(name)
+    try:
+        if not prefix:
+            return False
+        seen = 'grep -q "/$0" /proc/self/cgroup'
+        words = (*prefix, "/bin/sh", "-c", seen, f"{PREFIX}{name}")
+        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRY_S, check=True)
+        return True
+    except (OSError, subprocess.SubprocessError):
+        return False
+    finally:
+        groups.end(name)

@@ -1,0 +1,308 @@
+"""One child process as a stream: its output in order of arrival, its tail while it runs, its whole tree ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.base.outcome import Progress, ToolFailed
+from tools.base.output_buffer import Output
+from tools.process.orphan_reaper import MARK, clear, watched
+from tools.process.process_tree import descendants, handle_of, surely, sweep, tell
+from tools.sandbox.box_init import TERM_S, BoxInit
+from tools.sandbox.command import Command
+from tools.sandbox.sealed_paths import Held, Seals
+
+TIME_LIMIT_S = 3600.0
+DRAIN_S = 0.5  # for what is still in the pipe when a process has ended
+
+_BLOCK = 65_536
+_BURST, _REST_S = 16, 0.005  # a command that writes without end may use a quarter of the loop, not all of it
+_SOONEST_S = 0.2
+_LATEST_S = 2.0
+_KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a process. A signal n is the exit code 128 + n; `overdue` says that the time limit ended it."""
+
+    exit_code: int
+    text: str
+    elapsed_s: float
+    overdue: bool = False
+
+
+async def stream(
+    command: Command, *, cwd: Path, time_limit_s: float = TIME_LIMIT_S, principal: str = ""
+) -> AsyncGenerator[Progress | Finished, None]:
+    """Run `command` and tell how it goes: at most 5 times a second on change, at least every 2 s, then `Finished`.
+
+    However this generator ends (read to its end, closed, cancelled), no process of the command is left; outside a
+    sandbox, none but those that left both their parent and their environment behind.
+    Raises ToolFailed when the command cannot be started.
+    """
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    deadline = started + time_limit_s
+    child = await _start(command, cwd, principal)
+    shown_at, shown_bytes = started - _SOONEST_S, 0
+    try:
+        while not child.exited.is_set() and (now := loop.time()) < deadline:
+            changed = child.output.bytes != shown_bytes
+            due = shown_at + (_SOONEST_S if changed else _LATEST_S)
+            if now >= due:
+                shown_at, shown_bytes = now, child.output.bytes
+                yield child.progress(now - started)
+            else:
+                await _wait(child.exited if changed else child.stir(), min(due, deadline) - now)
+        overdue = not child.exited.is_set()
+    finally:
+        await surely(child.end())
+    now = loop.time()
+    if child.output.bytes != shown_bytes and now >= shown_at + _SOONEST_S:
+        yield child.progress(now - started)
+    yield Finished(child.exit_code, child.output.text(), now - started, overdue)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+@dataclass(slots=True)
+class _Made:
+    """What was made for one command beside its process: to be cleared when nothing of it runs any more."""
+
+    mark: str
+    places: tuple[str, ...]
+    seals: Seals | None
+    held: Held = field(default_factory=Held)
+
+    def begin_seals(self) -> None:
+        if self.seals:
+            self.held = self.seals.begin()
+
+    def clear(self) -> None:
+        clear(self.places, self.mark)
+        if self.seals:
+            self.seals.end(self.held)
+            self.held = Held()
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.places) or self.held.lock >= 0
+
+
+async def _start(command: Command, cwd: Path, principal: str) -> _Child:
+    mark = f"{watched(command.limits.places)}.{secrets.token_hex(8)}"
+    made = _Made(mark, command.limits.places, command.seals)
+    try:
+        if made.seals:
+            await surely(asyncio.to_thread(made.begin_seals))
+        prefix = command.limits.begin(mark, principal=principal)
+    except OSError as error:
+        await surely(asyncio.to_thread(made.clear))
+        raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
+    except asyncio.CancelledError:
+        await surely(asyncio.to_thread(made.clear))
+        raise
+    argv = command.sealed(made.held)
+    read_end, write_end = os.pipe()
+    init = BoxInit() if command.wrapped else None
+    try:
+        os.set_blocking(read_end, False)
+        process = await asyncio.create_subprocess_exec(
+            *command.before,
+            *prefix,
+            *(init.words(argv) if init else argv),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            cwd=cwd,
+            env={**command.env, MARK: mark},
+            pass_fds=(*command.fds, *(init.fds if init else ())),
+            start_new_session=True,
+        )
+    except OSError as error:
+        _close(read_end, init)
+        await asyncio.to_thread(made.clear)
+        raise ToolFailed(f"{command.argv[0]} could not be started in {cwd}: {error.strerror}.") from error
+    except BaseException:
+        # Cancelled half-way: asyncio has killed the child, but perhaps not what it had already started.
+        _close(read_end, init)
+        await surely(_swept(made))
+        raise
+    finally:
+        os.close(write_end)
+    if init:
+        init.started()
+    last_words_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
+    return _Child(process, read_end, made, init, last_words_s)
+
+
+def _close(read_end: int, init: BoxInit | None) -> None:
+    os.close(read_end)
+    if init:
+        init.close()
+
+
+async def _swept(made: _Made) -> None:
+    await sweep(made.mark)
+    await asyncio.to_thread(made.clear)
+
+
+class _Child:
+    """A running process and the read end of its output. `init`: of the box that the process has put around it."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        read_end: int,
+        made: _Made,
+        init: BoxInit | None,
+        last_words_s: float,
+    ) -> None:
+        self.output = Output()
+        self.exited = asyncio.Event()
+        self._process = process
+        self._read_end = read_end
+        self._made = made
+        self._init = init
+        self._last_words_s = last_words_s
+        self._stirred = asyncio.Event()
+        self._silent = asyncio.Event()
+        self._waiting = asyncio.create_task(process.wait())
+        self._waiting.add_done_callback(self._on_exit)
+        self._blocks = 0
+        self._resting: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(read_end, self._read)
+        if init:
+            self._loop.add_reader(init.news, self._hear_of_init, init)
+
+    @property
+    def exit_code(self) -> int:
+        code = self._process.returncode
+        if code is None:
+            return 128 + signal.SIGKILL
+        return code if code >= 0 else 128 - code
+
+    def progress(self, elapsed_s: float) -> Progress:
+        output = self.output
+        return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output)
+
+    def stir(self) -> asyncio.Event:
+        """Set when next something is written, or the process exits."""
+        if not self.exited.is_set():
+            self._stirred.clear()
+        return self._stirred
+
+    async def end(self) -> None:
+        """End whatever of the process still runs, read what it wrote last, and let go of it."""
+        try:
+            if not self.exited.is_set():
+                await self._ask_to_end()
+            if self._init and self._init.handle is not None:
+                await self._end_box(self._init)
+            else:
+                self._signal(signal.SIGKILL)
+                await sweep(self._made.mark)
+            await asyncio.wait({self._waiting}, timeout=_KILLED_S)
+            if self._made.anything:
+                await asyncio.to_thread(self._made.clear)
+            await _wait(self._silent, self._last_words_s)
+        finally:
+            self._let_go()
+
+    async def _ask_to_end(self) -> None:
+        """TERM to all of the family, and time for each to end by itself."""
+        if self._init and self._init.handle is None:
+            return  # the command has not begun
+        # One bound for all: a fork bomb makes processes faster than they can be counted.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TERM_S):
+                family = await asyncio.to_thread(descendants, self._process.pid)
+                # A box that saw its command end would take the others down while they tidy up: it waits.
+                self._signal(signal.SIGSTOP if self._init else signal.SIGTERM)
+                tell(family, signal.SIGTERM)
+                if self._init and self._init.handle is not None:  # all inside end before it does
+                    await self._readable(self._init.handle)
+                    return
+                for handle in filter(None, map(handle_of, family)):
+                    try:
+                        await self._readable(handle)
+                    finally:
+                        os.close(handle)
+                await self.exited.wait()
+
+    async def _end_box(self, init: BoxInit) -> None:
+        """Whether it was asked to end or has ended by itself: what runs inside may have seen to it that it goes on."""
+        init.kill()
+        self._signal(signal.SIGCONT)  # it says how its command has ended
+        if not init.gone():
+            await asyncio.to_thread(init.gone, _KILLED_S)
+        await _wait(self.exited, DRAIN_S)
+        self._signal(signal.SIGKILL)
+
+    async def _readable(self, handle: int) -> None:
+        seen = asyncio.Event()
+        self._loop.add_reader(handle, seen.set)
+        try:
+            await seen.wait()
+        finally:
+            self._loop.remove_reader(handle)
+
+    def _hear_of_init(self, init: BoxInit) -> None:
+        if init.listen():
+            self._loop.remove_reader(init.news)
+
+    def _signal(self, what: signal.Signals) -> None:
+        # Not the process's own send_signal: it may reap the child under its watcher's feet (Python 3.11).
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, what)
+
+    def _let_go(self) -> None:
+        self._signal(signal.SIGKILL)
+        if not self._waiting.done():
+            _log.warning("process %d does not go although it was killed", self._process.pid)
+            self._waiting.cancel()
+        if self._resting:
+            self._resting.cancel()
+        self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        if self._init:
+            self._loop.remove_reader(self._init.news)
+            self._init.close()
+        self.output.feed(b"", final=True)
+
+    def _on_exit(self, _: asyncio.Task[int]) -> None:
+        self.exited.set()
+        self._stirred.set()
+
+    def _read(self) -> None:
+        try:
+            block = os.read(self._read_end, _BLOCK)
+        except BlockingIOError:
+            return
+        if not block:
+            self._loop.remove_reader(self._read_end)
+            self._silent.set()
+            return
+        self.output.feed(block)
+        self._stirred.set()
+        self._blocks += 1
+        if self._blocks % _BURST == 0:
+            self._loop.remove_reader(self._read_end)
+            self._resting = self._loop.call_later(_REST_S, self._loop.add_reader, self._read_end, self._read)

@@ -1,0 +1,98 @@
+"""What to start: the words, the whole environment, and what it may take of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tools.process.resource_limits import NO_LIMITS, Limits
+from tools.sandbox.sealed_paths import Held, Seals
+
+Program = Literal["bash", "python3"]
+
+PYTHON_START = Path(__file__).parent / "python_start"
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to start. `env` is the whole environment. `fds` stay open in the child.
+
+    `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
+    what runs inside it is asked to end. `limits` and `seals`: whoever starts it makes their places before, and clears
+    them after. `before`: words in front of all others, outside of the limits and of the sandbox.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    fds: tuple[int, ...] = ()
+    wrapped: bool = False
+    limits: Limits = NO_LIMITS
+    before: tuple[str, ...] = ()
+    seals: Seals | None = None
+    seal_at: int = 0  # where in `argv` the words of the seals belong
+
+    def sealed(self, held: Held) -> tuple[str, ...]:
+        """The words to start, with the seals that are in force."""
+        return (*self.argv[: self.seal_at], *held.mounts, *self.argv[self.seal_at :])
+
+
+def refusing(sentence: str) -> Command:
+    """A command that fails with a sentence: what was asked for cannot be had in this sandbox."""
+    return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', sentence), {"PATH": PATH})
+
+
+@dataclass(frozen=True, slots=True)
+class GitAuthor:
+    """As whom git commits in a command: it finds no settings of the user's."""
+
+    name: str = "dragoman (agent)"
+    email: str = "agent@dragoman.invalid"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            f"GIT_{role}_{what}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", self.name), ("EMAIL", self.email))
+        }
+
+
+AGENT = GitAuthor()
+
+
+def environment(
+    program: Program, author: GitAuthor, *, home: str = "", python_start: str = str(PYTHON_START)
+) -> dict[str, str]:
+    """The whole environment of a command: built here, so that none of the server's secrets can be in it.
+
+    Without `home` the limits make one for the command. It is never the workspace: its files would be settings that
+    programs obey unasked. `python_start` is where the command finds PYTHON_START.
+    """
+    built = {
+        "PATH": PATH,
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "COLUMNS": "120",
+        "LINES": "40",
+        "PYTHONUNBUFFERED": "1",
+        **author.environment(),
+    }
+    if program == "python3":
+        # The script's own folder may be one in which every account can write: it is no place for modules.
+        built |= {"PYTHONPATH": python_start, "PYTHONSAFEPATH": "1"}
+    return {**built, "HOME": home} if home else built
+
+
+def words(program: Program, interpreter: str, script: str) -> tuple[str, ...]:
+    """The words that run a script; Python without modules of the user's."""
+    return (interpreter, "-s", script) if program == "python3" else (interpreter, script)
+
+
+def git_settings(*settings: tuple[str, str]) -> dict[str, str]:
+    """The environment that gives git these settings."""
+    built = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for at, (name, value) in enumerate(settings):
+        built |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
+    return built

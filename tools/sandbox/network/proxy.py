@@ -1,0 +1,252 @@
+"""The proxy through which one command reaches the hosts that its call was allowed, and nothing else.
+
+It speaks HTTP's CONNECT, and GET and the like with whole URLs. It looks a name up once, refuses what `web_fetch` would
+refuse, by the same function, and connects to the address that it has checked. It listens inside the command's network
+namespace, on a socket that was made there and handed out, and connects from the machine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import h11
+
+from tools.sandbox.network.rules import Rules
+from tools.web.addresses import own_addresses
+from tools.web.egress import HostPattern, pattern_of
+from tools.web.public_hosts import (
+    WEB_PORTS,
+    HostRefused,
+    NoSuchHost,
+    OwnAddresses,
+    Resolve,
+    allowed_addresses,
+    host_name,
+    resolve,
+)
+
+MAX_HEAD = 32_768
+_CONNECT_S = 10.0
+_CLOSE_S = 10.0
+_BLOCK = 65_536
+_SSH = 22
+_KEPT = 200  # hosts that are remembered, reached or refused
+_SHOWN = 10
+# What concerns this one connection. The host is the URL's own, whatever the header says.
+_NOT_PASSED_ON = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"upgrade")
+
+
+class NotAllowed(HostRefused):
+    """The call did not ask for this host."""
+
+
+class NotUnderstood(Exception):
+    """A request that is none of a proxy's. The message says what to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A request's head: where it leads, and what is sent there first; None where a tunnel is asked for."""
+
+    host: str
+    port: int
+    head: bytes | None
+
+
+@dataclass(slots=True)
+class Proxy:
+    """One command's. Call it with each connection; afterwards `notes` say what came of it."""
+
+    rules: Rules
+    resolve: Resolve = resolve
+    own_addresses: OwnAddresses = own_addresses
+    connections: int = 128  # at a time
+    head_s: float = 30.0  # for a request to be said
+    _open: int = 0
+    _reached: dict[str, None] = field(default_factory=dict)
+    _refused: dict[str, HostRefused] = field(default_factory=dict)
+
+    async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Serve one connection to its end; what a client or a server does ends that connection only."""
+        self._open += 1
+        try:
+            if self._open > self.connections:
+                _answer(writer, 503, f"More than {self.connections} connections are open: close some.")
+            else:
+                await self._serve(reader, writer)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # the client has gone, or says nothing that has an end: there is nobody to answer
+        finally:
+            self._open -= 1
+            await _close(writer)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        async with asyncio.timeout(self.head_s):
+            head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            wanted = _wanted(head)
+            there = await self._connected(wanted)
+        except NotUnderstood as error:
+            return _answer(writer, 400, str(error))
+        except NoSuchHost as error:
+            return _answer(writer, 502, f"{self._refuse(wanted.host, error)} {error}: check the name.")
+        except HostRefused as error:
+            return _answer(writer, 403, f"{self._refuse(wanted.host, error)} {error}.")
+        except OSError as error:
+            return _answer(writer, 502, f"{wanted.host} does not answer: {error.strerror or type(error).__name__}.")
+        if len(self._reached) < _KEPT:
+            self._reached[wanted.host] = None
+        if wanted.head is None:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            there[1].write(wanted.head)
+        try:
+            await _join((reader, writer), there)
+        finally:
+            await _close(there[1])
+
+    async def _connected(self, wanted: _Wanted) -> tuple[StreamReader, StreamWriter]:
+        """Raises HostRefused, OSError."""
+        host, port = host_name(wanted.host), wanted.port
+        patterns = [pattern for text in self.rules.hosts if (pattern := pattern_of(text))]
+        naming = [pattern for pattern in patterns if pattern.matches(host, port)]
+        if not naming:  # before it is looked up: names that are looked up tell something, too
+            raise NotAllowed("is not among the hosts allowed for this call")
+        addresses = await allowed_addresses(
+            *(host, port, self.rules.private_hosts, self.resolve, self.own_addresses),
+            ports=_ports(naming),
+            closed_ports=self.rules.closed_ports,
+        )
+        failure: OSError = OSError("no address")
+        for address in addresses:
+            try:
+                async with asyncio.timeout(_CONNECT_S):
+                    return await asyncio.open_connection(str(address), port, limit=_BLOCK)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _refuse(self, host: str, why: HostRefused) -> str:
+        """Keep it for the notes; the host as it can be shown."""
+        shown = ascii(host[:80])[1:-1]
+        if len(self._refused) < _KEPT:
+            self._refused[shown] = why
+        return shown
+
+    def notes(self) -> list[str]:
+        """Lines for the end of the command's output: the hosts that were reached, and what was refused and why."""
+        lines = [f"reached {_listed(self._reached)}"] if self._reached else []
+        of_others = [host for host, why in self._refused.items() if isinstance(why, NotAllowed)]
+        if of_others:
+            one = len(of_others) == 1
+            again = json.dumps([*self.rules.hosts, *of_others][:_SHOWN])
+            lines.append(
+                f"{_listed(of_others)} {'was' if one else 'were'} refused: {'it is' if one else 'they are'} not among "
+                f"the hosts allowed for this call; ask again with network: {again}"
+            )
+        rest = [f"{host} {_sentence(why)}" for host, why in self._refused.items() if not isinstance(why, NotAllowed)]
+        lines += rest[:_SHOWN]
+        if len(rest) > _SHOWN:
+            lines.append(f"{len(rest) - _SHOWN} more were refused")
+        return [f"[network: {line}]" for line in lines]
+
+
+def _sentence(why: HostRefused) -> str:
+    return f"{why}: check the name" if isinstance(why, NoSuchHost) else f"was refused: it {why}"
+
+
+def _ports(naming: Iterable[HostPattern]) -> frozenset[int]:
+    """Those below 1024 that may be reached: of the web and of ssh, and the ones that the call names."""
+    return WEB_PORTS | {_SSH} | {pattern.port for pattern in naming if pattern.port}
+
+
+def _wanted(head: bytes) -> _Wanted:
+    """What a client asks for. Raises NotUnderstood."""
+    parsed = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+    try:
+        parsed.receive_data(head)
+        request = parsed.next_event()
+    except h11.RemoteProtocolError as error:
+        raise NotUnderstood(f"This is not HTTP as a proxy reads it: {error}.") from error
+    if not isinstance(request, h11.Request):
+        raise NotUnderstood("This is not HTTP as a proxy reads it.")
+    target = request.target.decode("ascii", "replace")
+    if request.method == b"CONNECT":
+        host, port = _authority(target, None)
+        return _Wanted(host, port, None)
+    scheme, separator, rest = target.partition("://")
+    if scheme.lower() != "http" or not separator:
+        raise NotUnderstood("This is a proxy: ask for a whole http:// URL, or use CONNECT for anything else.")
+    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
+    host, port = _authority(authority, 80)
+    path = rest.removeprefix(authority)
+    path = path if path.startswith("/") else f"/{path}"
+    shown = f"[{host}]" if ":" in host else host
+    lines = [
+        request.method + b" " + path.encode() + b" HTTP/" + request.http_version,
+        f"Host: {shown}{'' if port == 80 else f':{port}'}".encode(),
+        *(name + b": " + value for name, value in request.headers if name not in _NOT_PASSED_ON),
+        b"Connection: close",
+    ]
+    return _Wanted(host, port, b"\r\n".join([*lines, b"", b""]))
+
+
+def _authority(written: str, port: int | None) -> tuple[str, int]:
+    """`host:port`. Raises NotUnderstood."""
+    try:
+        split = urlsplit(f"//{written}")
+        host, port = split.hostname, split.port or port
+    except ValueError as error:
+        raise NotUnderstood(f"{written[:80]!a} is not a host and a port.") from error
+    if not host or port is None or "@" in written or split.path:
+        raise NotUnderstood(f"{written[:80]!a} is not a host and a port.")
+    return host, port
+
+
+async def _join(here: tuple[StreamReader, StreamWriter], there: tuple[StreamReader, StreamWriter]) -> None:
+    """Pass on what comes from either side until both have ended, or one breaks off."""
+    ways = {asyncio.create_task(_pass(here[0], there[1])), asyncio.create_task(_pass(there[0], here[1]))}
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _pass(reader: StreamReader, writer: StreamWriter) -> None:
+    while block := await reader.read(_BLOCK):
+        writer.write(block)
+        await writer.drain()  # so that no more than a block or two is under way
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+def _answer(writer: StreamWriter, status: int, sentence: str) -> None:
+    reason = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}[status]
+    body = f"{sentence}\n".encode()
+    writer.write(
+        f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n".encode()
+        + body
+    )
+
+
+async def _close(writer: StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await writer.wait_closed()
+
+
+def _listed(hosts: Sequence[str] | Iterable[str]) -> str:
+    names = list(hosts)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

