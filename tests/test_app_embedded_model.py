@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 CAPITAL = ModelRequest([Message("user", "What is the capital of France? Answer in one word.")], max_tokens=8)
 PARENT = """
 import asyncio, sys
-from app.providers.embedded import EmbeddedModel
+from app.models.embedded.supervisor import EmbeddedModel
 
 async def main():
     model = EmbeddedModel()

@@ -85,7 +85,7 @@ def test_calls_have_codes_of_their_own() -> None:
 
 
 def test_another_process_has_other_codes() -> None:
-    script = f"from app.framing import code_for; print(code_for({CALL!r}, ''))"
+    script = f"from app.core.data_delimiters import code_for; print(code_for({CALL!r}, ''))"
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )

@@ -155,7 +155,7 @@ def test_no_link_of_the_data_directory_leads_into_the_workspace(folder: Path, li
 def test_a_mount_of_the_workspace_elsewhere_is_the_workspace(folder: Path) -> None:
     needs_root()
     (folder / "mounted").mkdir()
-    code = f"from pathlib import Path; from tools.containment import lies_in; at = Path({str(folder)!r})\n"
+    code = f"from pathlib import Path; from tools.base.containment import lies_in; at = Path({str(folder)!r})\n"
     code += "print(lies_in(at / 'mounted' / 'mcp.json', at / 'work'), lies_in(at / 'data', at / 'work'))"
     script = f'mount --bind {folder}/work {folder}/mounted && exec {sys.executable} -c "$1"'
     words = ["unshare", "--mount", "sh", "-c", script, "sh", code]

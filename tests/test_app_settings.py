@@ -243,6 +243,6 @@ def test_every_setting_explains_itself() -> None:
 
 def test_loading_settings_stays_off_the_slow_libraries() -> None:
     slow = {"pydantic_settings", "mcp", "httpx2", "starlette", "asyncio"}
-    code = "import sys, app.settings; print(*sys.modules)"
+    code = "import sys, app.config.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout
     assert not slow & set(loaded.split())

@@ -17,7 +17,7 @@ TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type"
 
 
 def test_the_readme_lists_every_dialect() -> None:
-    """`python -m routes.parse_text` writes the table."""
+    """`python -m routes.cli.parse_text` writes the table."""
     text = README.read_text("utf-8")
     assert START in text and END in text
     assert with_table(text) == text

@@ -156,7 +156,7 @@ def test_a_wrong_value_shows_no_traceback() -> None:
 
 
 def test_a_folder_that_is_gone_is_told(elsewhere: Path) -> None:
-    code = "import os; os.rmdir(os.getcwd()); from routes.cli import main; raise SystemExit(main(['config']))"
+    code = "import os; os.rmdir(os.getcwd()); from routes.cli.main import main; raise SystemExit(main(['config']))"
     (elsewhere / "gone").mkdir()
     shown = subprocess.run(
         [sys.executable, "-c", code],
@@ -172,7 +172,7 @@ def test_a_folder_that_is_gone_is_told(elsewhere: Path) -> None:
 
 def test_a_reader_that_left_is_no_error() -> None:
     unread = "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1)"
-    code = f"{unread}; from routes.cli import main; sys.exit(main(['config']))"
+    code = f"{unread}; from routes.cli.main import main; sys.exit(main(['config']))"
     shown = subprocess.run(
         [sys.executable, "-c", code],
         env=HOME | {"PYTHONPATH": ROOT},
@@ -185,6 +185,6 @@ def test_a_reader_that_left_is_no_error() -> None:
 
 
 def test_starting_the_command_line_loads_nothing_heavy() -> None:
-    code = "import sys, routes.cli; print(*sys.modules)"
+    code = "import sys, routes.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert not {"pydantic", "rich", "httpx2", "starlette", "uvicorn", "mcp", "asyncio"} & set(loaded.split())

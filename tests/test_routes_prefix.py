@@ -102,10 +102,10 @@ async def test_a_request_begins_with_all_that_the_one_before_it_said(tmp_path: P
 SAID = """
 import sys
 from datetime import datetime
-from app.clock import Clock
-from app.messages import load
-from app.prompt import opening
-from app.providers.wire import encode, wire_messages
+from app.core.clock import Clock
+from app.core.messages import load
+from app.context.prompt import opening
+from app.models.wire.openai.history import encode, wire_messages
 from tools.catalogue import TOOLS
 
 first = opening(TOOLS, teach_fences=True, workspace=None, now=datetime(2026, 11, 22))

@@ -28,8 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 from tests.processes import all_gone
 from tests.jobs import end_of, opened, started, until
-from tools.sandbox import Bubblewrap, find_sandbox
-from tools.shell import running
+from tools.sandbox.sandbox import Bubblewrap, find_sandbox
+from tools.builtin.shell import running
 from tools.tool import Context, Progress
 
 async def main(folder, filtered, way, sleeper, command):

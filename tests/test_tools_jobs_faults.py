@@ -28,7 +28,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from tests.jobs import opened, started
-from tools.sandbox import find_sandbox
+from tools.sandbox.sandbox import find_sandbox
 
 async def main(folder, level, command):
     async with opened(Path(folder)) as jobs:

@@ -204,8 +204,8 @@ mkdir $TMPDIR/closed && chmod 0 $TMPDIR/closed; ln -s / $TMPDIR/top; echo $TMPDI
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from tools.sandbox import find_sandbox
-from tools.shell import running
+from tools.sandbox.sandbox import find_sandbox
+from tools.builtin.shell import running
 from tools.tool import Context
 
 async def main(workspace, level):

@@ -16,7 +16,7 @@ SERVER = """
 import asyncio, os, psutil, sys
 from pathlib import Path
 from tools.catalogue import TOOLS
-from tools.sandbox import find_sandbox
+from tools.sandbox.sandbox import find_sandbox
 from tools.tool import Context
 
 async def main(command, workspace, unsafe, kill_the_undertaker=None):

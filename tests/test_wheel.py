@@ -99,8 +99,8 @@ def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     with ZipFile(wheel) as file:
         file.extractall(tmp_path)
     code = (
-        "import sys, routes.cli, routes.page, routes.server; print(routes.cli.__file__); "
-        "print(*routes.page.files()); sys.exit(routes.cli.main(['--version']))"
+        "import sys, routes.cli.main, routes.page, routes.server; print(routes.cli.__file__); "
+        "print(*routes.page.files()); sys.exit(routes.cli.main.main(['--version']))"
     )
     environ = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
     run = subprocess.run(

@@ -95,7 +95,7 @@ def decide(
 
 def of_quotation(decision: Decision, name: str, place: str, under: Circumstances) -> Decision:
     """The decision on a call that stands in what the model has read, at `place`: no mode lets it run, and no grant but
-    one that was given for it as a quotation (app.calls).
+    one that was given for it as a quotation (app.runs.tool_executor).
 
     What cannot be run at all is refused as a quotation only: advice on how to call would make a call of it.
     """

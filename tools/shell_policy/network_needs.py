@@ -1,7 +1,7 @@
 """Which shell commands plainly need the network: then the call asks for it at once, instead of failing first.
 
 A guess, and allowed to be wrong: one that is too many asks a person once, one that is missed runs without network and
-says so when it fails. So it reads on where a text is not plain, unlike tools.commands, which decides what may run.
+says so when it fails. So it reads on where a text is not plain, unlike plain_commands, which decides what may run.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def allowed(text: str, patterns: Iterable[str]) -> bool:
     """Whether every command in the text matches one of the patterns. Nothing to run is nothing to allow.
 
     A pattern is a command of literal words; a last word `*` stands for any further words, or none, with which the
-    program only reads (tools.programs). `refusal` tells which patterns cannot match, and why.
+    program only reads (read_only_programs). `refusal` tells which patterns cannot match, and why.
     """
     commands = simple_commands(text)
     if isinstance(commands, Doubt):
@@ -164,7 +164,7 @@ def reads(text: str) -> bool:
 
 
 def loses_nothing(text: str) -> bool:
-    """Whether all that the text does is to read, or to add what can be undone (tools.programs). For a sandbox only."""
+    """Whether all that the text does is to read, or to add what can be undone (read_only_programs). For a sandbox only."""
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False

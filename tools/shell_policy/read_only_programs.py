@@ -4,7 +4,7 @@ A list of the programs that run others can never be complete (env, xargs, git, v
 this is a list of those that do not, each with the options that it may have. An option, a subcommand or a program that
 is not here is unknown, and unknown is not allowed: a command that needs it is approved as a whole. Read from the
 manuals and `--help` of Debian 12's versions. The sandbox is the boundary; git runs what a repository's own
-configuration names (a hook, a filter) whatever the options are: tools.repository looks at that.
+configuration names (a hook, a filter) whatever the options are: tools.sandbox.git_repository looks at that.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 5000")
 
 
 class SQLiteStore(Reads):
-    """Implements app.store.Store.
+    """Implements app.storage.store.Store.
 
     Two connections: readers must not see what the writer has not committed yet.
     """
