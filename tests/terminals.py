@@ -15,7 +15,10 @@ import pyte
 
 ROOT = Path(__file__).parent.parent
 # As a shell starts it: the terminal is its own, so that Ctrl-C reaches it.
-AS_A_SHELL = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\nfrom routes.cli.main import main\nsys.exit(main())"
+AS_A_SHELL = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "from routes.cli.main import main\nsys.exit(main())"
+)
 
 
 class Terminal:

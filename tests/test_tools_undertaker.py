@@ -27,7 +27,7 @@ async def main(command, workspace, unsafe, kill_the_undertaker=None):
         async for seen in bash.run({"command": "true"}, context):
             pass
         for child in psutil.Process().children():
-            assert child.cmdline()[3].endswith("undertaker.py"), child
+            assert child.cmdline()[3].endswith("orphan_reaper.py"), child
             child.kill()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     async for seen in bash.run({"command": command}, context):

@@ -112,5 +112,5 @@ def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    place = str(tmp_path / "routes" / "cli.py")
+    place = str(tmp_path / "routes" / "cli" / "__init__.py")
     assert run.stdout.splitlines() == [place, " ".join(files()), f"dragoman {project()['version']}"], run.stderr

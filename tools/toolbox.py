@@ -83,7 +83,7 @@ class Toolbox:
     def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """What a call stands for, in the one form that is decided on, shown and run. Idempotent.
 
-        Itself, with its tool's markers turned into arguments; one of `call_tool` is the call inside (tools.mcp.tool_search).
+        Itself, with its tool's markers turned into arguments; one of `call_tool` is the call inside (`tool_search`).
         """
         tool = self._tools.get(name)
         return name, tool.normalise(arguments) if tool else arguments

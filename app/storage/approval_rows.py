@@ -10,7 +10,7 @@ class ApprovalRow:
     """A call that waits for a person, or what came of it.
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn`: its run ended, or it is forbidden by now.
-    `arguments` is JSON, `fingerprint` what tools.base.permit makes of the call. `edited`: the JSON of other arguments that
+    `arguments` is JSON, `fingerprint` what `permit` makes of the call. `edited`: the JSON of other arguments that
     the person gave, `note`: what the person said to it. `expires` is None where it waits without an end.
     """
 

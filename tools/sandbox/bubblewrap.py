@@ -54,7 +54,7 @@ class Bubblewrap:
     """Sees the system read-only, the workspace read-write at its own path, and nothing else.
 
     It has a network of its own, in which there is nothing; what a call names of the public one is reached through a
-    proxy (tools/sandbox/network). `network`: every call may reach all of that. `private_hosts` may be reached as well, where
+    proxy (`network`). `network`: every call may reach all of that. `private_hosts` may be reached as well, where
     the call names them, `closed_ports` of this machine never. `hidden` are directories that stay empty inside even
     where they lie in something that is shown. `kept` are ones that can only be read where they lie in the workspace.
     `locks` are options that not every bubblewrap knows, older than 0.8, or setuid.

@@ -164,7 +164,7 @@ def reads(text: str) -> bool:
 
 
 def loses_nothing(text: str) -> bool:
-    """Whether all that the text does is to read, or to add what can be undone (read_only_programs). For a sandbox only."""
+    """Whether all that the text does is to read, or to add what can be undone (read_only_programs). For a sandbox."""
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False
