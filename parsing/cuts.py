@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import regex
 
-from parsing.openers import marked, not_calls, rest, tokens
+from parsing.openers import Openers
 
 # A beginning that is no ordinary text.
-_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:|]|<\w{4}|</s>\s*\Z|\[[A-Z]*_|\]<|✿|◁")
+_CUT_TOKEN = re.compile(r"<[^a-zA-Z\s/]|</?[\w.:-]*[_:|]|<\w{4}|</s>\s*\Z|\[[A-Z]*_|\]<")
 _TAG = re.compile(
     r"<{1,2}[^<>\s]*(?:\s+\w*(?:\s?=\s?[\"']?([^\"'<>]*)[\"']?\s?/?)?)?(?:>{1,2}|\Z)|\[[^\[\]\s]*(?:\]|\Z)"
 )
-_SPECIAL = re.compile(r"<[|｜]|\]<\]|✿")
+_SPECIAL = re.compile(r"<[|｜]|\]<\]")
 _PUNCTUATION = frozenset(".,;!?)\"'")
 # Any word may be the namespace of a call's tag: a tag cut before its colon counts only if it begins like one of these.
 _WORD = re.compile(r"<[\w.-]+\Z")
@@ -25,19 +25,26 @@ _KNOWN = regex.compile(
 )
 
 
-def is_cut(text: str, tools: Iterable[str]) -> bool:
+def is_cut(text: str, tools: Iterable[str], openers: Openers) -> bool:
     """Whether `text`, the end of a message, is the beginning of an opener and can be nothing else."""
-    if len(text) < 3 or not _CUT_TOKEN.match(text) or (_WORD.match(text) and not _KNOWN.fullmatch(text, partial=True)):
+    if len(text) < 3 or not _may_be_cut(text, openers):
         return False
     word = next(iter(_TAG.sub(r" \1 ", text).split()), "").removeprefix("call:")
     named = any(name.startswith(word) for name in (*tools, "function", "call"))
-    if not named and (not _SPECIAL.match(text) or _PUNCTUATION.issuperset(word)):
+    special = text[0] in openers.rare_marks or _SPECIAL.match(text)
+    if not named and (not special or _PUNCTUATION.issuperset(word)):
         return False  # words after a tag: it is written about
-    return any(table.pattern.match(text, partial=True) for table in (marked(), rest(), tokens()))
+    return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest, openers.tokens))
 
 
-def is_cut_call(text: str) -> bool:
+def _may_be_cut(text: str, openers: Openers) -> bool:
+    if text[0] in openers.rare_marks:
+        return True
+    return bool(_CUT_TOKEN.match(text)) and not (_WORD.match(text) and not _KNOWN.fullmatch(text, partial=True))
+
+
+def is_cut_call(text: str, openers: Openers) -> bool:
     """Whether such an end was to be a call, and not reasoning or a token that is never shown."""
-    if not_calls().pattern.match(text, partial=True):
+    if openers.not_calls.pattern.match(text, partial=True):
         return False
-    return any(table.pattern.match(text, partial=True) for table in (marked(), rest()))
+    return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest))

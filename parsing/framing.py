@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BAR = "[｜|]{1,4}"
-_START = r"(?:<\|start\|>(?:assistant)?)?"
+_STARTED = r"<\|start\|>(?:assistant)?"
+_START = rf"(?:{_STARTED})?"
+_MUSE_ENDS = r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)"
 _WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
 
 @dataclass(frozen=True)
 class Reasoning:
-    """A mark that begins reasoning, and what ends it. `first`: the characters that what ends it can begin with."""
+    """A mark that begins reasoning, and what ends it. An `answer` is text to the user in which markup is quoted."""
 
     name: str
     opens: str
     shuts: str
-    first: str = "<"
+    answer: bool = False
 
 
 # Wherever they stand, outside code. A closer alone is dropped.
@@ -24,26 +26,32 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("think", r"<(?:seed:|mm:)?think(?::[\w-]{1,40})?>", r"</(?:seed:|mm:)?think(?::[\w-]{1,40})?>"),
     Reasoning("longcat", r"<longcat_think>", r"</longcat_think>"),
     Reasoning("k2_horizon", r"<ifm\|think(?:_fast|_faster)?>", r"</ifm\|think(?:_fast|_faster)?>"),
-    Reasoning("magistral", r"\[THINK\]", r"\[/THINK\]", "["),
+    Reasoning("magistral", r"\[THINK\]", r"\[/THINK\]"),
     Reasoning("gemma4", r"<\|channel>thought", r"<channel\|>"),
     Reasoning(
         "harmony",
         rf"{_START}<\|channel\|>analysis{_WORD}<\|message\|>(?=[^{{])|{_START}<\|channel\|>analysis<\|message\|>",
         r"<\|end\|>|<\|return\|>|(?=<\|start\|>|<\|channel\|>)",
     ),
-    Reasoning("muse", rf"{_START} ?to=self<\|message\|>", r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)"),
+    Reasoning("muse", rf"{_STARTED} ?to=self<\|message\|>", _MUSE_ENDS),
     Reasoning(
         "inkling", r"(?:<\|message_model\|>)?<\|content_thinking\|>", r"<\|end_message\|>|(?=<\|message_model\|>)"
     ),
     Reasoning("kimi_k3", r"<\|open\|>think<\|sep\|>", r"<\|close\|>think<\|sep\|>"),
-    Reasoning("kimi_vl", "◁think▷", "◁/think▷", "◁"),
+    Reasoning("kimi_vl", "◁think▷", "◁/think▷"),
     Reasoning("cohere", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     Reasoning("apertus", r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
     Reasoning("solar", r"<\|think\|>", r"<\|end\|>|(?=<\|(?:content|tool_call:begin|begin)\|>)"),
     Reasoning("plamo3", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
     Reasoning("minicpm", r"<\|thought_start\|>", r"<\|thought_end\|>"),
-    Reasoning("pangu", r"\[unused16\]", r"\[unused17\]", "["),
+    Reasoning("pangu", r"\[unused16\]", r"\[unused17\]"),
     Reasoning("hyperclova", r"<\|im_start\|>assistant/think", r"<\|im_end\|>|(?=<\|im_start\|>)"),
+    Reasoning("muse", rf"{_STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
+)
+# The rest of a header whose beginning stood in the prompt.
+HEADERS: tuple[Reasoning, ...] = (
+    Reasoning("muse", r" ?to=self<\|message\|>", _MUSE_ENDS),
+    Reasoning("muse", r" ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
 )
 # Only at the beginning of the message.
 FIRST_REASONING: tuple[Reasoning, ...] = (
@@ -52,10 +60,10 @@ FIRST_REASONING: tuple[Reasoning, ...] = (
         r"<(?P<tag>thinking|thought|scratch_pad|reflection)[^<>]{0,80}>",
         r"</(?:thinking|thought|scratch_pad|reflection)>",
     ),
-    Reasoning("granite32", r"Here is my thought process:", r"Here is my response:", "H"),
-    Reasoning("cohere_plan", r"(?:Plan|Reflection):(?=[^\n]{0,600}\n{1,2}(?:Action|Reflection):)", r"(?=Action:)", "A"),
-    Reasoning("react", r"Thought:", r"(?=Action:)|Final Answer:", "AF"),
-    Reasoning("harmony_text", r"analysis(?=[^\W\d_])", r"assistantfinal|(?=assistantcommentary)", "a"),
+    Reasoning("granite32", r"Here is my thought process:", r"Here is my response:"),
+    Reasoning("cohere_plan", r"(?:Plan|Reflection):(?=[^\n]{0,600}\n{1,2}(?:Action|Reflection):)", r"(?=Action:)"),
+    Reasoning("react", r"Thought:", r"(?=Action:)|Final Answer:"),
+    Reasoning("harmony_text", r"analysis(?=[^\W\d_])", r"assistantfinal|(?=assistantcommentary)"),
 )
 
 # Whole tokens that are never shown.
@@ -88,14 +96,8 @@ ECHOES: tuple[str, ...] = (
     r"\[TOOL_RESULTS\]",
 )
 ECHO_LINES: tuple[str, ...] = (r"Observation:", r"```tool_outputs?[ \t]{0,20}\n", r"Thought:")
-# Text to the user in which markup is quoted, up to its end.
-ANSWERS: tuple[Reasoning, ...] = (
-    Reasoning("muse", rf"{_START} ?to=user<\|message\|>", r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)"),
-)
 
 ANY_CLOSER = "|".join(each.shuts for each in REASONING if "(?=" not in each.shuts)
 # A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
 THINKING_PROMPT = r"<(?:seed:|mm:|longcat_|ifm\|)?think[\w:-]*>$|\[THINK\]$|◁think▷$"
 PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)\Z"  # not its line: the text behind that is the answer
-# Words at the beginning of a message that may begin something: the others are said at once.
-FIRST_WORDS = ("Here", "Plan", "Reflection", "Thought", "analysis", "Call")

@@ -102,9 +102,7 @@ ARG_LINES = Markup(
     shuts=r"END_ARG[ \t]{0,20}",
     ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
     after=r"```|~~~",
-    first="E",
     lead="\n",
-    starts="BT`~",
 )
 CORTEX_TAGS = Markup(
     opens=rf"{PAIR_TAGS.opens}|{FUNCTION_TAGS.opens}|{PARAMETER}",

@@ -6,6 +6,7 @@ match less at the end of a piece than with more text.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import regex
@@ -34,6 +35,26 @@ def look(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[i
         return WAIT, None
     match = pattern.match(buf + "\n", pos)
     return (min(match.end(), len(buf)), match) if match else (NONE, None)
+
+
+_WRITTEN_AS_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})")
+
+
+@lru_cache(maxsize=512)
+def first_characters(pattern: str) -> frozenset[str]:
+    """The characters that a match of `pattern` can begin with, among ASCII and those that the pattern itself names."""
+    named = {chr(int("".join(code), 16)) for code in _WRITTEN_AS_CODE.findall(pattern)}
+    candidates = {*map(chr, range(128)), *pattern, *named}
+    matcher = compiled(pattern)
+    return frozenset(each for each in candidates if matcher.match(each, partial=True))
+
+
+def first_mark(pattern: str) -> str:
+    """The one character that a match of `pattern` begins with. Raises ValueError when there are several."""
+    found = first_characters(pattern)
+    if len(found) != 1:
+        raise ValueError(f"{pattern!r} must begin with one character, and it may begin with {len(found)}")
+    return next(iter(found))
 
 
 def group_in(match: regex.Match[str], name: str) -> str | None:

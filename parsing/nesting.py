@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _PAIRS = {"}": "{", "]": "[", ")": "("}
 _SPACE = re.compile(r"\s*")
 _STOPS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
-_SHALLOW = re.compile(r"[^\"'{}\[\](),:;<`✿]*")
-_DEEP = re.compile(r"[^\"'{}\[\]();<`✿]*")
-_ODD = "<`✿;["  # what may begin a closer: never right after a string
+_ODD = frozenset("<`✿;[")  # no value has these outside its strings
 _WORD_LIMIT = 200
 
 MORE = "more"  # `hit`: what follows must be seen together with what comes next
@@ -21,10 +20,17 @@ class Nesting:
     `advance` stops after each mark at a depth of at most `watch`: a bracket, a comma, a colon, a closed string (`hit`
     is then '"'). It stops in front of a character that no value has outside its strings, and in front of text that it
     must see whole (`hit` is MORE). `hit` is empty at the end of the buffer. `word` is the last string or bare word at a
-    watched depth.
+    watched depth. `marks` are further characters that no value has outside its strings: closers begin with them.
     """
 
-    def __init__(self, watch: int, *, quotes: str = "\"'", strings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        watch: int,
+        *,
+        quotes: str = "\"'",
+        strings: tuple[str, ...] = (),
+        marks: frozenset[str] = frozenset(),
+    ) -> None:
         self.watch = watch
         self.depth = 0
         self.hit = ""
@@ -34,6 +40,7 @@ class Nesting:
         self.unsettled = ""  # the quote that may have closed a string: what follows it decides
         self._quotes = quotes
         self._strings = strings
+        self._odd, self._shallow, self._deep = _runs(marks)
         self._stack: list[str] = []
         self._open = {"{": 0, "[": 0, "(": 0}
         self._quote = ""
@@ -115,7 +122,7 @@ class Nesting:
         if char in (",:=}])" if deep else ":=" if self.at_key else ",}])"):
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
-        elif char in _ODD:
+        elif char in self._odd:
             self.foreign = True
             self.hit = char
         else:
@@ -124,7 +131,7 @@ class Nesting:
 
     def _outside(self, buf: str, pos: int) -> int:
         shallow = self.depth <= self.watch
-        match = (_SHALLOW if shallow else _DEEP).match(buf, pos)
+        match = (self._shallow if shallow else self._deep).match(buf, pos)
         end = match.end() if match else pos
         if shallow and end > pos:
             self._keep(buf, pos, end)
@@ -188,6 +195,14 @@ class Nesting:
                 break
         self.at_key = False
         self.hit = char if self.depth <= self.watch else ""
+
+
+@lru_cache(maxsize=64)
+def _runs(marks: frozenset[str]) -> tuple[frozenset[str], re.Pattern[str], re.Pattern[str]]:
+    """The odd characters, and the runs without any mark where keys are told from values and where they are not."""
+    odd = _ODD | {each for each in marks if not each.isspace() and each not in "\"'{}[](),:="}
+    within = "\"'{}[]()" + "".join(sorted(odd))
+    return odd, re.compile(f"[^{re.escape(within + ',:')}]*"), re.compile(f"[^{re.escape(within)}]*")
 
 
 def held(buf: str, pos: int, token: str) -> int:

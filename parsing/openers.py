@@ -1,30 +1,38 @@
-"""What begins at a place in the text: one compiled alternation per table, made when first needed."""
+"""What begins at a place in the text: one compiled alternation per table of rows, made when first needed.
+
+The gates, the characters at which each alternation is worth trying, are derived from it: a row that begins with a
+character that no other row begins with needs nothing but itself.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import regex
 
-from parsing.dialects import LINES, MARKED, REST, WHOLE, Dialect
+from parsing.dialects import ROWS, Dialect, Rows
 from parsing.framing import (
-    ANSWERS,
     ECHO_LINES,
     ECHOES,
     FIRST_REASONING,
+    HEADERS,
     LINE_TOKENS,
     REASONING,
     STOPS,
     TOKENS,
     Reasoning,
 )
+from parsing.lexis import compiled, first_characters
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
 TOKEN = "token"
+AHEAD = 4
+_FENCES = "`~ "  # a fence may be indented
+_ANY_WORD = "ꙮ"  # a letter that no pattern names
 
 
 @dataclass(frozen=True)
@@ -40,72 +48,109 @@ class Table:
         found = match.group(0, *self.ends)
         return self.kinds[found.index("", 1) - 1]
 
+    @property
+    def first(self) -> frozenset[str]:
+        """The characters that its rows begin with."""
+        return first_characters(self.pattern.pattern)
+
 
 def _table(rows: Iterable[tuple[str, Kind]]) -> Table:
     numbered = list(rows)
-    pattern = "|".join(rf"(?:{opens})(?P<row_{number}>)" for number, (opens, _) in enumerate(numbered))
+    pattern = "|".join(rf"(?:{opens})(?P<row_{number}>)" for number, (opens, _) in enumerate(numbered)) or "(?!)"
     compiled = regex.compile(pattern)
     ends = tuple(compiled.groupindex[f"row_{number}"] for number in range(len(numbered)))
     return Table(compiled, tuple(kind for _, kind in numbered), ends)
 
 
-def _rows(dialects: Iterable[Dialect]) -> list[tuple[str, Kind]]:
-    return [(each.opens, each) for each in dialects]
+def _rows(rows: Iterable[Dialect | Reasoning]) -> list[tuple[str, Kind]]:
+    return [(each.opens, each) for each in rows]
 
 
-def _marks(reasoning: Iterable[Reasoning]) -> list[tuple[str, Kind]]:
-    return [(each.opens, each) for each in reasoning]
+class Openers:
+    """The tables of one set of dialects, with the marks and tokens that are the same for every set."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._all = rows
+        self.may_begin = lru_cache(maxsize=4096)(self._may_begin)
+
+    @cached_property
+    def marked(self) -> Table:
+        """What begins anywhere outside code."""
+        return _table([*_rows(self._all.marked), *_rows(REASONING)])
+
+    @cached_property
+    def rest(self) -> Table:
+        """What begins where nothing in `marked` can."""
+        return _table(_rows(self._all.rest))
+
+    @cached_property
+    def not_calls(self) -> Table:
+        """Marks and stop tokens: they begin like a call and are none."""
+        return _table([*_rows(REASONING), (STOPS, TOKEN)])
+
+    @cached_property
+    def tokens(self) -> Table:
+        """Tokens that are never shown, and closers that close nothing."""
+        orphans = [each.shuts for each in REASONING if "(?=" not in each.shuts]
+        return _table([(each, ECHO) for each in ECHOES] + [(each, TOKEN) for each in (*TOKENS, *orphans)])
+
+    @cached_property
+    def lines(self) -> Table:
+        """What begins at the beginning of a line."""
+        return _table([*_rows(self._all.lines), *((each, TOKEN) for each in LINE_TOKENS)])
+
+    @cached_property
+    def echo_lines(self) -> Table:
+        return _table([(each, ECHO) for each in ECHO_LINES])
+
+    @cached_property
+    def headers(self) -> Table:
+        """What begins at the beginning of the message, before anything else is looked for there."""
+        return _table([*_rows(self._all.headers), *_rows(HEADERS)])
+
+    @cached_property
+    def first(self) -> Table:
+        """What begins at the beginning of the message only."""
+        return _table([*_rows(FIRST_REASONING), *_rows(self._all.whole)])
+
+    @cached_property
+    def _first_words(self) -> Table:
+        """The rows of `first` that begin with a mark or a word of their own, not with the name of a tool."""
+        rows = _rows([*FIRST_REASONING, *self._all.whole])
+        return _table([row for row in rows if not compiled(row[0]).match(_ANY_WORD, partial=True)])
+
+    def begins_first(self, text: str) -> bool:
+        """Whether a message that begins with `text` may begin something of `first` but the name of a tool."""
+        return self._first_words.pattern.match(text, partial=True) is not None
+
+    # --- gates ---
+
+    @cached_property
+    def gates(self) -> str:
+        """The characters in whose absence a piece of prose is prose: of marks, of code spans, of a line's end."""
+        found = self.marked.first | self.rest.first | self.tokens.first | {"`", "\n"}
+        return "".join(sorted(found))
+
+    @cached_property
+    def line_gates(self) -> frozenset[str]:
+        return self.lines.first | self.echo_lines.first | frozenset(_FENCES)
+
+    @cached_property
+    def header_gates(self) -> frozenset[str]:
+        return self.headers.first
+
+    @cached_property
+    def rare_marks(self) -> frozenset[str]:
+        """The characters beyond ASCII that only calls begin with: a message that ends behind one was cut there."""
+        calls = (self.marked.first | self.rest.first) - self.not_calls.first
+        return frozenset(each for each in calls if not each.isascii())
+
+    def _may_begin(self, ahead: str) -> bool:
+        """Whether anything begins with these AHEAD characters: most brackets of ordinary text are ruled out by them."""
+        return any(table.pattern.match(ahead, partial=True) for table in (self.marked, self.rest, self.tokens))
 
 
-@lru_cache(maxsize=1)
-def marked() -> Table:
-    """What begins anywhere outside code."""
-    return _table([*_rows(MARKED), *_marks(REASONING), *_marks(ANSWERS)])
-
-
-@lru_cache(maxsize=1)
-def not_calls() -> Table:
-    """Marks and stop tokens: what begins like a call and is none."""
-    return _table([*_marks(REASONING), *_marks(ANSWERS), (STOPS, TOKEN)])
-
-
-@lru_cache(maxsize=1)
-def rest() -> Table:
-    """What begins where nothing in `marked` can."""
-    return _table(_rows(REST))
-
-
-@lru_cache(maxsize=1)
-def tokens() -> Table:
-    """Tokens that are never shown, and closers that close nothing."""
-    orphans = [each.shuts for each in REASONING if "(?=" not in each.shuts]
-    return _table([(each, ECHO) for each in ECHOES] + [(each, TOKEN) for each in (*TOKENS, *orphans)])
-
-
-@lru_cache(maxsize=1)
-def lines() -> Table:
-    """What begins at the beginning of a line."""
-    return _table([*_rows(LINES), *((each, TOKEN) for each in LINE_TOKENS)])
-
-
-@lru_cache(maxsize=1)
-def echo_lines() -> Table:
-    return _table([(each, ECHO) for each in ECHO_LINES])
-
-
-@lru_cache(maxsize=1)
-def first() -> Table:
-    """What begins at the beginning of the message only."""
-    return _table([*_marks(FIRST_REASONING), *_rows(WHOLE)])
-
-
-AHEAD = 4
-
-
-@lru_cache(maxsize=4096)
-def may_begin(ahead: str) -> bool:
-    """Whether anything begins with these AHEAD characters: most brackets of ordinary text are ruled out by them."""
-    return any(table.pattern.match(ahead, partial=True) for table in (marked(), rest(), tokens()))
+OPENERS = Openers(ROWS)
 
 
 @lru_cache(maxsize=64)

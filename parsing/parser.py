@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from parsing.blocks import Draft
 from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
 from parsing.lexis import WAIT
-from parsing.prose import GATES, Prose
+from parsing.openers import OPENERS, Openers
+from parsing.prose import Prose
 from parsing.sink import Reader
 
 LIMIT = 1 << 20
-_PROSE = frozenset(GATES).isdisjoint
-# Tokens come again and again: a piece of prose is looked at, and its event made, once for all replies.
-_KNOWN: dict[type[Text] | type[Thought], dict[str, Text | Thought]] = {Text: {}, Thought: {}}
 _KNOWN_PIECES = 8192
 _KNOWN_LENGTH = 16
 _PATIENCE = 64  # characters of a tag that wait for its `>`
@@ -30,7 +29,7 @@ class Parser(Prose):
     (what the prompt ended with) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
     sixteen times as long. Without `calls` markup is text that is shown; thoughts are still thoughts.
     `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
-    it is whole when the parser is closed.
+    it is whole when the parser is closed. `openers` are the dialects that are read.
     """
 
     def __init__(
@@ -42,8 +41,10 @@ class Parser(Prose):
         prompt_suffix: str = "",
         limit: int = LIMIT,
         calls: bool = True,
+        openers: Openers = OPENERS,
     ) -> None:
-        super().__init__(tools, limit, fences=fences and calls)
+        super().__init__(tools, limit, openers, fences=fences and calls)
+        self._is_prose, self._pieces = _known(openers.gates)
         self._calls = calls
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
@@ -55,7 +56,7 @@ class Parser(Prose):
         self._take: Callable[[str], None] = self._hold
         self._index = 0
         if starts_in_thought or re.search(THINKING_PROMPT, prompt_suffix.rstrip()):
-            self._think(ANY_CLOSER, "<[◁")
+            self._think(ANY_CLOSER)
         elif match := re.search(PROMPT_ENDS, prompt_suffix):
             self._held = match.group()
             self._phantom = len(self._held)
@@ -67,7 +68,7 @@ class Parser(Prose):
             event = known.get(text)
             if event is not None:
                 return [event]
-            if _PROSE(text):
+            if self._is_prose(text):
                 return self._learn(text, known)
         elif text and self._stop not in text and text[-1] != "\\":
             return self._pass(text)
@@ -129,8 +130,8 @@ class Parser(Prose):
         elif self._fence:
             self._stop = "\n" if self._closer is None else ""
             self._pass = self._say_piece
-        elif (self._shown or self._voice is Thought) and set(self._closer_first) <= set(GATES):
-            self._known = _KNOWN[self._voice]
+        elif (self._shown or self._voice is Thought) and self._closer_first.issubset(self._gates):
+            self._known = self._pieces[self._voice]
 
     def _settle_reader(self) -> None:
         reader, draft = self._reader, self._draft
@@ -237,6 +238,18 @@ class Parser(Prose):
         self._end()
         self._out = events + self._out
         return True
+
+
+Pieces = dict[type[Text] | type[Thought], dict[str, Text | Thought]]
+
+
+@lru_cache(maxsize=8)
+def _known(gates: str) -> tuple[Callable[[str], bool], Pieces]:
+    """Whether a piece has none of the gates, and the pieces that are known to have none, with their events.
+
+    Tokens come again and again: a piece is looked at, and its event made, once for all replies.
+    """
+    return frozenset(gates).isdisjoint, {Text: {}, Thought: {}}
 
 
 def parse(

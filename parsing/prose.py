@@ -15,26 +15,12 @@ from parsing.cuts import is_cut, is_cut_call
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.events import Text, Thought
 from parsing.fences import on_the_line
-from parsing.framing import ANSWERS, FIRST_WORDS, Reasoning
-from parsing.lexis import NONE, WAIT, compiled, look
-from parsing.openers import (
-    AHEAD,
-    ECHO,
-    Table,
-    echo_lines,
-    first,
-    lines,
-    marked,
-    may_begin,
-    rest,
-    tokens,
-    tool_elements,
-)
+from parsing.framing import Reasoning
+from parsing.lexis import NONE, WAIT, compiled, first_characters, look
+from parsing.openers import AHEAD, ECHO, Openers, Table, tool_elements
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT
 
-GATES = "<[]`\n✿◁"
-_LINE_FIRST = frozenset("fF-> A*`~T[acOot")
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
 _VISIBLE = re.compile(r"\S")
@@ -47,11 +33,13 @@ class Prose(Blocks):
     Methods that look for a beginning return where it ends, WAIT if more text must be seen, or NONE.
     """
 
-    def __init__(self, tools: Mapping[str, Mapping[str, Any]], limit: int, *, fences: bool) -> None:
+    def __init__(self, tools: Mapping[str, Mapping[str, Any]], limit: int, openers: Openers, *, fences: bool) -> None:
         super().__init__(tools, limit)
+        self._openers = openers
+        self._gates = openers.gates
         self._fences = fences
         self._elements = tool_elements(tuple(tools))
-        self._closer_first = ""
+        self._closer_first: frozenset[str] = frozenset()
         self._quotes = False  # an answer in which markup is text
         self._ticks = 0
         self._phantom = 0  # characters of the prompt that are not to be said
@@ -74,17 +62,17 @@ class Prose(Blocks):
             step = self._at_start(buf, pos, last)
             if step != NONE:
                 return step
-        if self._bol and buf[pos] in _LINE_FIRST:
+        if self._bol and buf[pos] in self._openers.line_gates:
             step = self._at_line(buf, pos, last)
             if step != NONE:
                 return step
-        return self._at_gate(buf, pos, last) if buf[pos] in GATES else NONE
+        return self._at_gate(buf, pos, last) if buf[pos] in self._gates else NONE
 
     # --- saying ---
 
     def _run(self, buf: str, pos: int) -> int:
         """Say text up to the next character that may begin something, or through the end of the line."""
-        match = _gate(self._closer_first).search(buf, pos + 1)
+        match = _gate(self._gates, self._closer_first).search(buf, pos + 1)
         end = match.start() if match else len(buf)
         newline = buf.find("\n", pos, end)
         end = newline + 1 if newline >= 0 else end
@@ -106,22 +94,24 @@ class Prose(Blocks):
     # --- the beginning of the message ---
 
     def _at_start(self, buf: str, pos: int, last: bool) -> int:
-        if buf[pos] in " t":
-            end, match = look(marked().pattern, buf, pos, last)
+        openers = self._openers
+        if buf[pos] in openers.header_gates:
+            end, match = look(openers.headers.pattern, buf, pos, last)
             if match or end == WAIT:
-                return self._begin_kind(marked(), match, buf, pos) if match else WAIT
+                return self._begin_kind(openers.headers, match, buf, pos) if match else WAIT
         if buf[pos].isspace():
             found = _VISIBLE.search(buf, pos)
             end = max(pos + 1, (found.start() if found else len(buf)) - 1)  # with the last space something may begin
             return self._say(buf[pos:end], end)
-        end, match = look(first().pattern, buf, pos, last)
+        end, match = look(openers.first.pattern, buf, pos, last)
         if end == WAIT:
-            return WAIT if self._sink.may_offer(buf[pos:], FIRST_WORDS) else NONE
+            begun = buf[pos:]
+            return WAIT if self._sink.may_offer(begun) or openers.begins_first(begun) else NONE
         if not match:
             return NONE
-        kind = first().kind(match)
+        kind = openers.first.kind(match)
         if isinstance(kind, Reasoning):
-            return self._begin_kind(first(), match, buf, pos)
+            return self._begin_kind(openers.first, match, buf, pos)
         if isinstance(kind, Dialect) and self._calls and self._offers(match):
             self._sketch(Draft(Text, self._sink.index, self._shown, kind))
             self._begins(kind, match, buf, pos)
@@ -132,13 +122,14 @@ class Prose(Blocks):
     # --- the beginning of a line ---
 
     def _at_line(self, buf: str, pos: int, last: bool) -> int:
-        end, match = look(lines().pattern, buf, pos, last)
+        openers = self._openers
+        end, match = look(openers.lines.pattern, buf, pos, last)
         if match or end == WAIT:
-            step = self._begin_kind(lines(), match, buf, pos) if match else WAIT
+            step = self._begin_kind(openers.lines, match, buf, pos) if match else WAIT
             if step != NONE:
                 return step
         if self._sink.index:
-            end, match = look(echo_lines().pattern, buf, pos, last)
+            end, match = look(openers.echo_lines.pattern, buf, pos, last)
             self._over = match is not None
             if end != NONE:
                 return end
@@ -177,7 +168,7 @@ class Prose(Blocks):
         newline = buf.find("\n", pos)
         end = newline + 1 if newline >= 0 else len(buf)
         if self._closer is not None:
-            found = _gate(self._closer_first).search(buf, pos + 1, end)
+            found = _gate(self._gates, self._closer_first).search(buf, pos + 1, end)
             end = found.start() if found and buf[found.start()] != "\n" else end
         return self._say(buf[pos:end], end)
 
@@ -188,9 +179,10 @@ class Prose(Blocks):
             return self._open_span(buf, pos, last)
         if buf[pos] == "\n":
             return NONE
-        if len(buf) - pos >= AHEAD and not may_begin(buf[pos : pos + AHEAD]):
+        openers = self._openers
+        if len(buf) - pos >= AHEAD and not openers.may_begin(buf[pos : pos + AHEAD]):
             return self._at_element(buf, pos, last)
-        for table in (marked(), rest()):
+        for table in (openers.marked, openers.rest):
             end, match = look(table.pattern, buf, pos, last)
             step = self._begin_kind(table, match, buf, pos) if match else end
             if step != NONE:
@@ -210,13 +202,14 @@ class Prose(Blocks):
         return end if fits and self._begins(TOOL_ELEMENT, match, buf, pos) else NONE
 
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
-        end, match = look(tokens().pattern, buf, pos, last)
+        tokens = self._openers.tokens
+        end, match = look(tokens.pattern, buf, pos, last)
         if match:
-            self._over = tokens().kind(match) == ECHO and self._sink.index > 0
+            self._over = tokens.kind(match) == ECHO and self._sink.index > 0
             return end
-        if not last or not self._calls or not is_cut(buf[pos:], self._sink.tools):
+        if not last or not self._calls or not is_cut(buf[pos:], self._sink.tools, self._openers):
             return end
-        if self._voice is Text and self._draft is None and is_cut_call(buf[pos:]):
+        if self._voice is Text and self._draft is None and is_cut_call(buf[pos:], self._openers):
             self._sink.bad(buf[pos:], CUT)
         return len(buf)
 
@@ -260,14 +253,14 @@ class Prose(Blocks):
                 return NONE
             if self._shown and not self._bol and (after := buf[match.end() : match.end() + 1]) in ("", " "):
                 return NONE if after else WAIT  # in the middle of a sentence the mark is only mentioned
-            self._think(kind.shuts, kind.first, answer=kind in ANSWERS)
+            self._think(kind.shuts, answer=kind.answer)
         return match.end()
 
-    def _think(self, closer: str, first_characters: str, *, answer: bool = False) -> None:
+    def _think(self, closer: str, *, answer: bool = False) -> None:
         self._voice = Text if answer else Thought
         self._quotes = answer
         self._closer = compiled(closer)
-        self._closer_first = first_characters
+        self._closer_first = first_characters(closer)
 
     def _end_thought(self, end: int) -> int:
         if self._draft is not None and self._draft.voice is Thought:
@@ -275,7 +268,8 @@ class Prose(Blocks):
         self._voice = Text
         self._quotes = False
         self._closer = None
-        self._closer_first = self._fence = ""
+        self._closer_first = frozenset()
+        self._fence = ""
         self._ticks = 0
         self._bol = True
         return end
@@ -286,8 +280,8 @@ def _first_key(attributes: str | None) -> str:
 
 
 @lru_cache(maxsize=64)
-def _gate(extra: str) -> re.Pattern[str]:
-    return re.compile(f"[{re.escape(GATES + extra)}]")
+def _gate(gates: str, extra: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(gates + ''.join(sorted(extra)))}]")
 
 
 @lru_cache(maxsize=64)

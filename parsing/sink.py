@@ -48,16 +48,15 @@ class Sink:
     def offers(self, written: str) -> bool:
         return offered_name(written, self.tools) in self.tools
 
-    def may_offer(self, text: str, words: tuple[str, ...]) -> bool:
-        """Whether a message that begins so may still begin with an offered name, or with one of `words`."""
+    def may_offer(self, text: str) -> bool:
+        """Whether a message that begins so may still begin with an offered name."""
         match = _FIRST_WORD.match(text)
-        names = (*self.tools, *words)
-        if match is None or any(name in match.group() for name in names):
+        if match is None or any(name in match.group() for name in self.tools):
             return True
         if match.end() < len(text):
             return False
         begun = next((match.group().removeprefix(each) for each in _PREFIXES if text.startswith(each)), match.group())
-        return any(name.startswith(begun) for name in (*names, *_PREFIXES))
+        return any(name.startswith(begun) for name in (*self.tools, *_PREFIXES))
 
     def schema(self, written: str) -> Mapping[str, Any]:
         return self.tools.get(offered_name(written, self.tools), {})

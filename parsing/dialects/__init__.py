@@ -1,26 +1,43 @@
 """The dialects: a row each. To add one, add a row next to its relatives and a fixture.
 
-Where a row may open depends on the table it stands in: MARKED anywhere outside code, REST where no marked row can,
-LINES at the beginning of a line, WHOLE at the beginning of a message that holds nothing else.
+Where a row may open depends on the table it stands in: `marked` anywhere outside code, `rest` where no marked row can,
+`headers` at the beginning of a message, `lines` at the beginning of a line, `whole` at the beginning of a message that
+holds nothing else. The characters at which each table is tried are derived from its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from parsing.dialects import json_rows, tag_rows, word_rows
 from parsing.dialects.row import Dialect
 from parsing.readers import bodies as body
 
-MARKED = (*json_rows.MARKED, *tag_rows.MARKED)
-REST = (*json_rows.REST, *tag_rows.REST)
-LINES = (*word_rows.LINES, *tag_rows.HEADERS)
-WHOLE = word_rows.WHOLE
+
+@dataclass(frozen=True)
+class Rows:
+    """A set of dialects, by the places where they may open."""
+
+    marked: tuple[Dialect, ...]
+    rest: tuple[Dialect, ...]
+    headers: tuple[Dialect, ...]
+    lines: tuple[Dialect, ...]
+    whole: tuple[Dialect, ...]
+
+
+ROWS = Rows(
+    marked=(*json_rows.MARKED, *tag_rows.MARKED),
+    rest=(*json_rows.REST, *tag_rows.REST),
+    headers=tag_rows.HEADERS,
+    lines=(*word_rows.LINES, *tag_rows.LINES),
+    whole=word_rows.WHOLE,
+)
 # Their openers are made of the tools that are offered.
 TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)
 FENCED = Dialect("fence_tool_tag", "fenced", "any model that is taught it", "", body.tool_element)
 
-DIALECTS = (*MARKED, *REST, TOOL_ELEMENT, *LINES, FENCED, *WHOLE)
+DIALECTS = (*ROWS.marked, *ROWS.rest, TOOL_ELEMENT, *ROWS.headers, *ROWS.lines, FENCED, *ROWS.whole)
 
 
 def listed() -> Iterator[tuple[str, str, str]]:
@@ -33,4 +50,4 @@ def listed() -> Iterator[tuple[str, str, str]]:
         yield name, family, models
 
 
-__all__ = ["DIALECTS", "FENCED", "LINES", "MARKED", "REST", "TOOL_ELEMENT", "WHOLE", "Dialect", "listed"]
+__all__ = ["DIALECTS", "FENCED", "ROWS", "TOOL_ELEMENT", "Dialect", "Rows", "listed"]

@@ -36,21 +36,37 @@ _PAIRED = rf"{SPACE}(?:<tool_sep{SUFFIX}>{SPACE})?"
 _TOOLS = rf"<{BAR}tool{BLANK}calls{BLANK}begin{BAR}>{S}|<{BAR}tool{BLANK}calls{BAR}>{S}"
 _ITEM = rf"(?:{_TOOLS})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
-_START = r"(?:<\|start\|>(?:assistant)?)?"
+_STARTED = r"<\|start\|>(?:assistant)?"
+_START = rf"(?:{_STARTED})?"
 _TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
-# A header that opens the message, or a line of it.
+
+def _addressed(start: str) -> tuple[Dialect, ...]:
+    """Headers that begin with `start` and name the recipient."""
+    return (
+        Dialect(
+            "beam", "channel", "Beam",
+            rf"{start} ?to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml<\|message\|>",
+            body.tagged(BEAM_TAGS),
+        ),
+        Dialect(
+            "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
+            rf"{start} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
+            body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
+        ),
+    )  # fmt: skip
+
+
+_HARMONY = r" to=(?P<name>[\w.:-]{1,128})<\|channel\|>\w{1,20}"
+_HARMONY_CHANNEL = r"<\|channel\|>\w{1,20} to=(?P<name>[\w.:-]{1,128})"
+# The rest of a header whose beginning stood in the prompt.
+LINES = _addressed("")
 HEADERS: tuple[Dialect, ...] = (
     Dialect(
-        "beam", "channel", "Beam",
-        rf"{_START} ?to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml<\|message\|>",
-        body.tagged(BEAM_TAGS),
+        "harmony", "channel", "gpt-oss, GPT-5",
+        rf"{_HARMONY}{_TYPE}<\|message\|>{S}{OBJECT}", body.named_json,
     ),
-    Dialect(
-        "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
-        rf"{_START} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
-        body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
-    ),
+    *LINES,
 )  # fmt: skip
 MARKED: tuple[Dialect, ...] = (
     Dialect(
@@ -186,11 +202,10 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"{_START}(?: to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}|<\|channel\|>\w{{1,20}} to="
-        rf"(?P<name>[\w.:-]{{1,128}})){_TYPE}<\|message\|>{S}{OBJECT}",
+        rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}<\|message\|>{S}{OBJECT}",
         body.named_json,
     ),
-    *HEADERS,
+    *_addressed(_STARTED),
     Dialect(
         "inkling", "channel", "Inkling",
         rf"(?:<\|message_model\|>[^<]{{0,128}})?<\|content_invoke_tool_json\|>{S}{JSON}", body.json_calls,
@@ -205,18 +220,16 @@ MARKED: tuple[Dialect, ...] = (
 REST: tuple[Dialect, ...] = (
     Dialect(
         "cwm_tool", "adhoc_tag", "Meta CWM",
-        rf"<tool: [\w-]{{1,40}}>{S}{NAME}[ \t]{{0,20}}\n?(?=[^\s{{])", body.text_until(r"</tool>", "<"),
+        rf"<tool: [\w-]{{1,40}}>{S}{NAME}[ \t]{{0,20}}\n?(?=[^\s{{])", body.text_until(r"</tool>"),
     ),
     Dialect(
         "langchain_xml", "adhoc_tag", "LangChain XML agent",
-        rf"<tool>{S}{LOOSE_NAME}{S}</tool>{S}<tool_input>(?={S}[^\s{{])", body.text_until(r"</tool_input>", "<"),
+        rf"<tool>{S}{LOOSE_NAME}{S}</tool>{S}<tool_input>(?={S}[^\s{{])", body.text_until(r"</tool_input>"),
     ),
     Dialect(
         "harmony", "channel", "gpt-oss",
-        rf"{_START}(?: to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}|<\|channel\|>\w{{1,20}} to="
-        rf"(?P<name>[\w.:-]{{1,128}}))"
-        rf"{_TYPE}<\|message\|>(?={S}[^\s{{<])",
-        body.text_until(r"<\|(?:call|end|start|return)\|>", "<", whole_at_end=True),
+        rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}<\|message\|>(?={S}[^\s{{<])",
+        body.text_until(r"<\|(?:call|end|start|return)\|>", whole_at_end=True),
     ),
     Dialect(
         "cortex_name_args", "adhoc_tag", "DeepSeek V4 Flash through CortexPrism",

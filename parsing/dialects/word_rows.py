@@ -27,7 +27,7 @@ LINES: tuple[Dialect, ...] = (
     ),
     Dialect(
         "functionary_v32", "header_json", "Functionary v3.2",
-        r">>>(?P<offered>python)[ \t]{0,5}\n(?=[^\s{])", body.text_until(r"(?=\n>>>)", "\n", whole_at_end=True),
+        r">>>(?P<offered>python)[ \t]{0,5}\n(?=[^\s{])", body.text_until(r"(?=\n>>>)", whole_at_end=True),
     ),
     Dialect(
         "react", "adhoc_tag", "ReAct prompts",
@@ -37,7 +37,7 @@ LINES: tuple[Dialect, ...] = (
     Dialect(
         "react", "adhoc_tag", "ReAct prompts",
         rf"Action:[ \t]{{0,20}}{OFFERED}[ \t]{{0,20}}(?:\r?\n){{1,2}}Action Input:[ \t]{{0,20}}(?=[^\s{{`])",
-        body.text_until(r"(?=\n\s{0,20}(?:Observation|Thought|Action|Final Answer):)", "\n", whole_at_end=True),
+        body.text_until(r"(?=\n\s{0,20}(?:Observation|Thought|Action|Final Answer):)", whole_at_end=True),
     ),
     Dialect(
         "rwkv_tool_call", "fenced", "RWKV-7 G1",

@@ -82,7 +82,7 @@ def named_children(sink: Sink, groups: Groups) -> Reader:
 
 def nested_tags(sink: Sink, groups: Groups) -> Reader:
     name = name_in(groups)
-    return RawCall(sink, r"<\]minimax\[>\[\s{0,100}</invoke>", "<", nested_calls(name), name)
+    return RawCall(sink, r"<\]minimax\[>\[\s{0,100}</invoke>", nested_calls(name), name)
 
 
 def literal(sink: Sink, groups: Groups) -> Reader:
@@ -101,32 +101,32 @@ def bare_python(sink: Sink, groups: Groups) -> Reader:
 
 def all_pairs(sink: Sink, groups: Groups) -> Reader:
     """Pairs of which the first names the tool."""
-    return RawCall(sink, r"</tool_call>", "<", pair_calls)
+    return RawCall(sink, r"</tool_call>", pair_calls)
 
 
 def bracket_arrow(sink: Sink, groups: Groups) -> Reader:
-    return RawCall(sink, r"\[/TOOL_CALLS?\]", "[", arrow_calls)
+    return RawCall(sink, r"\[/TOOL_CALLS?\]", arrow_calls)
 
 
 def tag_arrow(sink: Sink, groups: Groups) -> Reader:
-    return RawCall(sink, r"</tool_code>", "<", arrow_calls)
+    return RawCall(sink, r"</tool_code>", arrow_calls)
 
 
-def text_until(end: str, first: str, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:
+def text_until(end: str, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:
     """Raw text for the one tool that the opener names."""
 
     def begin(sink: Sink, groups: Groups) -> Reader:
         name = name_in(groups)
-        return RawCall(sink, end, first, body_of(name), name, whole_at_end=whole_at_end)
+        return RawCall(sink, end, body_of(name), name, whole_at_end=whole_at_end)
 
     return begin
 
 
 def interpreter(sink: Sink, groups: Groups) -> Reader:
     """Code for whichever code tool is offered."""
-    return RawCall(sink, r"(?=<\|action_end\|>)", "<", code_for)
+    return RawCall(sink, r"(?=<\|action_end\|>)", code_for)
 
 
 def code_to_end(sink: Sink, groups: Groups) -> Reader:
     """The same, up to the end of the message: nothing else marks where it ends."""
-    return RawCall(sink, r"(?=<\|(?:eom_id|eot_id|im_end)\|>)", "<", code_for, whole_at_end=True)
+    return RawCall(sink, r"(?=<\|(?:eom_id|eot_id|im_end)\|>)", code_for, whole_at_end=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parsing.lexis import WAIT, look
+from parsing.lexis import WAIT, first_characters, look
 from parsing.literals import Unreadable, loads
 from parsing.nesting import MORE, Nesting
 from parsing.shapes import Misfit, Named, Shape
@@ -26,7 +26,7 @@ class JsonCalls:
         self._shape = shape
         self._name = shape.name if isinstance(shape, Named) else ""
         self._offered_only = offered_only
-        self._nesting = Nesting(watch=0 if self._name else 1)
+        self._nesting = Nesting(watch=0 if self._name else 1, marks=first_characters(sink.closer.pattern))
         self._home = 1  # the depth of a call's object
         self._level = 1  # the depth of the keys that name and fill it
         self._role = ""

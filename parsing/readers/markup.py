@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import regex
 
 from parsing.arguments import properties_of
-from parsing.lexis import compiled
+from parsing.lexis import compiled, first_characters, first_mark
 from parsing.sink import Sink
 
 
@@ -18,23 +18,28 @@ class Markup:
     """The tags of one grammar, as patterns.
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
-    follow a whole call, and proves that an end inside a value is one. What ends a value begins with `first`, and only
-    directly after `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. What stands
-    between values begins with one of `starts`.
+    follow a whole call, and proves that an end inside a value is one. What ends a value counts only directly after
+    `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value.
     """
 
     opens: str
     shuts: str
     ends: str
     after: str
-    first: str = "<"
     lead: str = ""
     nests: str = ""
-    starts: str = "<"
+
+    @cached_property
+    def first(self) -> str:
+        """The character that the end of a value begins with."""
+        return first_mark(self.shuts)
 
     @cached_property
     def start(self) -> re.Pattern[str]:
-        return re.compile(f"[{self.starts}]")
+        """The characters that what stands between values begins with, but for the space before it, however written."""
+        marks = first_characters(f"(?:{self.opens})|(?:{self.ends})|(?:{self.after})")
+        visible = "".join(each for each in sorted(marks) if not each.isspace() and each != "\\")
+        return re.compile(f"[{re.escape(visible)}]")
 
     @cached_property
     def quoted(self) -> regex.Pattern[str] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from parsing.events import Arguments
 from parsing.fences import fill
-from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.lexis import NONE, WAIT, compiled, first_mark, look
 from parsing.shapes import Misfit
 from parsing.sink import CUT, Sink
 
@@ -15,21 +15,18 @@ Reading = Callable[[str, Sink], list[tuple[str, Arguments]]]
 
 
 class RawCall:
-    """The text up to `end`, which begins with the character `first`; to the end of the message if `whole_at_end`.
+    """The text up to `end`; to the end of the message if `whole_at_end`.
 
     `reading` makes the calls of the text; it raises Misfit.
     """
 
-    def __init__(
-        self, sink: Sink, end: str, first: str, reading: Reading, name: str = "", *, whole_at_end: bool = False
-    ) -> None:
+    def __init__(self, sink: Sink, end: str, reading: Reading, name: str = "", *, whole_at_end: bool = False) -> None:
         self.done = False
         self.refused = False
         self.streams = False
-        self.stop = first
+        self._start = self.stop = first_mark(end)
         self._sink = sink
         self._end = compiled(end)
-        self._start = first
         self._reading = reading
         self._whole_at_end = whole_at_end
         self._parts: list[str] = []
