@@ -1,4 +1,7 @@
-"""The one scanner: text in, events out, whatever the slicing. It knows no dialect; the tables do."""
+"""The one scanner: text in, events out, whatever the slicing. It knows no dialect; the tables do.
+
+`parsing.state` explains its modes; `Prose` and `Blocks` read in them, and `Output` has what they found.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from parsing.blocks import Draft
-from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Text, Thought
+from parsing.blocks import Blocks, Pass
+from parsing.drafts import Draft, Output
+from parsing.events import BadCall, Call, Parsed, ParseEvent, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
 from parsing.lexis import WAIT
 from parsing.openers import OPENERS, Openers
 from parsing.prose import Prose
-from parsing.sink import Reader
+from parsing.sink import Excerpts, Sink
+from parsing.state import CALL, FENCE, OVER, TEXT, Channel, State
 
 LIMIT = 1 << 20
 _KNOWN_PIECES = 8192
@@ -22,7 +27,7 @@ _PATIENCE = 64  # characters of a tag that wait for its `>`
 _TOKENS = ("<|", "<｜", "</")
 
 
-class Parser(Prose):
+class Parser:
     """Reads one reply. `tools` maps each offered tool to the JSON Schema of its parameters.
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
@@ -43,26 +48,32 @@ class Parser(Prose):
         calls: bool = True,
         openers: Openers = OPENERS,
     ) -> None:
-        super().__init__(tools, limit, openers, fences=fences and calls)
-        self._is_prose, self._pieces = _known(openers.gates)
-        self._calls = calls
+        excerpts = Excerpts()
+        self.raw = excerpts.by_index
+        self._sink = Sink(tools)
+        self._state = State()
+        self._output = Output(self._sink, self._state, excerpts, limit)
+        self._blocks = Blocks(self._sink, self._state, self._output, excerpts, limit, enabled=calls)
+        self._prose = Prose(self._sink, self._state, self._output, self._blocks, openers, fences=fences and calls)
+        prose, blocks = self._prose, self._blocks
+        # by mode
+        self._read = (prose.text, prose.span, prose.fence, blocks.read, blocks.follow, _drop)
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
-        # How the next piece is looked at: as prose that may be known, or for the one
-        # character that can matter.
+        # How the next piece is looked at: as prose that may be known, or for the one character that can matter.
+        self._gates = frozenset(openers.gates)
+        self._is_prose, self._pieces = _known(openers.gates)
         self._known: dict[str, Text | Thought] | None = None
         self._stop = ""  # it is in every piece
-        self._pass: Callable[[str], list[ParseEvent]] = self._say_piece
-        self._take: Callable[[str], None] = self._hold
-        self._index = 0
+        self._pass: Pass = self._pass_text
         if starts_in_thought or re.search(THINKING_PROMPT, prompt_suffix.rstrip()):
-            self._think(ANY_CLOSER)
+            self._state.open_channel(ANY_CLOSER)
         elif match := re.search(PROMPT_ENDS, prompt_suffix):
             self._held = match.group()
-            self._phantom = len(self._held)
+            self._output.hidden = len(self._held)
 
     def feed(self, text: str) -> list[ParseEvent]:
-        """The events of the next piece of the reply. Never raises."""
+        """Return the events of the next piece of the reply. Never raises."""
         known = self._known
         if known is not None:
             event = known.get(text)
@@ -71,88 +82,59 @@ class Parser(Prose):
             if self._is_prose(text):
                 return self._learn(text, known)
         elif text and self._stop not in text and text[-1] != "\\":
-            return self._pass(text)
+            events = self._pass(text)
+            if events is not None:
+                return events
         return self._scan(text, last=False)
 
     def close(self) -> list[ParseEvent]:
-        """The events that only the end of the reply decides."""
+        """Return the events that only the end of the reply decides."""
         if self._closed:
             return []
         self._closed = True
         events = self._scan("", last=True)
         self._end()
-        return events + self._taken()
+        return events + self._output.taken()
 
     # --- pieces in which nothing can matter ---
 
     def _learn(self, text: str, known: dict[str, Text | Thought]) -> list[ParseEvent]:
         if not text:
             return []
-        event = self._voice(text)
+        event = self._state.channel(text)
         if len(text) <= _KNOWN_LENGTH and len(known) < _KNOWN_PIECES:
             known[text] = event
         return [event]
 
-    def _say_piece(self, text: str) -> list[ParseEvent]:
-        return [self._voice(text)]
-
-    def _stream_piece(self, text: str) -> list[ParseEvent]:
-        size = self._size + len(text)
-        if size > self._limit:
-            return self._scan(text, last=False)
-        self._size = size
-        if self._block_room:
-            self._keep_block(text)
-        self._take(text)
-        return [CallDelta(self._index, text)]
-
-    def _keep_piece(self, text: str) -> list[ParseEvent]:
-        size = self._size + len(text)
-        if size > self._limit // 2:
-            return self._scan(text, last=False)
-        self._size = size
-        if self._block_room:
-            self._keep_block(text)
-        self._take(text)
-        self._hold(text)
-        return []
+    def _pass_text(self, text: str) -> list[ParseEvent]:
+        return [self._state.channel(text)]
 
     def _settle(self) -> None:
         """Choose how the next piece is looked at."""
         self._known = None
         self._stop = ""
-        if self._held or self._over:
+        state = self._state
+        if self._held:
             return
-        if self._reader is not None:
-            self._settle_reader()
-        elif self._draft is not None or self._after is not None or self._bol or self._ticks:
+        if state.mode is CALL:
+            if shortcut := self._blocks.safe_shortcut():
+                self._stop, self._pass = shortcut
+        elif self._output.draft is not None or state.line_start:
             return
-        elif self._fence:
-            self._stop = "\n" if self._closer is None else ""
-            self._pass = self._say_piece
-        elif (self._shown or self._voice is Thought) and self._closer_first.issubset(self._gates):
-            self._known = self._pieces[self._voice]
-
-    def _settle_reader(self) -> None:
-        reader, draft = self._reader, self._draft
-        if reader is None or self._size > self._limit // 2:
-            return
-        self._take = reader.take
-        self._index = self._sink.index
-        if draft is None:
-            self._stop = reader.stop
-            self._pass = self._stream_piece if reader.streams else self._keep_piece
-        elif draft.row is not None:
-            self._stop = reader.stop
-            self._pass = self._keep_piece
+        elif state.mode is FENCE:
+            self._stop = "\n" if state.closer is None else ""
+            self._pass = self._pass_text
+        elif state.mode is TEXT and (state.shown or state.channel is Thought) and state.closer_gates <= self._gates:
+            self._known = self._pieces[state.channel]
 
     # --- the scan ---
 
     def _scan(self, text: str, *, last: bool) -> list[ParseEvent]:
-        if self._reader is not None and not self._held and not last and self._draft is None:
-            return self._read_on(self._reader, text)
-        buf = self._held + text if self._held else text
-        if not last and len(buf) < _PATIENCE and ">" not in text and self._in_tag(self._held):
+        held = self._held
+        if not held and not last and self._state.mode is CALL and self._output.draft is None:
+            return self._read_on(text)
+        buf = held + text if held else text
+        if not last and len(buf) < _PATIENCE and ">" not in text and self._in_tag(held):
             self._held = buf
             return []
         self._held = ""
@@ -160,87 +142,72 @@ class Parser(Prose):
 
     def _in_tag(self, held: str) -> bool:
         """Whether a look is worth its price only when the tag that has begun may have ended."""
-        return held[:2] in _TOKENS or (self._reader is not None and "<" in held[:2])
+        return held[:2] in _TOKENS or (self._state.mode is CALL and "<" in held[:2])
 
-    def _read_on(self, reader: Reader, text: str) -> list[ParseEvent]:
-        """The usual case of a piece inside a call: all of it is the reader's."""
-        size = self._size + len(text)
-        if size < self._limit:
-            step = reader.read(text, 0, last=False)
-            if self._block_room:
-                self._keep_block(text[:step])
-            if step == len(text) and not reader.done:
-                self._size = size
-                self._stop, self._index, self._take = reader.stop, self._sink.index, reader.take
-                self._pass = self._stream_piece if reader.streams else self._keep_piece
-                return self._sink.taken()
-            self._size += step
-            if reader.done:
-                self._ended()
-            return self._scan_from(text, step, last=False)
-        return self._scan_from(text, 0, last=False)
+    def _read_on(self, text: str) -> list[ParseEvent]:
+        """Read the usual piece inside a call: all of it is the reader's."""
+        step = self._blocks.read_piece(text)
+        if step == len(text) and self._state.mode is CALL:
+            self._stop, self._pass = self._blocks.shortcut()
+            return self._sink.taken()
+        return self._scan_from(text, step, last=False)
 
     def _scan_from(self, buf: str, pos: int, last: bool) -> list[ParseEvent]:
+        state, output, read = self._state, self._output, self._read
         while pos < len(buf):
-            draft, phantom = self._draft, self._phantom
-            step = self._step(buf, pos, last)
+            draft, hidden = output.draft, output.hidden
+            step = read[state.mode](buf, pos, last)
             if step == WAIT:
                 break
-            if phantom:  # what is hidden is gone as well
-                self._phantom = max(0, phantom - (step - pos))
-            if draft is not None and draft is self._draft:
-                self._hold(buf[pos:step])
+            if hidden:  # what is dropped is gone as well
+                output.hidden = max(0, hidden - (step - pos))
+            if draft is not None and draft is output.draft:
+                output.hold(buf[pos:step])
             pos = step
         self._held = buf[pos:]
         self._settle()
-        return self._taken()
-
-    def _step(self, buf: str, pos: int, last: bool) -> int:
-        if self._over:
-            return len(buf)
-        if self._reader is not None:
-            return self._read(self._reader, buf, pos, last)
-        if self._after is not None:
-            return self._follow(self._after, buf, pos, last)
-        return self._text(buf, pos, last)
+        return output.taken()
 
     def _end(self) -> None:
-        """The message is over: what is held is decided."""
-        draft, reader = self._draft, self._reader
+        """Decide what is held: the message is over."""
+        output, draft = self._output, self._output.draft
         held, self._held = self._held, ""
-        if reader is not None:
-            reader.cut()
-            self._close_block()
-            self._reader = None
-        ended = reader is None or reader.done
-        if draft is not None and draft.row is not None and not self._is_whole(draft, ended):
+        ended = self._blocks.cut()
+        if draft is not None and draft.row is not None and not output.is_whole(ended):
             draft.raw.append(held)
-            self._release(draft)
-            return
-        if draft is not None and draft.row is None and not ended and self._split(draft, held):
-            return
-        self._commit()
-        if held and ended and not self._over:
-            self._say(held, 0)
+            output.release(draft)
+        elif draft is None or draft.row is not None or ended or not self._split(draft, held):
+            output.commit()
+            if held and ended and self._state.mode is not OVER:
+                output.emit(held)
+        self._state.enter(OVER)
+        self._known = None
+        self._stop = ""
 
     def _split(self, draft: Draft, held: str) -> bool:
-        """A call inside reasoning was cut, and what should end the reasoning was taken for a part of it."""
+        """End the reasoning by what a call inside it, which was cut, took for a part of itself."""
         raw = "".join(draft.raw) + held
-        match = self._closer.search(raw) if self._closer is not None else None
+        closer, output = self._state.closer, self._output
+        match = closer.search(raw) if closer is not None else None
         if match is None:
             return False
-        self._forget(draft)
-        self._out.append(Thought(raw[: match.start()]))
-        self._shown = draft.shown
-        self._end_thought(0)
+        output.drop(draft)
+        output.certain.append(Thought(raw[: match.start()]))
+        self._state.shown = draft.shown
+        self._prose.end_reasoning()
         events = self._scan(raw[match.end() :], last=True)
-        self._closer = None  # once is enough: what is cut again is cut
+        self._state.closer = None  # once is enough: what is cut again is cut
         self._end()
-        self._out = events + self._out
+        output.certain = events + output.certain
         return True
 
 
-Pieces = dict[type[Text] | type[Thought], dict[str, Text | Thought]]
+def _drop(buf: str, pos: int, last: bool) -> int:
+    """Read what follows the end of the message."""
+    return len(buf)
+
+
+Pieces = dict[Channel, dict[str, Text | Thought]]
 
 
 @lru_cache(maxsize=8)

@@ -87,10 +87,49 @@ class Sink:
         self.index += 1
         self.is_open = False
 
+    def rewind(self, index: int) -> None:
+        """Forget what has been seen since the call with this index."""
+        self.events.clear()
+        self.index = index
+        self.is_open = self.whole = self.spoilt = False
+
     def taken(self) -> list[ParseEvent]:
         """The events since the last time."""
         events, self.events = self.events, []
         return events
+
+
+class Excerpts:
+    """The beginning of each block as it was written, by the index of each of its calls."""
+
+    __slots__ = ("_block", "_first", "by_index", "room")
+
+    def __init__(self) -> None:
+        self.by_index: dict[int, str] = {}
+        self.room = 0  # characters of the open block that are still kept
+        self._block: list[str] = []
+        self._first = 0  # index of its first call
+
+    def open(self, index: int, opening: str) -> None:
+        """Keep the text from here on, whatever it turns out to be."""
+        self._first = index
+        self._block.clear()
+        self.room = RAW_LIMIT
+        self.keep(opening)
+
+    def keep(self, text: str) -> None:
+        self._block.append(text[: self.room])
+        self.room -= min(len(text), self.room)
+
+    def close(self, index: int) -> None:
+        """File the block under its calls: `index` is that of the next one."""
+        raw = "".join(self._block)
+        self.by_index |= dict.fromkeys(range(self._first, index), raw)
+
+    def drop(self, first: int, end: int) -> None:
+        """Forget the calls from `first` to `end`."""
+        for index in range(first, end):  # not all there are: drafts are as many as a text likes
+            self.by_index.pop(index, None)
 
 
 class Reader(Protocol):

@@ -1,0 +1,110 @@
+"""The scanner's state: the mode it is in, and which modes may follow it.
+
+A reply is read once, from left to right, in whatever pieces it comes. At each position the scanner is in one mode, and
+the mode alone decides which function takes the next characters:
+
+    TEXT    text to show, or reasoning: a call, a mark, a fence, inline code may begin here
+    SPAN    inline code: nothing begins before the back-ticks that close it, or the end of the line
+    FENCE   a fenced block that is text: nothing begins before a fence that is at least as long
+    CALL    a call has begun: its reader takes the text until the call has ended
+    AFTER   a call has ended: closers are dropped, and a further call of the same block may begin
+    OVER    the message has ended, or the model goes on with an invented result: the rest is dropped
+
+        SPAN <----> TEXT <----> FENCE
+                    ^  |
+                    |  v
+             AFTER <----> CALL               (and OVER from everywhere)
+
+FOLLOWS is this picture as a table, and `State.enter` holds to it. CALL goes back to TEXT when what began turns out to
+be no call: what was taken is then shown as the text that it is. AFTER goes to AFTER when an opener is a whole call.
+
+Two things cross the modes:
+
+- The channel. Text goes to the answer (`Text`) or, after a mark of reasoning, to the reasoning (`Thought`) until
+  `closer` matches; a `closer` in SPAN does not count. In an answer marked as such (`verbatim`) nothing else begins.
+- The draft (`parsing.drafts`). A form without a mark of its own is a call only if the whole message is nothing else,
+  and a call inside reasoning only if the reasoning never ends. Until that is certain, events are held, with the text
+  that is shown in their place when they turn out wrong.
+
+A function that takes characters has the buffer and a position, and returns the position that it has reached; WAIT when
+it must see more text first; or, if it only looks for a beginning, NONE. What waits is held and seen again together with
+the next piece, so no decision depends on where a piece ends. How much may wait is bounded (`parsing.lexis.HOLD`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import regex
+
+from parsing.events import Text, Thought
+from parsing.lexis import compiled, first_characters
+
+Channel = type[Text] | type[Thought]
+
+
+class Mode(IntEnum):
+    """How the next characters are read."""
+
+    TEXT = 0
+    SPAN = 1
+    FENCE = 2
+    CALL = 3
+    AFTER = 4
+    OVER = 5
+
+
+TEXT, SPAN, FENCE, CALL, AFTER, OVER = Mode
+FOLLOWS: dict[Mode, frozenset[Mode]] = {
+    TEXT: frozenset({TEXT, SPAN, FENCE, CALL, AFTER, OVER}),
+    SPAN: frozenset({TEXT, OVER}),
+    FENCE: frozenset({TEXT, OVER}),
+    CALL: frozenset({TEXT, AFTER, OVER}),
+    AFTER: frozenset({TEXT, CALL, AFTER, OVER}),
+    OVER: frozenset({OVER}),
+}
+
+
+@dataclass(slots=True)
+class State:
+    """Where in the message the scanner is."""
+
+    mode: Mode = TEXT
+    channel: Channel = Text
+    closer: regex.Pattern[str] | None = None  # ends the reasoning, or the verbatim answer, that is open
+    closer_gates: frozenset[str] = frozenset()  # the characters that it begins with
+    verbatim: bool = False  # an answer in which markup is text
+    shown: bool = False  # something visible has been shown
+    line_start: bool = True
+    ticks: int = 0  # how many back-ticks opened the inline code
+    fence: str = ""  # the run that opened the fence
+
+    def enter(self, mode: Mode) -> None:
+        """Go to the next mode."""
+        assert mode in FOLLOWS[self.mode], f"{mode.name} cannot follow {self.mode.name}"
+        self.mode = mode
+
+    def open_span(self, ticks: int) -> None:
+        self.enter(SPAN)
+        self.ticks = ticks
+
+    def open_fence(self, run: str) -> None:
+        self.enter(FENCE)
+        self.fence = run
+
+    def open_channel(self, closer: str, *, verbatim: bool = False) -> None:
+        """Begin reasoning, or a verbatim answer, that ends with `closer`."""
+        self.channel = Text if verbatim else Thought
+        self.verbatim = verbatim
+        self.closer = compiled(closer)
+        self.closer_gates = first_characters(closer)
+
+    def close_channel(self) -> None:
+        """Go back to the answer: a line begins, in no code."""
+        self.enter(TEXT)
+        self.channel = Text
+        self.verbatim = False
+        self.closer = None
+        self.closer_gates = frozenset()
+        self.line_start = True
