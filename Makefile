@@ -10,7 +10,7 @@ CACHE  := .cache/mcp
 MODELS := .cache/models
 PAGE   := .cache/page
 
-.PHONY: serve chat test lint bench hijack rivals conformance nightly clean
+.PHONY: serve chat test lint docs bench hijack rivals conformance nightly clean
 
 serve: $(VENV)/.serve
 	@$(BIN)/dragoman serve $(ARGS)
@@ -75,6 +75,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The parts of docs/ that are derived from the code: settings, events, dialects, quirks of servers.
+docs: $(VENV)/.dev
+	$(BIN)/python -m tests.documents
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""`python -m tests.page_shots`: the pictures of the README, as WebP: a scripted model and real commands."""
+"""`python -m tests.page_shots`: the pictures of docs/page.md, as WebP: a scripted model and real commands."""
 
 from __future__ import annotations
 

@@ -13,25 +13,6 @@ FIXTURES = ROOT / "fixtures" / "providers"
 QUIRKS = [(row, quirk) for row in PROFILES for quirk in row.quirks]
 
 
-def place(row: Profile) -> str:
-    return f"port {row.port}" if row.port else ", ".join(f"`{host}`" for host in row.hosts)
-
-
-def lines() -> list[str]:
-    """The table of the README as the data has it."""
-    return [
-        f"| {row.name}, {place(row)} | {quirk.odd} | `{row.folder}/{quirk.stream}` |"
-        for row in PROFILES
-        for quirk in row.quirks
-    ]
-
-
-def test_the_readme_has_the_table_of_quirks() -> None:
-    readme = (ROOT / "README.md").read_text()
-    table = readme.partition("<!-- servers -->\n")[2].partition("<!-- /servers -->")[0].splitlines()
-    assert table[2:] == lines(), "README.md must have these lines:\n" + "\n".join(lines())
-
-
 @pytest.mark.parametrize(("row", "quirk"), QUIRKS, ids=lambda value: getattr(value, "stream", None) or value.name)
 def test_each_quirk_has_a_stream_that_says_so(row: Profile, quirk: Quirk) -> None:
     odd, stream = quirk.odd, quirk.stream

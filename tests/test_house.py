@@ -6,16 +6,13 @@ import ast
 import importlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple
 
 import pytest
-
-from app.core.events import AgentEvent
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("routes", "app", "tools", "parsing")
@@ -41,7 +38,7 @@ CLOSED_ELSEWHERE = {
 # Hosts that files may name: this machine, names reserved for examples, and documentation that everybody can read.
 PUBLIC_HOSTS = re.compile(
     r"localhost|127\.0\.0\.1|0\.0\.0\.0|::1?|[\w-]+(\.(example|test|invalid|local))?|([\w-]+\.)*example\.(com|org|net)"
-    r"|([\w-]+\.)*(python\.org|pytest\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
+    r"|([\w-]+\.)*(python\.org|pytest\.org|keepachangelog\.com|semver\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
     r"|modelcontextprotocol\.io|api\.openai\.com|api-docs\.deepseek\.com|platform\.kimi\.ai|ai\.google\.dev"
     r"|openrouter\.ai|api\.mistral\.ai|platform\.claude\.com|api\.anthropic\.com|[\d.]+"
 )
@@ -69,7 +66,7 @@ def sources() -> tuple[Source, ...]:
 def texts() -> dict[str, str]:
     """Every text file that belongs to the project: its folders, and the files beside them."""
     paths = [path for path in ROOT.iterdir() if path.is_file() and path.name not in (".git", "dragoman.toml")]
-    for folder in (*FOLDERS, "fixtures", ".ci"):
+    for folder in (*FOLDERS, "fixtures", "docs", ".ci"):
         paths += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     found = {}
     for path in paths:
@@ -215,66 +212,6 @@ def test_whoever_opens_a_stream_closes_it() -> None:
         if (name := called(node.iter)) and name not in CLOSED_ELSEWHERE
     ]
     nothing(unclosed, because="Write `async with aclosing(...) as pieces` around these:")
-
-
-class Row(NamedTuple):
-    """A table of the house: where it is, and what the README must say of each row."""
-
-    module: str
-    table: str
-    words: Callable[[Any], list[str]]
-
-
-def route_words(route: Any) -> list[str]:
-    path = re.sub(r"\{(\w+)(:\w+)?\}", "{…}", route.path)
-    return [f"{method} {path}" for method in sorted(route.methods - {"HEAD"})]
-
-
-TABLES = (
-    Row("tools.catalogue", "TOOLS", lambda tool: [tool.name]),
-    Row("routes.server", "ROUTES", route_words),
-    Row("routes.cli.main", "COMMANDS", lambda command: [f"dragoman {command.name}"]),
-    Row("parsing.dialects", "DIALECTS", lambda dialect: [dialect.name]),
-    Row("app.models.providers", "PROVIDERS", lambda kind: [kind.name]),
-)
-
-
-@cache
-def in_code() -> str:
-    """Everything that the README writes as code, one piece a line; a route's placeholders may have any name."""
-    pieces = re.findall(r"```.*?```|`[^`\n]+`", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    return re.sub(r"\{\w+\}", "{…}", "\n".join(piece.strip("`") for piece in pieces))
-
-
-def unsaid(words: list[str]) -> list[str]:
-    return [word for word in words if not re.search(rf"(?<![\w/-]){re.escape(word)}(?![\w/-])", in_code())]
-
-
-@pytest.mark.parametrize("row", TABLES, ids=lambda row: row.table.lower())
-def test_the_readme_has_a_line_for_every_row(row: Row) -> None:
-    table = getattr(importlib.import_module(row.module), row.table)
-    assert table
-    words = [word for one in table for word in row.words(one)]
-    nothing(unsaid(words), because=f"README.md says nothing, as code, of these rows of {row.table}:")
-
-
-def test_the_readme_has_a_line_for_every_event() -> None:
-    nothing(unsaid([event.type for event in get_args(AgentEvent)]), because="README.md says nothing of these events:")
-    lines = (ROOT / "README.md").read_text().splitlines()
-    rows = {event: " ".join(line for line in lines if f"`{event.type}`" in line) for event in get_args(AgentEvent)}
-    missing = [
-        f"{event.type}: {one.name}"
-        for event, row in rows.items()
-        for one in fields(event)
-        if f"`{one.name}`" not in row
-    ]
-    nothing(missing, because="README.md says nothing of these fields:")
-
-
-def test_the_readme_names_every_setting() -> None:
-    settings = importlib.import_module("app.config.settings").NAMES
-    variables = [f"DRAGOMAN_{name.upper()}" for name in settings]
-    nothing(unsaid(variables), because="README.md says nothing of these settings:")
 
 
 def test_every_dialect_has_a_fixture() -> None:

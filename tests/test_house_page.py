@@ -140,10 +140,10 @@ def test_the_scripts_are_formatted_and_say_nothing_twice() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_the_readme_shows_the_page_in_small_pictures() -> None:
+def test_the_documents_show_the_page_in_small_pictures() -> None:
     """`python -m tests.page_shots` makes them anew."""
-    pictures = {f"fixtures/page/shots/{path.name}": path.stat().st_size for path in SHOTS.iterdir()}
-    named = re.findall(r"fixtures/page/shots/[\w.-]+", (ROOT / "README.md").read_text())
+    pictures = {f"../fixtures/page/shots/{path.name}": path.stat().st_size for path in SHOTS.iterdir()}
+    named = re.findall(r"\.\./fixtures/page/shots/[\w.-]+", (ROOT / "docs/page.md").read_text())
     assert set(named) == pictures.keys() and len(pictures) == 3
     assert max(pictures.values()) < MOST_BYTES, pictures
 

@@ -9,18 +9,10 @@ from pathlib import Path
 import pytest
 
 from parsing.dialects import DIALECTS, listed
-from routes.cli.parse_text import END, START, dialect_table, parse_stdin, print_dialects, tools_in, with_table
+from routes.cli.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
 from tests.test_parsing_cases import CASES
 
-README = Path(__file__).parents[1] / "README.md"
 TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}]
-
-
-def test_the_readme_lists_every_dialect() -> None:
-    """`python -m routes.cli.parse_text` writes the table."""
-    text = README.read_text("utf-8")
-    assert START in text and END in text
-    assert with_table(text) == text
 
 
 def test_every_dialect_of_the_catalogue_is_a_row_and_the_other_way_round() -> None:
@@ -35,11 +27,6 @@ def test_no_dialect_is_in_two_families() -> None:
         for name in (row.name, *row.members):
             families.setdefault(name, set()).add(row.family)
     assert [name for name, found in families.items() if len(found) > 1] == []
-
-
-def test_the_table_without_its_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs the marks"):
-        with_table("# nothing")
 
 
 def test_events_are_a_line_each(

@@ -11,7 +11,7 @@ from app.core.settings_fields import whole, words
 
 
 class DoorSettings(BaseModel):
-    """A part of `app.config.settings.Settings`."""
+    """Connections and proxies."""
 
     max_connections: int = whole(
         4096,

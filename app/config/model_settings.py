@@ -16,7 +16,7 @@ DEFAULT = "default"  # the endpoint of model_url
 
 
 class ModelSettings(BaseModel):
-    """A part of `app.config.settings.Settings`."""
+    """Models, their servers and prices."""
 
     endpoints: Mapping[str, EndpointSpec] = setting(
         {},

@@ -11,7 +11,7 @@ from app.core.settings_fields import path, seconds, setting, whole
 
 
 class RunSettings(BaseModel):
-    """A part of `app.config.settings.Settings`."""
+    """Limits of a run, its context."""
 
     max_rounds: int = whole(20, 1, 200, "rounds of model and tools in one run")
     max_calls: int = whole(200, 1, 100_000, "tool calls in one run")

@@ -13,7 +13,6 @@ from parsing import ParseEvent, Parser, Text, Thought
 from parsing.dialects import listed
 
 PIECE = 4096
-START, END = "<!-- dialects -->", "<!-- /dialects -->"
 _KINDS = {"Text": "text", "Thought": "thought", "CallOpened": "opened", "CallDelta": "delta", "Call": "call"}
 
 
@@ -73,17 +72,3 @@ def dialect_table() -> Iterator[str]:
     yield "|---|---|---|"
     for name, family, models in listed():
         yield f"| `{name}` | {family} | {models} |"
-
-
-def with_table(readme: str) -> str:
-    """The README with the table between its two marks brought up to date. Raises ValueError without the marks."""
-    before, start, rest = readme.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"The README needs the marks {START} and {END}.")
-    return f"{before}{START}\n{chr(10).join(dialect_table())}\n{END}{after}"
-
-
-if __name__ == "__main__":
-    README = Path(__file__).parents[2] / "README.md"
-    README.write_text(with_table(README.read_text("utf-8")), "utf-8")
