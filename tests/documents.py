@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, fields
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,6 +23,7 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from routes.cli.parse_text import dialect_table
+from tests.rooms import floor_plan
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -117,6 +119,7 @@ PARTS = (
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
     Part("models.md", "servers", quirk_table),
     Part("dialects.md", "dialects", dialect_table),
+    *(Part("architecture.md", f"rooms of {floor}", partial(floor_plan, floor)) for floor in ("routes", "app", "tools")),
 )
 
 

@@ -1,0 +1,1 @@
+"""Types that every room uses: events, messages, attachments, the Provider protocol, requests, rules, clock."""

@@ -1,0 +1,1 @@
+"""The event log: one writer, streams of a run, compaction."""

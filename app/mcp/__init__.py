@@ -1,0 +1,1 @@
+"""MCP servers inside the agent: which there are, reviewed definitions, their files and questions."""

@@ -1,0 +1,1 @@
+"""What may run: the gate, grants, approvals, questions, guards, the canary."""

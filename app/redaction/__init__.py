@@ -1,0 +1,1 @@
+"""Secrets out of events, logs, outputs and stored rows."""

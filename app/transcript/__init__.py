@@ -1,0 +1,1 @@
+"""The history of one run: conversation, the reply being read, inbox, totals, titles."""

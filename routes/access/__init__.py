@@ -1,0 +1,1 @@
+"""Authentication: tokens, the local admin, hosts and origins, rate and connection limits."""

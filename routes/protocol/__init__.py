@@ -1,0 +1,1 @@
+"""Request bodies, error answers, server-sent events, cursors."""

@@ -1,0 +1,1 @@
+"""`dragoman chat`: a terminal client of the HTTP API."""

@@ -1,0 +1,1 @@
+"""Types that every tool uses: results, schemas, rights, permits, the workspace."""

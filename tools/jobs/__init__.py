@@ -1,0 +1,1 @@
+"""Background jobs: supervisors that outlive the server, their records and output."""

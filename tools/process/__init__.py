@@ -1,0 +1,1 @@
+"""Child processes: process trees, limits, environment, and ending all of it."""

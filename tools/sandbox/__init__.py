@@ -1,0 +1,1 @@
+"""Bubblewrap, Landlock, protected files, and the network of a sandboxed command."""

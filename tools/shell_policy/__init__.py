@@ -1,0 +1,1 @@
+"""Reading shell commands: which only read, which need network."""

@@ -1,0 +1,1 @@
+"""Public hosts: addresses, URLs, and pages as text."""
