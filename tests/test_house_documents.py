@@ -204,3 +204,15 @@ def test_the_documents_name_tests_that_exist() -> None:
         named = set(re.findall(r"`(test_\w+)`", documents()[path]))
         assert len(named) > 10
         nothing(sorted(named - there), because=f"{path} names these tests, which are not there:")
+
+
+# Verbs of speech and indefinite persons name no agent: write "the model receives", "the principal", "another account".
+VAGUE = re.compile(r"\b(told|said|heard|whoever|nobody|somebody|anybody|everybody|strangers?)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", documents())
+def test_prose_is_plain(path: str) -> None:
+    """What is derived from the code follows the code."""
+    prose = re.sub(r"<!-- generated: .*?<!-- end of ", "", documents()[path], flags=re.DOTALL)
+    prose = re.sub(r"`[^`\n]*`", "", CODE_BLOCK.sub("", prose))
+    nothing([line for line in prose.splitlines() if VAGUE.search(line)], because=f"Name the agent in {path}:")
