@@ -14,8 +14,8 @@ from hypothesis import strategies as some
 from app.core.endpoint_spec import EndpointSpec
 from app.models.capabilities.discovery import KnownServer
 from app.models.endpoints.endpoint import Endpoint
-from app.models.endpoints.model_names import place_of
-from app.models.endpoints.model_registry import UnknownModel
+from app.models.endpoints.model_names import place_of, resolve_alias
+from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.endpoints.server_state import Host
 from app.models.providers import connect
 from app.models.scripted import Scripted
@@ -92,12 +92,33 @@ async def test_who_misspells_a_name_is_told_the_nearest(tmp_path: Path) -> None:
 @given(some.text(max_size=40), some.lists(some.sampled_from(["a", "a/b", "b", "b/c", "c"]), unique=True))
 def test_a_name_leads_to_one_place_or_none(name: str, models: list[str]) -> None:
     endpoints = {one: endpoint(one) for one in ("a", "b")}
-    place = place_of(name, dict.fromkeys(models, "a"), endpoints)
+    aliases = {model: "a" for model in models if model != "a"}
+    place = place_of(name, aliases, endpoints)
     if place is None:
         assert name not in (*endpoints, *models)
     else:
         assert place[0] in endpoints.values()
         assert place[1] is None or place[0].takes(place[1])
+
+
+CIRCLES: list[dict[str, str]] = [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}]
+
+
+@pytest.mark.parametrize("aliases", CIRCLES, ids=lambda aliases: " ".join(aliases))
+def test_aliases_in_a_circle_are_refused(aliases: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"aliases lead in a circle: a -> .*Let one of them name a model"):
+        resolve_alias("a", aliases)
+    with pytest.raises(ValueError, match="in a circle"):
+        Models({"one": endpoint("one")}, aliases)
+
+
+@given(some.dictionaries(some.sampled_from("abcd"), some.sampled_from("abcdm")))
+def test_every_alias_leads_to_a_name_or_is_refused(aliases: dict[str, str]) -> None:
+    for alias in aliases:
+        try:
+            assert resolve_alias(alias, aliases) not in aliases
+        except ValueError:
+            continue  # a circle
 
 
 async def test_names_that_are_made_up_do_not_pile_up() -> None:

@@ -16,16 +16,21 @@ Endpoints = Mapping[str, Endpoint]
 Place = tuple[Endpoint, str | None]  # with None for the endpoint's default model
 
 
-def meant(name: str, aliases: Mapping[str, str]) -> str:
-    """What an alias stands for in the end; any other name as it is. Aliases are known not to lead in circles."""
-    while name in aliases:
-        name = aliases[name]
+def resolve_alias(name: str, aliases: Mapping[str, str]) -> str:
+    """Return the name that an alias leads to in the end, any other name unchanged. Raises ValueError for a circle."""
+    seen = [name]
+    while (name := seen[-1]) in aliases:
+        seen.append(aliases[name])
+        if len(seen) > len(aliases) + 1:
+            raise ValueError(
+                f"aliases lead in a circle: {' -> '.join(seen[:MOST_SHOWN])}. Let one of them name a model."
+            )
     return name
 
 
 def place_of(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> Place | None:
     """The first that fits: `endpoint/model`, a model that an endpoint is known to have, an endpoint."""
-    name = meant(name, aliases)
+    name = resolve_alias(name, aliases)
     head, slash, model = name.partition("/")  # models have slashes, too
     if slash and model and head in endpoints and endpoints[head].takes(model):
         return endpoints[head], model
@@ -37,7 +42,7 @@ def place_of(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> Pla
 
 def is_spelled_out(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> bool:
     """Whether it fits whatever servers say of themselves."""
-    name = meant(name, aliases)
+    name = resolve_alias(name, aliases)
     head, _, model = name.partition("/")
     if name in endpoints or any(name in (*one.spec.named, *(one.only or ())) for one in endpoints.values()):
         return True

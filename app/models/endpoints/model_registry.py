@@ -11,7 +11,7 @@ from app.models.endpoints.answer_limit import MOST_CHARACTERS
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.failover import PATIENCE, Route
 from app.models.endpoints.model_handle import Target
-from app.models.endpoints.model_names import Endpoints, Place, is_spelled_out, meant, place_of, unknown
+from app.models.endpoints.model_names import Endpoints, Place, is_spelled_out, place_of, resolve_alias, unknown
 from app.models.endpoints.server_state import Host
 from app.models.server_connection import UnusableConnection, absent
 
@@ -27,6 +27,7 @@ class Models:
     """The models of `endpoints`, the first of which answers whoever names no model, if `wanted` names no other.
 
     `fallback` are those that stand in for others, in order; `helper` is the one of summaries and judges.
+    Raises ValueError for aliases that lead in a circle.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Models:
     ) -> None:
         self.endpoints = endpoints
         self.aliases = aliases or {}
+        for alias in self.aliases:
+            resolve_alias(alias, self.aliases)
         self.fallback = fallback
         self.helper = helper
         self.wanted: str | None = None
@@ -69,7 +72,7 @@ class Models:
     @cached_property
     def _gone(self) -> Endpoint:
         """Stands for a default model that was removed since: another one must not answer as if nothing had been."""
-        head, slash, model = meant(self.wanted or "", self.aliases).partition("/")
+        head, slash, model = resolve_alias(self.wanted or "", self.aliases).partition("/")
         name = head if slash else "none"
         connection = UnusableConnection(absent(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
