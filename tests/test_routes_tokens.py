@@ -241,6 +241,7 @@ WORDS = {
     "--expires": ("soon", "30d, 12h or 90m"),
     "--tools": ("", "a pattern of tools"),
     "--max-runs": ("0", "a whole number above 0"),
+    "--requests-per-minute": (f"{1:020}{10**9}", "a whole number above 0"),
     "--tokens-per-month": ("9" * 5000, "a whole number above 0"),
     "--cost-per-month": ("1e3", "a number above 0"),
 }

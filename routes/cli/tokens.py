@@ -15,9 +15,10 @@ from app.storage.principals import checked_name, checked_pattern, expiry
 from app.storage.rows import TokenRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store, StoreFailed
-from routes.access.tokens import MOST, MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
+from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
 from routes.cli.columns import aligned
 from routes.protocol.errors import Refused
+from routes.protocol.numbers import MAX_DIGITS, whole_number
 from routes.services import DATABASE
 
 BY = "the command line"
@@ -85,9 +86,9 @@ def _expiry(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= MOST:
-        raise ValueError("send a whole number above 0")
-    return int(text)
+    if not (number := whole_number(text)):
+        raise ValueError(f"send a whole number above 0, of at most {MAX_DIGITS} digits")
+    return number
 
 
 def _money(text: str) -> float:

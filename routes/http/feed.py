@@ -23,8 +23,9 @@ from app.storage.rows import EventRow
 from app.storage.store import StoreFailed
 from routes.http.dashboard_state import Row, Seen, Told, state_of
 from routes.http.runs import run_fields
-from routes.protocol.cursors import bad_cursor, number
+from routes.protocol.cursors import bad_cursor
 from routes.protocol.errors import Refused
+from routes.protocol.numbers import whole_number
 from routes.protocol.sse import RETRY, pieces, sse_response
 from routes.services import Services, asker, services_of
 
@@ -57,7 +58,7 @@ def position(request: Request) -> Position | None:
     if not given:
         return None
     run, _, digits = given.partition(":")
-    if len(given) > MAX_PLACE or (seq := number(digits)) is None:
+    if len(given) > MAX_PLACE or (seq := whole_number(digits)) is None:
         raise bad_cursor(given)
     return Position(run, seq)
 

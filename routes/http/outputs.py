@@ -10,14 +10,14 @@ from starlette.responses import Response
 from app.redaction.output_chunks import OutputPart
 from app.runs.call_output import CallOutput
 from app.runs.job_output import JobOutput
-from routes.protocol.cursors import number
-from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.numbers import query_number
 from routes.services import asker, services_of
 
 
 async def call_output(request: Request) -> Response:
     """What comes behind the character `?after=`."""
-    services, after = services_of(request), _after(request)
+    services, after = services_of(request), query_number(request, "after", 0)
     run = await services.runs.run(request.path_params["run"], asker(request))
     outputs = CallOutput(services.outputs, services.store, services.redactor)
     return ASCIIResponse(_fields(await outputs.part(run, request.path_params["call"], after)))
@@ -25,7 +25,7 @@ async def call_output(request: Request) -> Response:
 
 async def job_output(request: Request) -> Response:
     """What comes behind the byte `?after=`."""
-    services, after = services_of(request), _after(request)
+    services, after = services_of(request), query_number(request, "after", 0)
     outputs = JobOutput(services.jobs, services.redactor)
     return ASCIIResponse(_fields(await outputs.part(request.path_params["job"], asker(request).name, after)))
 
@@ -33,10 +33,3 @@ async def job_output(request: Request) -> Response:
 def _fields(part: OutputPart) -> dict[str, Any]:
     where = {"from": part.start, "next": part.next, "characters": part.characters}
     return {"text": part.text} | where | {"lines": part.lines, "done": part.done}
-
-
-def _after(request: Request) -> int:
-    given = request.query_params.get("after", "0")
-    if (after := number(given)) is None:
-        raise Refused(400, "invalid_query", f"after is {given[:40]!a}; send the `next` of the last answer, or 0")
-    return after

@@ -19,6 +19,7 @@ from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
 from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
+from routes.protocol.numbers import query_number
 from routes.protocol.redaction_middleware import REDACTED
 from routes.services import asker, services_of
 
@@ -45,7 +46,7 @@ async def session_log(request: Request) -> Response:
     """
     services, principal = services_of(request), asker(request)
     session = await services.runs.session(request.path_params["session"], principal)
-    before, most = request.query_params.get("before"), _count(request)
+    before, most = request.query_params.get("before"), query_number(request, "runs", USUAL, least=1, most=MOST)
     if before is not None and (await services.runs.run(before, principal)).session != session.id:
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
     rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
@@ -96,10 +97,3 @@ async def _log(store: Store, run: str, redactor: Redactor) -> Log:
         large = sum(len(row.data) for row in rows) * 2 > PAGE_SIZE
         limit = max(1, limit // 2) if large else min(PAGE, limit * 2)
     return log
-
-
-def _count(request: Request) -> int:
-    given = request.query_params.get("runs", str(USUAL))
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= MOST:
-        raise Refused(400, "invalid_query", f"runs is {given[:20]!a}; send a number from 1 to {MOST}")
-    return int(given)
