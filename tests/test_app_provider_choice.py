@@ -8,9 +8,11 @@ import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from app.core.endpoint_spec import WireFormat
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
 from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
@@ -19,6 +21,7 @@ from app.models.http.client import base_url_of, is_local, model_client
 from app.models.providers import PROVIDERS, kind_of
 from app.redaction.redactor import Redactor
 from app.storage.sqlite.store import SQLiteStore
+from routes.cli.endpoints import choices
 from tests.serving import settings_in
 from tests.upstream import Act, Paths, answer, hang, stream, upstream
 
@@ -30,6 +33,12 @@ WHOLE = stream('data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"sto
 
 def models(*names: str) -> Act:
     return answer(json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
+
+
+def test_every_wire_format_has_its_row() -> None:
+    formats = get_args(WireFormat)
+    assert {kind.format for kind in PROVIDERS} == set(formats)
+    assert choices("format") == formats and choices("tool_calls") == ("auto", "native", "fenced")
 
 
 async def said_by(provider: Provider) -> list[object]:

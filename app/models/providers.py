@@ -17,8 +17,6 @@ from app.models.server_connection import (
     ScriptedConnection,
 )
 
-__all__ = ["PROVIDERS", "ProviderKind", "connect", "kind_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProviderKind:

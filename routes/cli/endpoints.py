@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -61,6 +61,11 @@ def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argumen
     return add, listing, remove, test
 
 
+def choices(field: str) -> tuple[str, ...]:
+    """The values that a field of EndpointSpec may have."""
+    return get_args(EndpointSpec.model_fields[field].annotation)
+
+
 # Their values are kept as `its_...`: some of the names are settings, too.
 ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "url": {"required": True, "help": "its base URL, usually ending in /v1"},
@@ -68,8 +73,8 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "key_env": {"action": "append", "metavar": "NAME", "help": "a variable of the server's environment with its key"},
     "model": {"help": "the model that answers who names the endpoint alone (default: the first it lists)"},
     "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be asked for (default: any)"},
-    "format": {"choices": ("auto", "openai", "anthropic"), "help": "what it speaks (default: auto)"},
-    "tool_calls": {"choices": ("auto", "native", "fenced"), "help": "how its models are told of tools (default: auto)"},
+    "format": {"choices": choices("format"), "help": "what it speaks (default: auto)"},
+    "tool_calls": {"choices": choices("tool_calls"), "help": "how its models are told of tools (default: auto)"},
     "window": {"type": int, "metavar": "TOKENS", "help": "that its models can read at a time (default: what it says)"},
     "max_requests": {"type": int, "metavar": "N", "help": "that it answers at a time (default: what it says)"},
 }
