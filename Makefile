@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/pip install -qq --disable-pip-version-check
+PIP    := $(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt
 ARGS   ?=
 # The tests mostly wait: `make test SIDE="-n 2 --dist loadgroup"` runs two at a time, in groups of tests/conftest.py.
 SIDE   ?=
@@ -103,8 +103,8 @@ $(VENV)-hijack/.ready: pyproject.toml
 	@$(VENV)-hijack/bin/pip install -qq --disable-pip-version-check --editable '.[sandbox]' --group hijack
 	@touch $@
 
-# What running needs; a stamp file says that it is installed and as new as pyproject.toml.
-$(VENV)/.serve: pyproject.toml
+# What running needs; a stamp file says that it is installed and as new as what is asked for.
+$(VENV)/.serve: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("dragoman needs Python 3.11 or newer, not %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo 'Installing into $(VENV), once (340 MB) ...'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
@@ -120,6 +120,13 @@ $(VENV)/.dev: $(VENV)/.serve
 # What takes too long for every change: 200 kills of the server at random moments.
 nightly: $(VENV)/.dev
 	DRAGOMAN_KILLS=200 $(BIN)/python -m pytest tests/test_routes_kill.py tests/test_routes_approvals_kill.py $(ARGS)
+
+# The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which
+# `.venv/bin/pip install --upgrade NAME` brings.
+.PHONY: constraints
+constraints: $(VENV)/.dev
+	@{ echo '# Versions that the tests ran with. `make constraints` writes this file.'; \
+		$(BIN)/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 
 clean:
 	rm -rf $(VENV) $(VENV)-hijack $(VENV)-rivals .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
