@@ -23,6 +23,7 @@ from app.storage.rows import TokenRow
 from app.storage.sqlite.store import SQLiteStore
 from routes.access.authentication import fingerprint, new_token
 from routes.services import DATABASE
+from tests.serving import NO_TLS
 
 ROOT = Path(__file__).parent.parent
 KEY = 'sk-canary-"quoted"-Zeisig-4711'  # as hard to find as a key can be: JSON writes it in another way
@@ -84,7 +85,7 @@ class Den:
             assert found, (self.folder / "log").read_text()
             headers = {"authorization": f"Bearer {self.token}"}
             async with httpx2.AsyncClient(
-                base_url=found[0].decode(), timeout=60, trust_env=False, headers=headers
+                base_url=found[0].decode(), timeout=60, trust_env=False, verify=NO_TLS, headers=headers
             ) as client:
                 yield client
                 self._look_at_files("while it ran")

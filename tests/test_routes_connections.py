@@ -21,7 +21,7 @@ from routes.access.connection_limits import RESERVE, Connections
 from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from tests.people import LIMIT_S, connected, error_of, parsed
-from tests.serving import Served, listening, serving, settings_in
+from tests.serving import NO_TLS, Served, listening, serving, settings_in
 
 pytestmark = pytest.mark.anyio
 GET = b"GET /tools HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -77,7 +77,8 @@ async def test_connections_that_stall_keep_nobody_out(tmp_path: Path, room: str,
 async def test_where_all_are_at_work_a_new_one_is_refused_and_told_why(tmp_path: Path) -> None:
     room = Connections(100, 2)
     async with crowded(tmp_path, room) as (served, port), AsyncExitStack() as stack:
-        client = httpx2.AsyncClient(base_url=f"http://localhost:{port}", trust_env=False, timeout=LIMIT_S)
+        url = f"http://localhost:{port}"
+        client = httpx2.AsyncClient(base_url=url, trust_env=False, verify=NO_TLS, timeout=LIMIT_S)
         await stack.enter_async_context(client)
         for _ in range(2):
             stream = await stack.enter_async_context(client.stream("GET", "/events"))

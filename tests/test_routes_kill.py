@@ -22,7 +22,7 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.processes import all_gone, endless
-from tests.serving import events_of
+from tests.serving import NO_TLS, events_of
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,8 @@ async def server(folder: Path, model_url: str, *more: str) -> AsyncGenerator[tup
         assert process.stdout
         found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
         assert found
-        async with httpx2.AsyncClient(base_url=found[0].decode(), timeout=60, trust_env=False) as client:
+        url = found[0].decode()
+        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as client:
             yield client, process
     finally:
         with suppress(ProcessLookupError):

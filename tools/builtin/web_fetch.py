@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 
 import httpx2
@@ -17,6 +16,7 @@ from parsing import Arguments
 from tools.base.escape_invisible import visible
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.tool import Context
+from tools.web.certificates import trusted_certificates
 from tools.web.html_text import Page
 from tools.web.page_text import is_text, media_type, text_of
 from tools.web.public_hosts import Resolve, resolve
@@ -48,14 +48,9 @@ class Limits:
     bytes: int = 5_000_000
 
 
-@cache
-def _trusted() -> ssl.SSLContext:
-    return httpx2.create_ssl_context(trust_env=False)
-
-
 async def connect() -> httpx2.AsyncBaseTransport:
     """A new connection's transport. None is shared: TLS is checked for one host, and two may have one address."""
-    trusted = await asyncio.to_thread(_trusted)  # the first time reads hundreds of certificates
+    trusted = await asyncio.to_thread(trusted_certificates)  # the first time reads hundreds of certificates
     return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
 
 

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def inner_process_limit(limits: Limits) -> tuple[str, ...]:
 
 
 def find_limits(wanted: Limits = NO_LIMITS) -> Limits:
-    """The limits of this machine, tried out by really starting something under them; call it once."""
+    """The limits of this machine, tried out by really starting something under them."""
     found = [next(filter(_works, groups), None) for groups in possible_groups(wanted)]
     limits = replace(wanted, groups=tuple(group for group in found if group), bounded=True)
     clear_stale(limits.places)
@@ -247,7 +248,9 @@ def entrance(group: Path) -> Path:
     return tasks if (tasks := group / "tasks").exists() else group / "cgroup.procs"
 
 
+@cache
 def _works(group: Group) -> bool:
+    """Each is tried once in a process, as the sandboxes are: a machine does not change while a server runs."""
     return trial(Limits(groups=(group,), bounded=True), ["true"], env={}) is None
 
 

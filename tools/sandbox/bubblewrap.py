@@ -157,9 +157,9 @@ def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubbl
     for bwrap in _installed() if candidates is None else candidates:
         open_box = replace(box, bwrap=bwrap, limits=filtering)
         locked = replace(open_box, locks=_NO_NESTING)
-        if _trial(locked) is None:
+        if _trial(locked.limits, locked.outer()) is None:
             return locked
-        if (complaint := _trial(open_box)) is None:
+        if (complaint := _trial(open_box.limits, open_box.outer())) is None:
             return open_box
         complaints.append(f"{bwrap}: {complaint}")
     return " ".join(complaints) or "bubblewrap is not installed."
@@ -173,9 +173,10 @@ def _installed() -> list[Path]:
     return [Path(path) for path in (system, carried) if path and os.access(path, os.X_OK)]
 
 
-def _trial(box: Bubblewrap) -> str | None:
-    """What goes wrong in the box; None when nothing does."""
-    return trial(box.limits, [*box.outer(), *_SEAL, "--", "true"], env={"PATH": PATH})
+@cache
+def _trial(limits: Limits, outer: tuple[str, ...]) -> str | None:
+    """What goes wrong in the box; None when nothing does. Each box is tried once in a process, see `limits._works`."""
+    return trial(limits, [*outer, *_SEAL, "--", "true"], env={"PATH": PATH})
 
 
 @cache

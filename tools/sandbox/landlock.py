@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -111,8 +112,9 @@ def _without(tree: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
             yield from _without(inner, hidden)
 
 
+@cache
 def _trial(level: Landlock) -> str | None:
-    """What goes wrong; None when nothing does."""
+    """What goes wrong; None when nothing does. Each is tried once in a process, see `limits._works`."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as script:
         command = level.command("bash", script.fileno(), Path(folder))
         return trial(command.limits, command.argv, env=command.env, fds=command.fds)

@@ -78,7 +78,7 @@ def find_sandbox(
     levels: Sequence[str] = LEVELS,
     candidates: Sequence[Path] | None = None,
 ) -> Sandbox | NoSandbox:
-    """The best box of this machine, tried out by really starting something in it (about 50 ms; call it once).
+    """The best box of this machine, tried out by really starting something in it (about 50 ms, once in a process).
 
     `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data. `kept` are
     directories in the workspace that commands may only read, where the level can tell. `network` lets all commands

@@ -24,6 +24,7 @@ from tools.base.outcome import ToolFailed
 from tools.mcp.call_context import this_moment
 from tools.mcp.connection.lines import MAX_LINE
 from tools.mcp.model import ServerConfig
+from tools.web.certificates import trusted_certificates
 from tools.web.public_hosts import resolve
 from tools.web.url_target import target
 
@@ -146,7 +147,7 @@ class Public(httpx2.AsyncBaseTransport):
         except ToolFailed as failure:
             raise httpx2.ConnectError(_refusal(str(failure)), request=request) from failure
         # One for each host: TLS is checked for one, and two may have the same address.
-        inner = self._by_host.setdefault(found.host, _plain(None))
+        inner = self._by_host.get(found.host) or self._by_host.setdefault(found.host, _plain(None))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
         for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
             with suppress(*(() if last == 0 else (httpx2.ConnectError, httpx2.ConnectTimeout))):
@@ -170,7 +171,9 @@ def _refusal(said: str) -> str:
 
 
 def _plain(proxy: str | None) -> httpx2.AsyncHTTPTransport:
-    return httpx2.AsyncHTTPTransport(trust_env=False, proxy=proxy, socket_options=_KEEPALIVE)
+    return httpx2.AsyncHTTPTransport(
+        verify=trusted_certificates(), trust_env=False, proxy=proxy, socket_options=_KEEPALIVE
+    )
 
 
 def _proxy_for(url: str) -> str | None:
