@@ -14,6 +14,7 @@ from app.mcp.servers import CALLBACK
 from app.models.scripted import Scripted
 from app.storage.rows import TokenRow
 from routes.access.authentication import fingerprint, is_loopback, new_token
+from tests.dragoman_process import run_dragoman
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -149,9 +150,7 @@ def test_which_addresses_are_loopback(host: str, loopback: bool) -> None:
 def dragoman(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     """The command, in a home of its own, until it ends."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    command = [sys.executable, "-m", "routes", *args]
-    root = Path(__file__).parent.parent
-    return subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return run_dragoman(*args, environ=environ)
 
 
 def test_another_bind_refuses_to_start_without_a_token(tmp_path: Path) -> None:

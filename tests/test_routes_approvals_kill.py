@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from asyncio.subprocess import Process
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ import httpx2
 import pytest
 
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import DragomanProcess, server
 from tests.serving import events_of
-from tests.test_routes_kill import SERVERS, TERMINAL, server
+from tests.test_routes_kill import SERVERS, TERMINAL
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,9 @@ MOST_EVENTS = 14
 MOST_WAITED = 5  # requests between an event and the kill: some milliseconds
 
 
-async def followed(client: httpx2.AsyncClient, run: str, process: Process, chance: random.Random | None) -> None:
+async def followed(
+    client: httpx2.AsyncClient, run: str, process: DragomanProcess, chance: random.Random | None
+) -> None:
     """Say yes to the first call and no to the second; with `chance`, kill the server at some moment."""
     left = chance.randrange(1, MOST_EVENTS) if chance else -1
     said = set[asyncio.Task[Any]]()

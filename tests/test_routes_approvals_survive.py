@@ -21,8 +21,8 @@ from app.storage.rows import TokenRow
 from routes.protocol.requests import ChatRequest
 from routes.services import Services
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.serving import Served, events_of, serving, until
-from tests.test_routes_kill import server
 from tests.upstream import stream, upstream
 from tools.base.rights import Role
 

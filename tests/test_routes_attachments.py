@@ -17,6 +17,7 @@ from app.models.scripted import Pause, Scripted
 from app.storage.files.reading import AT_A_TIME
 from app.storage.principals import LOCAL_USER
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.people import LIMIT_S
 from tests.pictures import (
     CAT,
@@ -34,7 +35,6 @@ from tests.pictures import (
     webp,
 )
 from tests.serving import serving, until
-from tests.test_routes_kill import server
 from tests.upstream import Upstream, stream, upstream
 
 pytestmark = pytest.mark.anyio

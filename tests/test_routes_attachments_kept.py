@@ -16,6 +16,7 @@ from app.storage.files.kinds import file_of
 from app.storage.rows import EventRow, InboxRow, MessageRow, RunRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from tests.chatting import says
+from tests.dragoman_process import server
 from tests.people import LIMIT_S, bearer
 from tests.pictures import (
     CAT,
@@ -27,7 +28,6 @@ from tests.pictures import (
     seen_by,
 )
 from tests.serving import serving
-from tests.test_routes_kill import server
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio

@@ -20,9 +20,10 @@ from app.storage.rows import RunRow
 from app.transcript.run_request import Turn
 from routes.protocol.requests import ChatRequest
 from tests.chatting import says
+from tests.dragoman_process import server
 from tests.people import bearer
 from tests.serving import Served, serving, until
-from tests.test_routes_kill import killed_turn, server
+from tests.test_routes_kill import killed_turn
 from tests.upstream import hang, stream, upstream
 
 pytestmark = pytest.mark.anyio

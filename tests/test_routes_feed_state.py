@@ -15,11 +15,11 @@ from app.storage.approval_rows import ApprovalRow
 from routes.http.dashboard_state import ROOM
 from tests import chatting
 from tests.chatting import DONE, chunk
+from tests.dragoman_process import server
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S
 from tests.serving import serving
 from tests.test_routes_jobs import WAIT, in_background, job_of, says
-from tests.test_routes_kill import server
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio

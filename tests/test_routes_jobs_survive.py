@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.jobs import wait_for_exit
 from tests.processes import all_gone, endless
 from tests.test_routes_jobs import WAIT
-from tests.test_routes_kill import server
 from tests.upstream import Act, stream, upstream
 
 pytestmark = pytest.mark.anyio

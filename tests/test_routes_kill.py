@@ -8,12 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import socket
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +17,9 @@ import httpx2
 import pytest
 
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import DragomanProcess, server
 from tests.processes import all_gone, endless
-from tests.serving import NO_TLS, events_of
+from tests.serving import events_of
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -34,27 +31,7 @@ MOST_EVENTS = 30
 SERVERS = 2  # are killed side by side: mostly, one waits
 
 
-@asynccontextmanager
-async def server(folder: Path, model_url: str, *more: str) -> AsyncGenerator[tuple[httpx2.AsyncClient, Process], None]:
-    """A whole server on the data in `folder`: a client of it, and its process."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    flags = ("--port", "0", "--model-url", model_url, "--model", "m", "--tool-calls", "fenced", "--workspace")
-    command = (sys.executable, "-m", "routes", "serve", *flags, str(folder / "work"), *more)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environ, stdout=PIPE)
-    try:
-        assert process.stdout
-        found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
-        assert found
-        url = found[0].decode()
-        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as client:
-            yield client, process
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
-
-
-async def killed_turn(client: httpx2.AsyncClient, process: Process, events: int) -> tuple[str, list[str]]:
+async def killed_turn(client: httpx2.AsyncClient, process: DragomanProcess, events: int) -> tuple[str, list[str]]:
     """Start a turn, kill the server once `events` events have been seen; the run, and the frames seen whole."""
     seen, run = b"", ""
     with suppress(httpx2.TransportError):  # the connection dies with the server

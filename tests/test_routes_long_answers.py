@@ -17,9 +17,9 @@ from app.models.endpoints.answer_limit import AnswerLimit
 from app.models.wire.native_calls import NATIVE
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.chatting import DONE, WHOLE, chunk, says
+from tests.dragoman_process import server
 from tests.processes import endless
 from tests.serving import events_of, serving
-from tests.test_routes_kill import server
 from tests.upstream import Act, stream, upstream
 
 pytestmark = pytest.mark.anyio

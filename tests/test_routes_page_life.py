@@ -11,9 +11,9 @@ import pytest
 from app.models.scripted import Reply, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.pages import line_to, pauses, turns
 from tests.serving import serving
-from tests.test_routes_kill import server
 from tests.upstream import hang, stream, upstream
 
 pytestmark = pytest.mark.anyio

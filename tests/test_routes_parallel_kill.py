@@ -12,9 +12,9 @@ import pytest
 
 from app.transcript.conversation import INTERRUPTED, NOT_RUN
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.processes import all_gone, endless
 from tests.serving import events_of
-from tests.test_routes_kill import server
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio

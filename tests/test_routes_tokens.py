@@ -13,10 +13,10 @@ import pytest
 from app.models.scripted import Scripted
 from app.storage.principals import Budget, Principal, checked_name, expiry, principal_of
 from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE, fingerprint
+from tests.dragoman_process import server
 from tests.people import bearer
 from tests.serving import Served, serving
 from tests.test_routes_access import dragoman
-from tests.test_routes_kill import server
 from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
