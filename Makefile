@@ -4,13 +4,15 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt
 ARGS   ?=
-# The tests mostly wait: `make test SIDE="-n 2 --dist loadgroup"` runs two at a time, in groups of tests/conftest.py.
-SIDE   ?=
+# Two workers, which take whole groups of tests/conftest.py; `make test SIDE=` runs one test after the other.
+SIDE   ?= -n 2
 CACHE  := .cache/mcp
 MODELS := .cache/models
 PAGE   := .cache/page
+# Kept: tests start many processes, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve chat test lint docs bench hijack rivals conformance nightly clean
+.PHONY: serve chat test test-fast suite lint style types docs bench hijack rivals conformance nightly clean
 
 serve: $(VENV)/.serve
 	@$(BIN)/dragoman serve $(ARGS)
@@ -18,8 +20,16 @@ serve: $(VENV)/.serve
 chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
-test: lint real-servers browser
+# All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
+test: style real-servers browser
+	@$(MAKE) --no-print-directory -j2 types suite
+
+suite: $(VENV)/.dev
 	$(BIN)/python -m pytest $(SIDE) $(ARGS)
+
+# Under a minute, for in between: the parser, the agent without a real model, the rules of the house.
+test-fast: style
+	$(BIN)/python -m pytest $(SIDE) -m 'not model' tests/test_parsing*.py tests/test_app*.py tests/test_house*.py $(ARGS)
 
 # Real MCP servers and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
 # Where that cannot be, the tests that need them say so and are skipped; under CI they fail.
@@ -70,11 +80,15 @@ $(MODELS)/gemma/.ready: fixtures/models/requirements.txt
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-lint: $(VENV)/.dev
+lint: style types
+
+style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
 
 # The parts of docs/ that are derived from the code: settings, events, dialects, quirks of servers.
 docs: $(VENV)/.dev
@@ -117,9 +131,10 @@ $(VENV)/.dev: $(VENV)/.serve
 	@$(PIP) --group dev
 	@touch $@
 
-# What takes too long for every change: 200 kills of the server at random moments.
-nightly: $(VENV)/.dev
-	DRAGOMAN_KILLS=200 $(BIN)/python -m pytest tests/test_routes_kill.py tests/test_routes_approvals_kill.py $(ARGS)
+# All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,
+# other examples for each property every night, answers of a million chunks, long conversations of a real model.
+nightly: real-servers browser
+	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which
 # `.venv/bin/pip install --upgrade NAME` brings.

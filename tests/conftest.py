@@ -1,8 +1,19 @@
-"""What all tests share: the event loop they run on, and which of them run one after the other."""
+"""What all tests share: the event loop they run on, how many examples are tried, and which run one after the other."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
+
+from tests.nightly import NIGHTLY
+
+# Examples are the same in each `make test`, and others each night. Neither is timed: a loaded machine is not a bug.
+settings.register_profile("usual", derandomize=True, deadline=None)
+settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("nightly" if NIGHTLY else "usual")
 
 # Each starts llama.cpp, which takes every core that it finds: two at a time would only take them from each other.
 WITH_A_MODEL = frozenset(
@@ -22,6 +33,16 @@ WITH_A_MODEL = frozenset(
         "test_routes_prefix",
     }
 )
+MODEL_GROUP = "with a model"
+# The longest begin first, so that all workers end together. Others follow in alphabetical order.
+LONGEST = (
+    *("test_tools_escape", MODEL_GROUP, "test_tools_mcp_sdk", "test_tools_mcp_real", "test_tools_box_end"),
+    *("test_routes_page_hands", "test_routes_page_switching", "test_routes_page_approvals", "test_tools_programs"),
+    *("test_tools_jobs", "test_routes_page_life", "test_routes_page_axe", "test_routes_page_words"),
+    *("test_routes_terminal_asking", "test_tools_mcp_life", "test_tools_process", "test_routes_page_feed"),
+    *("test_routes_token_auth", "test_routes_tokens", "test_routes_watchers", "test_tools_jobs_faults"),
+    *("test_routes_revocation", "test_tools_sandbox", "test_tools_network_box", "test_parsing_cases"),
+)
 
 
 @pytest.fixture
@@ -29,8 +50,27 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def group_of(nodeid: str) -> str:
     """The tests of a file stay together, because they share what is dear to start."""
+    module = Path(nodeid.partition("::")[0]).stem
+    return MODEL_GROUP if module in WITH_A_MODEL else module
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
     for item in items:
-        module = item.path.stem
-        item.add_marker(pytest.mark.xdist_group("with a model" if module in WITH_A_MODEL else module))
+        if group_of(item.nodeid) == MODEL_GROUP:
+            item.add_marker(pytest.mark.model)
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Give each worker whole groups, in the order of collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    config.option.loadscopereorder = False
+    return Groups(config, log)

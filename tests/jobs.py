@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from tools.jobs.manager import CANCEL_S, Jobs
+from tools.jobs.manager import CANCEL_S, KEPT, Jobs
 from tools.jobs.records import FollowUp, Glance, Job
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 
@@ -30,9 +30,10 @@ async def opened(
     limit: int = 8,
     time_limit_s: float = LIMIT_S,
     cancel_s: float = CANCEL_S,
+    kept: int = KEPT,
 ) -> AsyncGenerator[Jobs, None]:
     """The jobs of a server that lives as long as this block; `ended` gets what it tells of."""
-    jobs = Jobs(folder / "data" / "jobs", limit=limit, time_limit_s=time_limit_s, cancel_s=cancel_s)
+    jobs = Jobs(folder / "data" / "jobs", limit=limit, time_limit_s=time_limit_s, cancel_s=cancel_s, kept=kept)
 
     async def on_end(job: Job) -> None:
         if ended is not None:

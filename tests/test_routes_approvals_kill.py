@@ -1,12 +1,8 @@
-"""A server that is killed around a question: whatever the moment, no call runs twice, or without its yes.
-
-DRAGOMAN_KILLS sets how often the server is killed: 20 by default, 200 and more at night (`make nightly`).
-"""
+"""A server that is killed around a question: whatever the moment, no call runs twice, or without its yes."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -17,13 +13,14 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import DragomanProcess, server
+from tests.nightly import at_night
 from tests.serving import events_of
 from tests.test_routes_kill import SERVERS, TERMINAL
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
 
-KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
+KILLS = at_night(200, 20)
 CALLS = "".join(f"```bash\necho {word} >> ran\n```\n" for word in ("one", "two"))
 BODY = {"message": "Go", "approval": "ask", "max_rounds": 2}
 MOST_EVENTS = 14

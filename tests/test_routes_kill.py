@@ -1,12 +1,8 @@
-"""Durable before visible: what a client has seen survives `kill -9` of the server, and each run still ends once.
-
-DRAGOMAN_KILLS sets how often the server is killed: 20 by default, 200 and more at night (`make nightly`).
-"""
+"""Durable before visible: what a client has seen survives `kill -9` of the server, and each run still ends once."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 from contextlib import aclosing, suppress
@@ -18,6 +14,7 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import DragomanProcess, server
+from tests.nightly import at_night
 from tests.processes import all_gone, endless
 from tests.serving import events_of
 from tests.upstream import stream, upstream
@@ -25,7 +22,7 @@ from tests.upstream import stream, upstream
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
-KILLS = int(os.environ.get("DRAGOMAN_KILLS", "20"))
+KILLS = at_night(200, 20)
 TERMINAL = ("run.finished", "run.failed")
 MOST_EVENTS = 30
 SERVERS = 2  # are killed side by side: mostly, one waits

@@ -18,6 +18,7 @@ from app.models.wire.native_calls import NATIVE
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.dragoman_process import server
+from tests.nightly import at_night
 from tests.processes import endless
 from tests.serving import events_of, serving
 from tests.upstream import Act, stream, upstream
@@ -28,6 +29,8 @@ ENDLESS_BYTES = 268_000_000  # more than is ever read, so the server hangs up fi
 MOST_GROWTH = 120 * 1024  # KiB of memory; it was gigabytes
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 WORDS = "word " * 4000
+# Of 100 bytes a chunk a million come until the bound on bytes, which takes 20 s: that is for the night.
+FILLED: dict[str, Any] = at_night({}, {"filler": "x" * 4000})
 
 
 def native(arguments: str, index: int = 0, id: str = "c1", **more: object) -> str:
@@ -52,7 +55,7 @@ ANSWERS = {
     "thoughts": unbounded("", chunk({"reasoning_content": WORDS})),
     "arguments": unbounded(native('{"command": "', name="bash"), native(WORDS)),
     "a call in the text": unbounded(says("So:\n```bash\n"), says(WORDS)),
-    "a name again and again": unbounded(native('{"', name="bash"), native("", name="bash") * 100),
+    "a name again and again": unbounded(native('{"', name="bash"), native("", name="bash", **FILLED) * 100),
 }
 # Of these nothing can be used: no word of them is whole.
 UNUSABLE = {
@@ -60,7 +63,7 @@ UNUSABLE = {
     "one body": unbounded('{"choices":[{"message":{"content":"', WORDS, HEAD.replace(b"event-stream", b"plain")),
     "a call without a name": unbounded("", native(WORDS)),
     "a name": unbounded("", native("", name=WORDS) + native("", name=WORDS.upper())),
-    "chunks of nothing": unbounded("", chunk({"tool_calls": []}) * 100),
+    "chunks of nothing": unbounded("", chunk({"tool_calls": [], **FILLED}) * 100),
 }
 
 

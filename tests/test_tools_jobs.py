@@ -11,12 +11,14 @@ import pytest
 import uvloop
 
 from tests.jobs import ANN, LEVELS, SESSION, end_of, opened, started, until
+from tests.nightly import at_night
 from tests.processes import alive, all_gone, endless
-from tools.jobs.manager import KEPT, Jobs
+from tools.jobs.manager import Jobs
 from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 pytestmark = pytest.mark.anyio
+KEPT = at_night(50, 5)
 
 
 @pytest.fixture(params=LEVELS, ids=lambda found: found.level)
@@ -186,7 +188,7 @@ async def test_a_data_folder_that_cannot_be_written_is_told(tmp_path: Path) -> N
 
 async def test_the_oldest_that_have_ended_are_forgotten(tmp_path: Path) -> None:
     ended: asyncio.Queue[Job] = asyncio.Queue()
-    async with opened(tmp_path, ended, limit=KEPT + 2) as jobs:
+    async with opened(tmp_path, ended, limit=KEPT + 2, kept=KEPT) as jobs:
         await started(jobs, tmp_path, endless())
         first = await started(jobs, tmp_path, "true")
         await ended.get()

@@ -143,12 +143,14 @@ after=
 while IFS= read -r -d '' text; do
     program=${text%%-*}
     if [ "$program" != "$tried" ]; then
+        wait
         before=$after
         after=$(state)
         [ -z "$before" ] || [ "$after" = "$before" ] || printf '%s\\n' "$tried"
         tried=$program
     fi
-    timeout -s KILL 1 bash -c "$text" >/dev/null 2>&1 </dev/null
+    timeout -s KILL 1 bash -c "$text" >/dev/null 2>&1 </dev/null &
+    (( ++count % 8 )) || wait  # some wait until their time is over
 done <texts 2>/dev/null
 """
 

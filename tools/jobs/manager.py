@@ -70,6 +70,7 @@ class Jobs:
         limit: int = LIMIT,
         time_limit_s: float = TIME_LIMIT_S,
         cancel_s: float = CANCEL_S,
+        kept: int = KEPT,
         follow_up: bool = True,
         check_paused: CheckPaused = never_paused,
     ) -> None:
@@ -77,6 +78,7 @@ class Jobs:
         self._limit = limit
         self._time_limit_s = time_limit_s
         self._cancel_s = cancel_s
+        self._kept = kept
         self._follow_up = FollowUp.PENDING if follow_up else FollowUp.OFF
         self._check_paused = check_paused
         self._known: dict[str, Known] = {}
@@ -306,7 +308,7 @@ class Jobs:
         kept: Counter[str] = Counter()
         for known in ended:
             kept[known.job.principal] += 1
-            if kept[known.job.principal] > KEPT or (known.job.ended or 0) < time.time() - KEPT_S:
+            if kept[known.job.principal] > self._kept or (known.job.ended or 0) < time.time() - KEPT_S:
                 await self._forget(known)
 
     async def _forget(self, known: Known) -> None:
