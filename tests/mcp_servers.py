@@ -40,7 +40,7 @@ async def managing(
 
 
 async def ready(manager: Manager, name: str = "s") -> Status:
-    status = await manager.settled(name, 20)
+    status = await manager.settled(name, 60)
     assert status.state is State.READY, status
     return status
 

@@ -12,10 +12,10 @@ from typing import Literal
 
 import pytest
 
-from tests.mcp_servers import HONEST, QUICK, files_in, free_port, managing, news_of, ready, serving, told, tool
+from tests.mcp_servers import HONEST, files_in, free_port, managing, news_of, ready, serving, told, tool
 from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
-from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
+from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State, Timeouts
 from tools.mcp.results import MAX_TEXT
 from tools.tool import Context
 
@@ -24,12 +24,13 @@ pytestmark = pytest.mark.anyio
 Way = Literal["stdio", "http", "sse"]
 WAYS: tuple[Way, ...] = ("stdio", "http", "sse")
 PATHS = {"http": "/mcp", "sse": "/sse"}
+PATIENT = Timeouts(start_s=60, idle_s=60, total_s=60)  # these servers do as they should, if slowly on a loaded machine
 
 
 def config_for(way: Way, port: int) -> ServerConfig:
     if way == "stdio":
-        return ServerConfig("h", command=sys.executable, args=(str(HONEST),), timeouts=QUICK)
-    return ServerConfig("h", way, url=f"http://127.0.0.1:{port}{PATHS[way]}", timeouts=QUICK)
+        return ServerConfig("h", command=sys.executable, args=(str(HONEST),), timeouts=PATIENT)
+    return ServerConfig("h", way, url=f"http://127.0.0.1:{port}{PATHS[way]}", timeouts=PATIENT)
 
 
 @asynccontextmanager
@@ -141,9 +142,9 @@ async def test_a_tool_that_appears_is_offered(way: Way) -> None:
 async def test_an_address_that_was_added_at_run_time_must_be_public() -> None:
     port = free_port()
     async with serving(HONEST, "http", port):
-        config = ServerConfig("h", "http", url=f"http://localhost:{port}/mcp", timeouts=QUICK, from_api=True)
+        config = ServerConfig("h", "http", url=f"http://localhost:{port}/mcp", timeouts=PATIENT, from_api=True)
         async with managing(config) as manager:
-            status = await manager.settled("h", 20)
+            status = await manager.settled("h", 60)
             assert status.state is State.FAILED
             assert "not on the public internet" in status.error
         async with managing(config, private_hosts=["localhost"]) as manager:
