@@ -6,7 +6,7 @@ import re
 
 from tests.test_house_page import ENTRIES, PAGE, reached
 
-FIRST = '    <script type="module" src="/page/js/trouble.js"'
+FIRST = '    <script type="module" src="/page/js/dom/errors.js"'
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 STATES = """
 async (ended) => {
-  const { ToolCard } = await import("/page/js/tool_card.js");
+  const { ToolCard } = await import("/page/js/cards/tool_card.js");
   const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: null };
   const made = ["a", "b", "c", "d", "e"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
   const [begun, waiting, over, question] = made;
@@ -37,8 +37,8 @@ async (ended) => {
 
 LARGE = """
 async () => {
-  const { CardArguments } = await import("/page/js/card_arguments.js");
-  const { changed } = await import("/page/js/diff.js");
+  const { CardArguments } = await import("/page/js/cards/card_arguments.js");
+  const { changed } = await import("/page/js/text/diff.js");
   const many = new CardArguments("telepathy");
   many.settle(Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`name ${at}`, at])));
   const long = new CardArguments("bash");
@@ -103,7 +103,8 @@ async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: P
         before = await layouts()
         followed = await page.evaluate(
             """async () => {
-              const address = document.querySelector('script[src*="main.js"]').src.replace("main.js", "growing.js");
+              const main = document.querySelector('script[src*="main.js"]').src;
+              const address = main.replace("main.js", "cards/streaming_text.js");
               const { Growing } = await import(address);
               const all = Array.from({ length: 200 }, () => new Growing("Text"));
               document.querySelector("main").append(...all.map((one) => one.element));

@@ -205,7 +205,7 @@ async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
 # Every way to cut one stream in three must give the same events; then, a long event in small slices.
 SLICING = """
 async () => {
-  const { EventReader } = await import("/page/js/sse.js");
+  const { EventReader } = await import("/page/js/feed/sse.js");
   const stream = '\\ufeffretry: 1\\nid: r:1\\nevent: a\\ndata: {"x":\\r\\ndata: 1}\\r\\n\\r\\n: c\\n\\rdata:[2]\\r\\r' +
     'data\\n\\nid: r:2\\revent: b\\rdata: "\\u00e9\\u{1f600}\\u2028"\\r\\r';
   const read = (...slices) => {

@@ -61,7 +61,7 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         assert "mcp__shop__pay" in (await settled(served, "shop")).tools
         other = page.get_by_role("region", name=SLASHED)
         await other.get_by_role("button", name="Switch off").click()
-        await expect(other.get_by_text("switched off")).to_be_visible()
+        await expect(other.get_by_text("disabled")).to_be_visible()
         await other.get_by_role("button", name="Switch on").click()
         await expect(other.get_by_role("button", name="Switch off")).to_be_visible()
         await other.get_by_text("Log", exact=True).click()

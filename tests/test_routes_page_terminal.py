@@ -63,7 +63,7 @@ TERMINAL: list[tuple[str, list[list[Span]]]] = [
 ]
 READ = """
 async (rows) => {
-  const { Terminal } = await import("/page/js/ansi.js");
+  const { Terminal } = await import("/page/js/terminal/ansi.js");
   const told = ({ text, style: { fg, bg, flags } }) =>
     fg === null && bg === null && !flags ? text : [text, fg, bg, flags];
   const lines = (pieces) => {
@@ -78,15 +78,15 @@ async (rows) => {
 """
 LONG = """
 async () => {
-  const { linesOf } = await import("/page/js/ansi.js");
+  const { linesOf } = await import("/page/js/terminal/ansi.js");
   const lengths = (text) => linesOf(text).map((line) => line.reduce((sum, { text }) => sum + text.length, 0));
   return [lengths("x".repeat(9000)), lengths("\\x1b[99999999Cx"), lengths("日".repeat(3000) + "\\b\\b.")];
 }
 """
 COLOURS = """
 async () => {
-  const { contrast, inked } = await import("/page/js/inks.js");
-  const { rgbOf } = await import("/page/js/ansi_style.js");
+  const { contrast, inked } = await import("/page/js/terminal/ansi_colours.js");
+  const { rgbOf } = await import("/page/js/terminal/ansi_style.js");
   const backs = [[0x15, 0x17, 0x1a], [0x0c, 0x0d, 0x0f]];
   const all = [null, ...Array(256).keys(), 0x1000000, 0x1ffffff, 0x1777777, 0x10000ff];
   let least = 99;
@@ -158,8 +158,8 @@ PIECES: list[tuple[str, dict[str, str]]] = [
 ]
 PARTS = """
 async (rows) => {
-  const { PartialObject } = await import("/page/js/partial_json.js");
-  const { PartialTags } = await import("/page/js/partial_tags.js");
+  const { PartialObject } = await import("/page/js/cards/partial_json.js");
+  const { PartialTags } = await import("/page/js/cards/partial_tags.js");
   const fields = (pieces) => {
     let found = {};
     const sink = {
@@ -177,7 +177,7 @@ async (rows) => {
 """
 DIFFS = """
 async (rows) => {
-  const { rowsOfChange, rowsOfUnified } = await import("/page/js/diff_lines.js");
+  const { rowsOfChange, rowsOfUnified } = await import("/page/js/text/diff_rows.js");
   const signs = { new: "+", gone: "-", same: " ", place: "@", note: "#" };
   const told = (found) => found.map(({ kind, text }) => signs[kind] + text).join("|");
   const hunk = "@@ -7,3 +7,3 @@ def f\\n same\\n--- old\\n+++ new\\n\\n[... 5 more characters of diff ...]";
@@ -215,7 +215,7 @@ async def test_arguments_and_diffs_are_read_as_they_come(tmp_path: Path) -> None
 
 TAIL = """
 async () => {
-  const { Tail } = await import("/page/js/tail.js");
+  const { Tail } = await import("/page/js/terminal/output_tail.js");
   const line = (at) => `\\x1b[32mline\\x1b[0m ${at} of a build that says much\\n`;
   let all = "";
   for (let at = 1; at <= 100_000; at++) all += line(at);

@@ -31,7 +31,7 @@ async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: 
     async with serving(tmp_path, Scripted(["It works."])) as served, browsing() as browser:
         browser.expected.append("oh is not defined")
         page = await browser.page(viewport=PHONE)
-        await page.route("**/js/status.js", broken)
+        await page.route("**/js/panels/status_bar.js", broken)
         await page.goto(home(served))
         line = page.get_by_role("alert").filter(has_text="Part of the page broke: oh is not defined")
         await expect(line).to_be_visible()
@@ -47,14 +47,14 @@ async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         browser.expected.append("404|Failed to (load|fetch)")
         page = await browser.page()
-        await page.route("**/js/store.js", missing)
+        await page.route("**/js/feed/store.js", missing)
         await page.goto(home(served))
         line = page.get_by_role("alert").filter(has_text="A part of the page could not be loaded.")
         await expect(line).to_be_visible()
-        await page.unroute("**/js/store.js")
+        await page.unroute("**/js/feed/store.js")
         await line.get_by_role("button", name="Load the page anew").click()
         await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
-        await page.route("**/js/settings_panel.js", missing)  # fetched when it is first wanted
+        await page.route("**/js/panels/settings_panel.js", missing)  # fetched when it is first wanted
         await page.get_by_role("button", name="Settings").click()
         await expect(line).to_be_visible()
 
@@ -66,7 +66,7 @@ async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_tol
         await page.goto(home(served))
         heard = await page.evaluate(
             """async () => {
-              const address = document.querySelector('script[src*="main.js"]').src.replace("main.js", "store.js");
+              const address = document.querySelector('script[src*="main.js"]').src.replace("main.js", "feed/store.js");
               const { Store } = await import(address);
               const store = new Store();
               const heard = [];

@@ -36,7 +36,7 @@ The end of it."""
 
 # Draws texts whole and letter by letter, as outlines: `<p|words>`, `<a href|words>`, `<code py|text>`.
 OUTLINES = """async (texts) => {
-  const { Markdown } = await import("/page/js/markdown.js");
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
   const named = (node) => [node.localName, ...node.classList].join(".");
   const told = (node) => ["href", "start", "aria-label", "scope"]
     .map((name) => (node.hasAttribute(name) ? ` ${node.getAttribute(name)}` : "")).join("");
@@ -62,9 +62,9 @@ OUTLINES = """async (texts) => {
 
 # How often what is counted happens for so many pieces of a text: `[characters read, drawn, frames]`.
 COUNTS = """async ([text, size]) => {
-  const { Blocks } = await import("/page/js/blocks.js");
-  const { Markdown } = await import("/page/js/markdown.js");
-  const { Answer } = await import("/page/js/message.js");
+  const { Blocks } = await import("/page/js/markdown/blocks.js");
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
+  const { Answer } = await import("/page/js/chat/message.js");
   const counted = { read: 0, draws: 0, frames: 0 };
   const { line, more } = Blocks.prototype, { draw } = Markdown.prototype;
   Blocks.prototype.line = function (...given) { counted.read += given[0].length; return line.apply(this, given); };

@@ -1,18 +1,19 @@
 /** Builds the page: one store, one feed, and the parts that watch them. */
 
-import * as approvals from "./approvals.js";
-import * as composer from "./composer.js";
-import * as gate from "./gate.js";
-import * as jobs from "./jobs.js";
-import * as models from "./models.js";
-import * as sessions from "./sessions.js";
-import * as status from "./status.js";
-import * as topbar from "./topbar.js";
-import { Conversation } from "./conversation.js";
-import { Feed } from "./feed.js";
-import { Panel } from "./panel.js";
-import { Store } from "./store.js";
-import { guarded } from "./trouble.js";
+import * as approvals from "./approvals/tray.js";
+import * as composer from "./chat/composer.js";
+import * as gate from "./panels/sign_in.js";
+import * as jobs from "./panels/jobs.js";
+import * as models from "./panels/models.js";
+import * as sessions from "./sessions/session_list.js";
+import * as status from "./panels/status_bar.js";
+import "./panels/theme.js";
+import * as topbar from "./sessions/topbar.js";
+import { Conversation } from "./chat/conversation.js";
+import { Feed } from "./feed/feed.js";
+import { Panel } from "./panels/panel.js";
+import { Store } from "./feed/store.js";
+import { guarded } from "./dom/errors.js";
 
 /** What every part is given: see each part's `start(page)`. */
 const page = {

@@ -1,0 +1,272 @@
+/** One call that waits for a person, whole, and the ways to decide it. */
+
+import { post, Refused } from "../feed/api.js";
+import { affected, argumentsShown, brief, isQuestion, sentence, why } from "./call_description.js";
+import { editForm, sessionForm, Unreadable } from "./decision_forms.js";
+import { span, ticking } from "../dom/clock.js";
+import { fill, h, icon, say } from "../dom/elements.js";
+import { questionForm } from "./elicitation.js";
+import { oneLine, spelled } from "../text/exact_text.js";
+
+const URGENT_S = 60;
+const LET_GO = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
+const UNTRUSTED = /conversation holds untrusted text/; // as the server words why it asks
+
+let made = 0;
+
+export class ApprovalBox {
+  #page;
+  #tray;
+  #sending = false;
+  #told = false;
+  #stop;
+  #id = `approval-${++made}`;
+
+  /** `tray`: `settle()` when buttons move, `over(box, words)` when this one is decided. `tools`: GET /tools by name. */
+  constructor(row, page, tray, tools) {
+    this.#learn(row, tools);
+    this.#page = page;
+    this.#tray = tray;
+    this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
+    this.element = this.#build();
+    this.#show("ask", { moved: false });
+    this.#stop = () => {};
+    if (row.expires_at === null) return; // it waits until somebody decides
+    this.#stop = ticking(() => this.#tick());
+    this.#tick();
+  }
+
+  /** The arguments stand in the order of the tool's schema: the server sorts them by name. */
+  #learn(row, tools) {
+    const tool = tools.get(row.name);
+    const order = Object.keys(tool?.parameters?.properties ?? {});
+    const rank = ([key]) => (order.includes(key) ? order.indexOf(key) : order.length);
+    const given = Object.entries(row.arguments).sort((one, other) => rank(one) - rank(other));
+    Object.assign(this, { tool, row: { ...row, arguments: Object.fromEntries(given) } });
+  }
+
+  get title() {
+    return brief(this.row);
+  }
+
+  #build() {
+    this.left = h("span", { class: "approval-left" });
+    this.body = h("div", { class: "approval-body" });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.foot = h("div", { class: "approval-foot" });
+    const heading = h("h3", { id: this.#id }, sentence(this.row));
+    const name = h("code", { class: "approval-name" }, oneLine(this.row.name));
+    const head = h("header", { class: "approval-head" }, heading, name, this.left);
+    const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
+    return h("section", { ...props, dataset: { call: this.row.call } }, head, this.body, this.problem, this.foot);
+  }
+
+  /** Seconds that are left, by the server's clock. */
+  get #seconds() {
+    return this.row.expires_at - (Date.now() + this.#tray.skew_ms) / 1000;
+  }
+
+  #tick() {
+    const left = Math.max(0, Math.ceil(this.#seconds));
+    const words = left ? `${left < URGENT_S ? `${left} s` : span(left)} left` : "The time is over";
+    if (this.left.textContent !== words) this.left.textContent = words;
+    this.element.classList.toggle("urgent", left < URGENT_S);
+    if (left > URGENT_S || this.#told) return;
+    this.#told = true;
+    if (left) say(`${left} seconds left to decide: ${oneLine(this.row.name)}.`);
+  }
+
+  /** `ask`, or one of the forms; `moved` when a person has asked for it. */
+  #show(mode, { moved = true } = {}) {
+    this.mode = mode;
+    this.#fail(null);
+    this.form = this.#form(mode);
+    fill(this.body, this.#content(mode));
+    fill(this.foot, this.#buttons(mode));
+    if (!moved) return;
+    this.#tray.settle();
+    if (mode === "ask") this.element.focus();
+    else this.form.focus();
+  }
+
+  #form(mode) {
+    const { name, arguments: given, reason } = this.row;
+    const forms = {
+      edit: () => editForm(given),
+      session: () => sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
+      deny: () => denyForm(),
+    };
+    return forms[mode]?.() ?? null;
+  }
+
+  #content(mode) {
+    if (this.question) return [this.question.element, this.#facts()];
+    if (mode === "edit") return [this.form.element, this.#facts()];
+    return [mode === "session" ? this.form.element : null, argumentsShown(this.row), this.#facts()];
+  }
+
+  /** The tools, which may come later than the call. */
+  know(tools) {
+    this.#learn(this.row, tools);
+    this.body.querySelector(".approval-facts").replaceWith(this.#facts());
+    const had = this.foot.contains(document.activeElement);
+    if (this.mode === "ask") this.#show("ask", { moved: false });
+    if (had && this.mode === "ask") this.element.focus();
+    this.#tray.settle();
+  }
+
+  #facts() {
+    const about = this.tool?.name.startsWith("mcp__") ? spelled(this.tool.description) : null;
+    const facts = [
+      ["Why", why(this.row)],
+      ["Affects", affected(this.row, this.#page.store.get("server"), this.tool)],
+      about && ["It says of itself", about],
+    ];
+    return h(
+      "dl",
+      { class: "approval-facts" },
+      facts.filter(Boolean).map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]),
+    );
+  }
+
+  /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
+  get #lasting() {
+    return this.tool?.approval !== "always";
+  }
+
+  #buttons(mode) {
+    if (mode === "deny")
+      return this.form.element(
+        () => this.act("denied"),
+        () => this.act("back"),
+      );
+    if (this.question) return [...this.#questionButtons()];
+    const back = button("Back", "back", this);
+    if (mode === "edit") return [button("Approve with these changes", "edited", this, "primary"), back];
+    if (mode === "session") return [button("Approve and allow", "allowed", this, "primary"), back];
+    return [
+      button("Approve once", "approve", this, "primary", "y"),
+      this.#lasting ? button("Approve for this session", "session", this, "", "s") : null,
+      Object.keys(this.row.arguments).length ? button("Edit, then approve", "edit", this, "", "e") : null,
+      button("Deny", "deny", this, "danger", "n"),
+    ];
+  }
+
+  #questionButtons() {
+    const words = this.row.arguments.url === undefined ? "Send the answer" : "I have done it";
+    return [button(words, "answered", this, "primary"), button("Decline", "denied", this, "danger")];
+  }
+
+  /** What a button or a key stands for. */
+  act(action) {
+    if (this.#sending) return;
+    ACTIONS[action](this);
+  }
+
+  /** A single key, while focus is in here and not in a text field. Returns whether it meant something. */
+  key(key) {
+    if (key === "escape" && this.mode !== "ask") {
+      this.act("back");
+      return true;
+    }
+    const action = this.mode === "ask" && !this.question && KEYS[key];
+    const offered = action ? this.foot.querySelector(`[data-action="${action}"]`) : null;
+    if (offered) this.act(action);
+    return Boolean(offered);
+  }
+
+  show(mode) {
+    this.#show(mode);
+  }
+
+  /** Sends the decision once; what the server objects to is shown, and nothing that was written is lost. */
+  async decide(makeWish, words) {
+    let wish;
+    try {
+      wish = makeWish();
+    } catch (error) {
+      if (!(error instanceof Unreadable)) throw error;
+      error.field.focus();
+      return this.#fail(error.message);
+    }
+    this.#send(true);
+    const { run, call } = this.row;
+    try {
+      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, wish);
+      this.#tray.over(this, words, { own: true });
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      if (LET_GO.has(error.status)) return this.#tray.over(this, error.message, { own: false });
+      this.#send(false);
+      this.#fail(error.message);
+    }
+  }
+
+  #send(under_way) {
+    this.#sending = under_way;
+    this.element.setAttribute("aria-busy", String(under_way));
+    // Not disabled: the one that was pressed would lose the focus.
+    for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
+  }
+
+  #fail(words) {
+    this.problem.textContent = words ?? "";
+    this.problem.hidden = !words;
+  }
+
+  close() {
+    this.#stop();
+  }
+}
+
+const KEYS = { __proto__: null, y: "approve", s: "session", e: "edit", n: "deny" };
+
+const ACTIONS = {
+  __proto__: null,
+  approve: (box) => box.decide(() => ({ decision: "approve" }), "Approved."),
+  session: (box) => box.show("session"),
+  edit: (box) => box.show("edit"),
+  deny: (box) => box.show("deny"),
+  back: (box) => box.show("ask"),
+  allowed: (box) => box.decide(() => allowed(box.form.value()), "Approved, and allowed for this conversation."),
+  edited: (box) => box.decide(() => changedTo(box.form.value()), "Approved with your changes."),
+  answered: (box) => box.decide(() => changedTo(box.question.value()), "Sent."),
+  denied: (box) => box.decide(() => denied(box.form?.value()), "Denied."),
+};
+
+const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds });
+const changedTo = (given) => ({ decision: "approve", ...(given && { arguments: given }) });
+const denied = (note) => ({ decision: "deny", ...(note && { note }) });
+
+function button(words, action, box, kind = "", key = null) {
+  const hint = key && h("kbd", { "aria-hidden": "true" }, key);
+  const props = { type: "button", class: kind, dataset: { action }, "aria-keyshortcuts": key };
+  return h(
+    "button",
+    { ...props, onclick: () => box.act(action) },
+    action === "approve" ? icon("check") : null,
+    words,
+    hint,
+  );
+}
+
+/** A line for a word of reason: Enter in it denies, which harms nobody. */
+function denyForm() {
+  const input = h("input", {
+    type: "text",
+    maxlength: 2000,
+    dir: "auto",
+    placeholder: "Why? The model reads it (optional)",
+    "aria-label": "Why (optional)",
+    autocomplete: "off",
+  });
+  const form = (deny, back) => {
+    const onsubmit = (event) => {
+      event.preventDefault();
+      deny();
+    };
+    const buttons = [h("button", { class: "danger" }, "Deny"), h("button", { type: "button", onclick: back }, "Back")];
+    return h("form", { class: "deny-form", onsubmit }, input, buttons);
+  };
+  return { value: () => input.value.trim() || null, focus: () => input.focus(), element: form };
+}

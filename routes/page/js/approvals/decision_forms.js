@@ -1,0 +1,253 @@
+/** What a person adds to a decision: other arguments, what else is allowed for the session, a word of reason. */
+
+import { reached } from "./call_description.js";
+import { h } from "../dom/elements.js";
+import { oneLine, unseenIn, withoutUnseen } from "../text/exact_text.js";
+import { isWhole, readJSON } from "../text/json.js";
+
+const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off", dir: "ltr" };
+
+let made = 0;
+const fresh = (name) => `${name}-${++made}`;
+
+/** What a form cannot read; `field` is where. */
+export class Unreadable extends Error {
+  constructor(message, field) {
+    super(message);
+    this.field = field;
+  }
+}
+
+/** Fields for all arguments, texts as texts and the rest as JSON. `value()` is what they are now, or null if unchanged. */
+export function editForm(given) {
+  const fields = Object.entries(given).map(([name, value]) => editField(name, value));
+  return {
+    element: h(
+      "div",
+      { class: "approval-fields" },
+      fields.map((field) => field.element),
+    ),
+    focus: () => (fields.find((field) => field.main) ?? fields[0])?.input.focus(),
+    value() {
+      if (!fields.some((field) => field.touched())) return null;
+      return Object.fromEntries(fields.map((field) => [field.name, field.value()]));
+    },
+  };
+}
+
+const MOST_ROWS = 14,
+  FOLDED_AT = 84; // characters, about
+
+const rowsOf = (text) => text.split("\n").reduce((rows, line) => rows + 1 + Math.floor(line.length / FOLDED_AT), 0);
+
+function editField(name, value) {
+  const isText = typeof value === "string";
+  const shown = isText ? value : JSON.stringify(value, null, 2);
+  const id = fresh("edit");
+  const input = h("textarea", {
+    id,
+    class: "exact-input",
+    rows: Math.min(MOST_ROWS, rowsOf(shown)),
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    dir: "ltr",
+  });
+  input.value = shown;
+  const first = input.value; // what the browser has made of it, ends of lines being its own
+  const label = h("label", { for: id }, oneLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
+  return {
+    name,
+    input,
+    main: isText && (shown.length > 40 || shown.includes("\n")),
+    element: h("div", { class: "approval-field" }, label, input, unseenNote(input)),
+    touched: () => input.value !== first,
+    value() {
+      if (input.value === first) return value;
+      return isText ? input.value : parsed(name, input);
+    },
+  };
+}
+
+function parsed(name, input) {
+  try {
+    JSON.parse(input.value, finite);
+    return readJSON(input.value);
+  } catch (error) {
+    throw new Unreadable(`${name} is not JSON: ${error.message}`, input);
+  }
+}
+
+/** Browsers would send null for it. */
+function finite(_, value) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number in it is too large");
+  return value;
+}
+
+/** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
+function unseenNote(input) {
+  const words = h("span", {});
+  const clean = h("button", { type: "button" }, "Take them out");
+  const note = h("p", { class: "approval-warning" }, words, " ", clean);
+  const draw = () => {
+    const found = unseenIn(input.value);
+    note.hidden = !found.length;
+    words.textContent = `In here are characters that cannot be seen: ${found.slice(0, 8).join(", ")}.`;
+  };
+  clean.addEventListener("click", () => {
+    input.value = withoutUnseen(input.value);
+    draw();
+    input.focus();
+  });
+  input.addEventListener("input", draw);
+  draw();
+  return note;
+}
+
+const ANY = "*";
+const literal = (text) => text.replaceAll(ANY, "[*]");
+
+// What a pattern is first: for each argument. The server holds commands against theirs word by word.
+const PATTERNS = {
+  __proto__: null,
+  bash: ({ command }) => (command.includes("\n") ? null : { command }),
+  python: () => null,
+  write_file: ({ path }) => ({ path: literal(path), content: ANY }),
+  edit_file: ({ path }) => ({ path: literal(path), old: ANY, new: ANY }),
+  web_fetch: ({ url }) => ({ url: withinHost(url) }),
+};
+
+function withinHost(url) {
+  try {
+    return `${literal(new URL(url).origin)}/*`;
+  } catch {
+    return literal(url);
+  }
+}
+
+/** A pattern for calls like this one; null where none makes sense. */
+function patternOf(name, given) {
+  if (!Object.keys(given).length) return null;
+  const all = Object.fromEntries(Object.entries(given).map(([key, value]) => [key, literal(written(value))]));
+  try {
+    const own = (PATTERNS[name] ?? (() => all))(given);
+    return own && { ...all, ...own };
+  } catch {
+    return null; // arguments of other types than the tool has
+  }
+}
+
+/** A value as the server writes it before it looks at the pattern: JSON in ASCII, keys sorted. */
+function written(value) {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value)) return `[${value.map(inner).join(", ")}]`;
+  if (value === null || typeof value !== "object" || isWhole(value)) return JSON.stringify(value);
+  return `{${Object.keys(value)
+    .sort()
+    .map((key) => `${inner(key)}: ${inner(value[key])}`)
+    .join(", ")}}`;
+}
+
+function inner(value) {
+  if (typeof value !== "string") return written(value);
+  return JSON.stringify(value).replace(
+    /[\u007f-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+const HINTS = {
+  __proto__: null,
+  command:
+    "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
+};
+
+/** "Exactly this call", "calls like it", unless they would not count (`exactly`), or "network to these hosts".
+ * `value()`: what bounds the grant, as it is sent. */
+export function sessionForm(name, given, { exactly = false } = {}) {
+  const group = fresh("scope");
+  const choices = [
+    { words: "Exactly this call, with exactly these arguments", fields: [], value: () => ({}) },
+    exactly ? null : likeThis(patternOf(name, given)),
+    reached(given) && NETWORKED.has(name) ? hostsChoice(given) : null,
+  ].filter(Boolean);
+  for (const one of choices) {
+    one.input = h("input", { type: "radio", name: group });
+    one.more = h("div", { class: "approval-fields", hidden: true }, one.fields);
+    one.label = h("label", { class: "approval-choice" }, one.input, h("span", {}, one.words));
+  }
+  choices[0].input.checked = true;
+  const draw = () => choices.forEach(({ more, input, fields }) => (more.hidden = !input.checked || !fields.length));
+  for (const { input } of choices) input.addEventListener("change", draw);
+  return {
+    element: h(
+      "fieldset",
+      { class: "approval-scope" },
+      h("legend", {}, "What may run again in this conversation without asking?"),
+      choices.map(({ label, more }) => [label, more]),
+    ),
+    focus: () => choices[0].input.focus(),
+    value: () => choices.find(({ input }) => input.checked).value(),
+  };
+}
+
+function likeThis(suggested) {
+  if (!suggested) return null;
+  const fields = Object.entries(suggested).map(([key, text]) => patternField(key, text));
+  const value = () => ({ pattern: Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) });
+  return { words: "Calls like it", fields: fields.map(({ element }) => element), value };
+}
+
+const NETWORKED = new Set(["bash", "python"]);
+
+/** The hosts of the call, or those that its text names: a person adds and takes away. */
+function hostsChoice(given) {
+  const id = fresh("hosts");
+  const named = Array.isArray(given.network)
+    ? given.network
+    : hostsIn(Object.values(given).filter(isString).join("\n"));
+  const input = h("textarea", { id, class: "exact-input", rows: Math.max(2, Math.min(6, named.length)), ...PLAIN });
+  input.value = named.join("\n");
+  input.setAttribute("aria-describedby", `${id}-hint`);
+  const hint =
+    "One on each line: example.org, *.example.org for all below it, example.org:8443, or * for any public host.";
+  const label = h("label", { for: id }, "Hosts");
+  const about = h("p", { class: "faint", id: `${id}-hint` }, hint);
+  return {
+    words: "Network to these hosts, for any command",
+    fields: [h("div", { class: "approval-field" }, label, input, unseenNote(input), about)],
+    value() {
+      const hosts = input.value.split(/[\s,]+/).filter(Boolean);
+      if (!hosts.length) throw new Unreadable("Name at least one host, as in example.org.", input);
+      return { hosts };
+    },
+  };
+}
+
+const isString = (value) => typeof value === "string";
+
+function hostsIn(text) {
+  const found = [...text.matchAll(/\b(?:https?|ssh|git):\/\/(?:[^\s/@'"]*@)?([a-z0-9.-]+\.[a-z0-9-]+)/gi)];
+  return [...new Set(found.map(([, host]) => host.toLowerCase()))].slice(0, 20);
+}
+
+function patternField(key, text) {
+  const id = fresh("pattern");
+  const input = h("input", {
+    id,
+    class: "exact-input",
+    value: text,
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    dir: "ltr",
+  });
+  const hint = HINTS[key] ?? "* stands for any text without ; & | $ and the like, and ends where a host does.";
+  const label = h("label", { for: id }, oneLine(key));
+  input.setAttribute("aria-describedby", `${id}-hint`);
+  return {
+    key,
+    input,
+    element: h("div", { class: "approval-field" }, label, input, h("p", { class: "faint", id: `${id}-hint` }, hint)),
+  };
+}

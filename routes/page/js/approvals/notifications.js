@@ -1,0 +1,127 @@
+/** What somebody notices who looks elsewhere: a number in the title, a dot in the icon, and (if wanted) notifications. */
+
+import { brief } from "./call_description.js";
+import { h, say } from "../dom/elements.js";
+import { oneLine } from "../text/exact_text.js";
+
+const KEY = "dragoman.notify";
+const LONG_S = 30; // a run that took longer is told of when it ends
+const ICON = "/page/icon.svg",
+  WAITING = "/page/icon-waiting.svg";
+const BADGE = /^\(\d+\) /;
+
+let waiting = 0;
+const switched = new EventTarget();
+
+/** Watches what waits and what runs; `show(approval)` brings the person there. */
+export function startNotices(page, show) {
+  new MutationObserver(badge).observe(document.querySelector("title"), { childList: true });
+  page.store.watch("approvals", (rows) => {
+    waiting = rows.length;
+    badge();
+  });
+  tellOfApprovals(page, show);
+  tellOfRuns(page);
+}
+
+/** Whoever sets the title need not know of the number in it. */
+function badge() {
+  const plain = document.title.replace(BADGE, "");
+  const wanted = waiting ? `(${waiting}) ${plain}` : plain;
+  if (document.title !== wanted) document.title = wanted;
+  const link = document.querySelector('link[rel="icon"]');
+  const icon = waiting ? WAITING : ICON;
+  if (link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
+}
+
+function tellOfApprovals(page, show) {
+  let known = null;
+  page.store.watch("approvals", (rows) => {
+    const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
+    known = new Set(rows.map(keyOf));
+    for (const row of fresh) {
+      const words = brief(row);
+      notify(`${oneLine(row.name)} waits for you`, words, keyOf(row), () => show(row));
+    }
+  });
+}
+
+function tellOfRuns(page) {
+  let known = new Map();
+  page.store.watch("runs", (rows) => {
+    const now = new Map(rows.map((row) => [row.id, row]));
+    for (const [id, row] of known) {
+      if (now.has(id) || Date.now() / 1000 - row.created < LONG_S) continue;
+      notify("dragoman is done", "A turn that took a while has ended.", id, () => open(page, row.session));
+    }
+    known = now;
+  });
+}
+
+function open(page, session) {
+  if (page.store.get("session") !== session) page.conversation.open(session);
+}
+
+const keyOf = ({ run, call }) => `${run}/${call}`;
+
+/** `tag`: several tabs that tell the same show it once. */
+function notify(title, body, tag, clicked) {
+  if (!document.hidden || !wanted()) return;
+  try {
+    const notice = new Notification(title, { body, tag, icon: ICON });
+    notice.onclick = () => {
+      window.focus();
+      notice.close();
+      clicked();
+    };
+  } catch {
+    localStorage.removeItem(KEY); // phones make notifications by other means only
+  }
+}
+
+/** Whether this browser could, as far as can be known without asking. */
+const possible = () => "Notification" in window && window.isSecureContext;
+const wanted = () => possible() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
+
+/** Asks the browser for leave, once somebody has pressed a button for that. Returns what to tell, if it did not work. */
+async function turn(on) {
+  if (!on) localStorage.removeItem(KEY);
+  else if (!possible()) return "This browser shows no notifications for this page. Use https or localhost.";
+  else if ((await Notification.requestPermission()) !== "granted") {
+    return "The browser does not allow it. Allow notifications for this site in its settings, then try again.";
+  } else localStorage.setItem(KEY, "on");
+  switched.dispatchEvent(new Event("change"));
+  return null;
+}
+
+/** A switch for the settings. */
+export function notifySwitch() {
+  const box = h("input", { type: "checkbox", role: "switch" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const draw = () => (box.checked = wanted());
+  box.addEventListener("change", async () => {
+    const why = await turn(box.checked);
+    problem.textContent = why ?? "";
+    problem.hidden = !why;
+    draw();
+  });
+  switched.addEventListener("change", draw);
+  draw();
+  const words = "Tell me when a call waits for me, or a long turn ends, while I look elsewhere";
+  return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)), problem);
+}
+
+/** A small button for the tray: there as long as it would change something. */
+export function notifyButton() {
+  const button = h("button", { type: "button", class: "notify-button" }, "Notify me next time");
+  const draw = () => (button.hidden = wanted() || !possible() || Notification.permission === "denied");
+  button.addEventListener("click", async () => {
+    const why = await turn(true);
+    say(why ?? "You will be notified.");
+    if (why) button.textContent = why;
+    draw();
+  });
+  switched.addEventListener("change", draw);
+  draw();
+  return button;
+}

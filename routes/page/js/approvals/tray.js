@@ -1,0 +1,247 @@
+/** Calls that wait for a person: the first of the open conversation whole, all others in a line, each decided once. */
+
+import { request } from "../feed/api.js";
+import { brief } from "./call_description.js";
+import { ApprovalBox } from "./approval_box.js";
+import { fill, h, icon, say } from "../dom/elements.js";
+import { oneLine } from "../text/exact_text.js";
+import { notifyButton, startNotices } from "./notifications.js";
+
+const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
+const NOTE_MS = 12_000;
+const SKEW_MS = 30_000; // from here on the two clocks are taken to differ
+
+const keyOf = ({ run, call }) => `${run}/${call}`;
+const briefly = (row) => `${oneLine(row.name)} · ${brief(row)}`;
+
+const ENDS = {
+  approved: "It was approved in another window",
+  denied: "It was denied in another window",
+  expired: "Nobody decided in time, and it was not run",
+  withdrawn: "It is not asked any more, because its run or its call has ended",
+};
+
+class Tray {
+  skew_ms = 0; // how far the server's clock is ahead of this one
+  #page;
+  #element;
+  #rows = [];
+  #boxes = new Map(); // of those that were shown whole: what was written in one stays while another is looked at
+  #box = null;
+  #chosen = null; // the key of the one that somebody wants to see whole
+  #over = new Set(); // decided here: the server's list may still have them
+  #known = new Map(); // every row that was here
+  #tools = null;
+  #timer = null;
+  #noteTimer = null;
+
+  constructor(page) {
+    this.#page = page;
+    this.#element = page.at("approvals");
+    this.#element.tabIndex = -1;
+    this.heading = h("h2", { tabindex: -1 });
+    this.note = h("p", { class: "approval-note", role: "status" });
+    this.place = h("div", { class: "approval-place" });
+    this.list = h("ul", { class: "approval-others" });
+    const key = h("kbd", { title: "Moves the keyboard here" }, "Alt+A");
+    this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
+    fill(this.#element, this.note, this.head, this.place, this.list);
+    this.#listen();
+    for (const part of ["approvals", "session", "sessions"]) page.store.watch(part, () => this.#changed());
+    page.store.watch("resolved", (event) => this.#resolved(event));
+  }
+
+  #listen() {
+    const element = this.#element;
+    element.addEventListener("click", (event) => this.#shield(event), true);
+    element.addEventListener("keydown", (event) => this.#key(event));
+    element.addEventListener("focus", () => this.focus());
+    element.addEventListener("show", ({ detail }) => this.show(detail));
+    document.addEventListener("keydown", (event) => {
+      if (event.code !== "KeyA" || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      if (!this.#rows.length) return;
+      event.preventDefault();
+      this.focus();
+    });
+    document.addEventListener("visibilitychange", () => document.hidden || this.settle());
+  }
+
+  /** For a moment nothing in here can be pressed: a click that was meant for something else decides nothing. */
+  settle() {
+    this.#element.dataset.settling = "";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => delete this.#element.dataset.settling, SETTLE_MS);
+  }
+
+  #shield(event) {
+    const byPointer = event.detail > 0; // the keyboard is here because somebody has brought it here
+    if (!byPointer || !("settling" in this.#element.dataset) || !event.target.closest("button")) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) return;
+    const inBox = this.#box && event.target.closest(".approval");
+    const writing = event.target.closest("input, textarea, select");
+    const key = event.key.toLowerCase();
+    const early = "settling" in this.#element.dataset;
+    if (!inBox || ((writing || early) && key !== "escape")) return;
+    if (this.#box.key(key)) event.preventDefault();
+    else if (key === "escape") this.#page.at("composer-text")?.focus();
+    else return;
+    event.stopPropagation();
+  }
+
+  focus() {
+    (this.#box?.element ?? this.list.querySelector("button") ?? this.heading).focus();
+  }
+
+  /** The approval whole, and the keyboard with it; in another conversation that one is opened. */
+  show(row) {
+    const wanted = this.#rows.find((one) => keyOf(one) === keyOf(row));
+    if (!wanted) return;
+    this.#chosen = keyOf(wanted);
+    if (wanted.session !== this.#page.store.get("session")) this.#page.conversation.open(wanted.session);
+    this.#draw();
+    this.focus();
+  }
+
+  #changed() {
+    const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#over.has(keyOf(row)));
+    const here = this.#page.store.get("session");
+    this.#rows = [...rows.filter((row) => row.session === here), ...rows.filter((row) => row.session !== here)];
+    this.#announce();
+    this.#draw();
+    this.#clear();
+  }
+
+  #announce() {
+    const fresh = this.#rows.filter((row) => !this.#known.has(keyOf(row)));
+    for (const row of fresh) this.#known.set(keyOf(row), row);
+    if (!fresh.length) return;
+    if (!this.#tools) this.#askForTools();
+    const told = fresh.map((row) => `${oneLine(row.name)} waits for you: ${brief(row)}`);
+    say(told.join(". "), { urgent: true });
+  }
+
+  /** What there is to know of each tool, once; the answer also tells the server's time. */
+  async #askForTools() {
+    this.#tools = new Map();
+    try {
+      const response = await request("GET", "/tools");
+      const ahead_ms = Date.parse(response.headers.get("date")) - Date.now();
+      if (Math.abs(ahead_ms) > SKEW_MS) this.skew_ms = ahead_ms;
+      const { tools } = await response.json();
+      for (const tool of tools) this.#tools.set(tool.name, tool);
+      for (const box of this.#boxes.values()) box.know(this.#tools);
+    } catch {
+      this.#tools = null; // asked again with the next call that waits: all that is decided on is shown without it
+    }
+  }
+
+  #draw() {
+    const here = this.#page.store.get("session");
+    const mine = this.#rows.filter((row) => row.session === here);
+    const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
+    const others = this.#rows.filter((row) => row !== whole);
+    const before = this.#layout;
+    if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#exchange(whole);
+    const lines = others.map((row) => this.#line(row, here));
+    const words = (elements) => [...elements].map((element) => element.textContent).join("\n");
+    if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
+    this.list.hidden = !others.length;
+    const count = this.#rows.length;
+    this.heading.textContent = count === 1 ? "Waits for you" : `${count} calls wait for you`;
+    this.head.hidden = !count;
+    if (before !== this.#layout) this.settle();
+  }
+
+  get #layout() {
+    return this.#layoutWith([...this.list.children].map((element) => element.dataset));
+  }
+
+  #layoutWith(others) {
+    return [this.#box?.row, ...others].map((one) => one?.call).join();
+  }
+
+  #exchange(row) {
+    const had = this.#box?.element.contains(document.activeElement);
+    this.#box = row && this.#boxOf(row);
+    fill(this.place, this.#box?.element);
+    if (!had) return;
+    // Not into the next call: who goes on typing must not decide something that was not read.
+    if (this.#rows.length) this.heading.focus();
+    else this.#page.at("composer-text")?.focus();
+  }
+
+  #boxOf(row) {
+    const box = this.#boxes.get(keyOf(row)) ?? new ApprovalBox(row, this.#page, this, this.#tools ?? new Map());
+    this.#boxes.set(keyOf(row), box);
+    return box;
+  }
+
+  /** Those whose calls wait no more. */
+  #clear() {
+    const left = new Set(this.#rows.map(keyOf));
+    for (const [key, box] of this.#boxes) {
+      if (left.has(key)) continue;
+      box.close();
+      this.#boxes.delete(key);
+    }
+  }
+
+  #line(row, here) {
+    const where =
+      row.session === here
+        ? null
+        : [h("span", { class: "faint" }, "In ", h("bdi", {}, this.#titleOf(row.session))), " "];
+    const show = h(
+      "button",
+      { type: "button", "aria-label": `Show ${briefly(row)}`, onclick: () => this.show(row) },
+      "Show",
+    );
+    return h(
+      "li",
+      { dataset: { call: row.call } },
+      h("span", { class: "approval-line" }, where, h("code", {}, briefly(row))),
+      show,
+    );
+  }
+
+  #titleOf(session) {
+    const sessions = this.#page.store.get("sessions");
+    const title = Array.isArray(sessions) && sessions.find((one) => one.id === session)?.title;
+    return title ? `“${oneLine(title)}”` : "another conversation";
+  }
+
+  /** A decision was made here, or the server says that there is none to make any more. */
+  over(box, words, { own }) {
+    this.#over.add(keyOf(box.row));
+    this.#tell(own ? null : `${box.title}: ${words}`);
+    say(words);
+    this.#changed();
+  }
+
+  /** What became of a call of the open conversation, as its run tells. */
+  #resolved(event) {
+    const key = keyOf(event);
+    const row = this.#known.get(key);
+    if (!row || this.#over.has(key)) return;
+    this.#over.add(key);
+    const words = `${ENDS[event.decision] ?? event.decision}: ${briefly(row)}`;
+    this.#tell(words);
+    this.#changed();
+  }
+
+  #tell(words) {
+    this.note.textContent = words ?? "";
+    clearTimeout(this.#noteTimer);
+    this.#noteTimer = setTimeout(() => (this.note.textContent = ""), NOTE_MS);
+  }
+}
+
+export function start(page) {
+  const tray = new Tray(page);
+  startNotices(page, (row) => tray.show(row));
+}

@@ -1,0 +1,160 @@
+/** What a tool is called with: first as the model writes it, then as it was understood. */
+
+import { codeBlock } from "../text/code.js";
+import { changed } from "../text/diff.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { spelled } from "../text/exact_text.js";
+import { Growing } from "./streaming_text.js";
+import { fileLanguage } from "../text/file_language.js";
+import { PartialObject } from "./partial_json.js";
+import { PartialTags } from "./partial_tags.js";
+
+const TITLE_PART = 400; // characters of a field that a title is made of
+const MOST_ROWS = 100;
+// name of a tool -> its one argument that models also write without any JSON around it
+const RAW = { bash: "command", python: "code" };
+// fields that the title of the card says in full
+const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
+// how fields are called on the page
+const FIELDS = { old: "Instead of", new: "Write", content: "Content", code: "", command: "" };
+
+const command = (words) => folding(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
+
+// name of a tool -> the argument that is shown as what it is, and how
+const SHOWN = {
+  bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), rest],
+  python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), rest],
+  write_file: ({ content, ...rest }) => [codeBlock(String(content ?? ""), fileLanguage(rest.path)), rest],
+  edit_file: ({ old, new: after, ...rest }) => [changed(String(old ?? ""), String(after ?? "")), rest],
+};
+
+export class CardArguments {
+  /** The fields that have begun, as far as a title needs them. */
+  fields = Object.create(null);
+  #name;
+  #boxes = new Map();
+  #reader = new PartialObject(this);
+  #raw = []; // until it is clear that it is JSON
+  #begun = false;
+  #failed = false;
+
+  constructor(name) {
+    this.#name = name;
+    this.element = h("div", { class: "card-arguments", hidden: true });
+  }
+
+  /** A piece of them, as the model writes it: JSON, or the text itself. */
+  write(text) {
+    if (!text) return;
+    this.element.hidden = false;
+    if (this.#failed) this.#grow(text);
+    else {
+      if (!this.#begun) this.#raw.push(text);
+      this.#reader.feed(text);
+    }
+  }
+
+  /** The arguments as they are; `by` is who has changed them. */
+  settle(given, { by = null } = {}) {
+    this.fields = given ?? {};
+    this.#boxes.clear();
+    const [main, rest] = Object.hasOwn(SHOWN, this.#name) ? SHOWN[this.#name](this.fields) : [null, this.fields];
+    const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
+    const note = by && h("p", { class: "card-note" }, `Changed by ${spelled(by)}.`);
+    fill(this.element, note, main, rows.length ? table(rows) : null);
+    this.element.hidden = !this.element.childNodes.length;
+  }
+
+  // What PartialObject tells.
+
+  open(name) {
+    this.#begun = true;
+    const label = Object.hasOwn(FIELDS, name) ? FIELDS[name] : name;
+    if (IN_TITLE.has(name)) this.#boxes.set(name, null);
+    else if (this.element.childElementCount < MOST_ROWS) this.#boxes.set(name, this.#box(label, name));
+    this.fields[name] = "";
+  }
+
+  text(name, piece) {
+    this.#boxes.get(name)?.append(piece);
+    if (this.fields[name].length < TITLE_PART) this.fields[name] += piece;
+  }
+
+  restart() {
+    this.fields = Object.create(null);
+    this.#boxes.clear();
+    fill(this.element);
+  }
+
+  failed() {
+    if (this.#begun) return; // what can be read of it stays
+    const raw = this.#raw.splice(0).join("");
+    this.#failed = !/^\s*</.test(raw);
+    if (this.#failed) return void this.#grow(raw);
+    this.#reader = new PartialTags(this);
+    this.#reader.feed(raw);
+  }
+
+  /** The text is the one argument that such tools have, or is shown as it is. */
+  #grow(text) {
+    const name = Object.hasOwn(RAW, this.#name) ? RAW[this.#name] : "";
+    if (!this.#boxes.has(name)) this.open(name);
+    this.text(name, text);
+  }
+
+  #box(label, name) {
+    const growing = new Growing(name || "Arguments");
+    const words = label && h("span", { class: "card-field" }, spelled(label));
+    this.element.append(h("div", { class: "card-growing" }, words || null, growing.element));
+    return growing;
+  }
+}
+
+/** `key: value` rows; values that are no words are JSON. */
+export function table(rows) {
+  const more = rows.length - MOST_ROWS;
+  return [
+    h("dl", { class: "card-rows" }, rows.slice(0, MOST_ROWS).map(rowOf)),
+    more > 0 ? h("p", { class: "card-note" }, `${more.toLocaleString()} more are not shown here.`) : null,
+  ];
+}
+
+function rowOf([name, value]) {
+  return [h("dt", { dir: "auto" }, spelled(name.slice(0, TITLE_PART))), h("dd", { dir: "auto" }, shownValue(value))];
+}
+
+function shownValue(value) {
+  if (typeof value === "string" && !value.includes("\n") && value.length < 200) return spelled(value);
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return folding(h("pre", { tabindex: 0 }), text);
+}
+
+const LINES = 10;
+const CHARACTERS = 1_500;
+const FOLDED = 4_000; // characters that are laid out of a folded one
+const MOST = 200_000; // and of an open one
+
+/** The block with this text, spelled out; if it is long, with a button that shows all of it and folds it again. */
+function folding(block, text) {
+  const lines = text.split("\n").length;
+  const show = (open) => (block.textContent = shown(text, open));
+  show(false);
+  if (lines <= LINES + 2 && text.length <= CHARACTERS) return block;
+  const words = lines > LINES + 2 ? `Show all ${lines.toLocaleString()} lines` : "Show all";
+  const props = { type: "button", class: "quiet fold-button", "aria-expanded": "false" };
+  const button = h("button", props, icon("more"), words);
+  const box = h("div", { class: "folding" }, block, button);
+  button.addEventListener("click", () => {
+    const open = box.classList.toggle("open");
+    show(open);
+    button.lastChild.textContent = open ? "Show less" : words;
+    button.setAttribute("aria-expanded", String(open));
+  });
+  return box;
+}
+
+function shown(text, open) {
+  const left = text.length - MOST;
+  const rest = open && left > 0 ? `\n[${left.toLocaleString()} more characters are not shown here]` : "";
+  return spelled(text.slice(0, open ? MOST : FOLDED)) + rest;
+}

@@ -1,0 +1,147 @@
+/** What a tool answered: its output, a diff, a file, words of strangers; and the same in two or three lines. */
+
+import { codeBlock } from "../text/code.js";
+import { counted, diffOf, rowOf } from "../text/diff.js";
+import { rowsOfUnified } from "../text/diff_rows.js";
+import { h } from "../dom/elements.js";
+import { spelled } from "../text/exact_text.js";
+import { fileLanguage } from "../text/file_language.js";
+import { readJSON } from "../text/json.js";
+import { Tail } from "../terminal/output_tail.js";
+import { nameOf } from "./call_title.js";
+
+const BRIEF = 3; // lines
+const BRIEF_PART = 4_000; // characters of a text that is looked at for them
+const LINE = 240;
+const JSON_MOST = 200_000;
+const EXIT = /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit)\]$/;
+const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
+
+const NOTE_MOST = 300; // characters of such a note at the end of a text
+
+/** What a tool has noted at the end of its result, and the groups of that; [] where it has not. */
+function noted(pattern, text) {
+  const found = pattern.exec(text.slice(-NOTE_MOST)); // all of it may be long, and somebody's who means harm
+  return found ? [found[0], found.groups] : [];
+}
+
+/**
+ * `{element, brief, extra}` of a call that has ended: what is shown when the card is open, when it is folded, and in
+ * its head. `call`: `{name, fields, text, ok, tail, label, whole}`; each is made when it is asked for.
+ */
+export function resultOf(call) {
+  if (call.isProcess) return ofProcess(call);
+  if (!call.ok) return { element: () => failure(call.text), brief: () => null };
+  if (Object.hasOwn(RESULTS, call.name)) return RESULTS[call.name](call);
+  return ofText(call, call.name.startsWith("mcp__") ? nameOf(call.name) : null);
+}
+
+const RESULTS = {
+  read_file: ofFile,
+  write_file: ofChange,
+  edit_file: ofChange,
+  web_fetch: (call) => ofText(call, String(call.fields.url ?? "the web")),
+};
+
+function ofProcess({ text, tail, exitCode }) {
+  const [end = "", { signal, limit } = {}] = noted(EXIT, text);
+  const output = text.slice(0, text.length - end.length);
+  const why = [exitCode === undefined ? null : `exit ${exitCode}`, signal, limit && `time limit ${limit}`];
+  return {
+    element: () => {
+      tail.end(output === "(no output)" ? "" : output);
+      return output === "(no output)" ? h("p", { class: "card-note" }, "It printed nothing.") : null;
+    },
+    brief: () => (output === "(no output)" ? null : lastLines(output)),
+    extra: why.filter(Boolean).join(", "),
+  };
+}
+
+function ofChange({ text, fields }) {
+  const [first, ...rest] = text.split("\n");
+  const rows = rowsOfUnified(rest.join("\n"));
+  const { added, removed } = counted(rows);
+  const changes = rows.filter(({ kind }) => kind === "new" || kind === "gone");
+  const isDiff = changes.length > 0;
+  return {
+    element: () => [
+      h("p", { class: "card-note" }, spelled(first)),
+      isDiff ? diffOf(rows, String(fields.path)) : notes(rows),
+    ],
+    brief: () =>
+      isDiff ? h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)) : h("p", {}, spelled(first)),
+    extra: isDiff ? `+${added} −${removed}` : "",
+    replacesArguments: isDiff,
+  };
+}
+
+const notes = (rows) => rows.map(({ text }) => h("p", { class: "card-note" }, spelled(text)));
+
+function ofFile({ text, fields }) {
+  const [end = "", { note } = {}] = noted(PAGE_NOTE, text);
+  const code = text.slice(0, text.length - end.length);
+  const lines = code.replace(/\n$/, "").split("\n").length;
+  return {
+    element: () => [codeBlock(code, fileLanguage(fields.path)), note ? h("p", { class: "card-note" }, note) : null],
+    brief: () => null,
+    extra: lines === 1 ? "1 line" : `${lines.toLocaleString()} lines`,
+  };
+}
+
+/** `stranger`: whose words they are, where they are not the reader's own machine's. */
+function ofText({ text, label, whole, fileName }, stranger = null) {
+  const json = prettyJSON(text);
+  const warning =
+    stranger && h("p", { class: "card-stranger" }, "Written by strangers: ", h("bdi", {}, spelled(stranger)));
+  return {
+    element: () => [warning, json ? codeBlock(json, "json") : words(text, { label, whole, fileName })],
+    brief: () => firstLines(text),
+  };
+}
+
+function words(text, { label, whole, fileName }) {
+  const tail = new Tail({ label, whole, name: fileName, prose: true });
+  tail.end(text);
+  return tail.element;
+}
+
+/** What went wrong is read from its end: that is where programs say it. */
+function failure(text) {
+  return h("div", { class: "card-problem", dir: "auto" }, spelled(text));
+}
+
+function prettyJSON(text) {
+  if (text.length > JSON_MOST || !/^\s*[[{]/.test(text)) return null;
+  try {
+    return JSON.stringify(readJSON(text), null, 2);
+  } catch {
+    return null;
+  }
+}
+
+function firstLines(text) {
+  return brief(
+    text
+      .slice(0, BRIEF_PART)
+      .split("\n")
+      .filter((line) => line.trim())
+      .slice(0, BRIEF),
+  );
+}
+
+function lastLines(text) {
+  return brief(text.slice(-BRIEF_PART).trimEnd().split("\n").slice(-BRIEF));
+}
+
+const brief = (lines) =>
+  h(
+    "div",
+    { class: "brief-lines" },
+    lines.map((line) => h("div", {}, bare(line))),
+  );
+
+/** A line of output without what a terminal would obey. */
+function bare(line) {
+  const shown = line.replace(/\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|.)/g, "");
+  return spelled(shown.replace(/\r+$/, "").split("\r").at(-1).slice(0, LINE));
+}

@@ -1,0 +1,255 @@
+/** One call of a tool, from the first piece of its arguments to its result. */
+
+import { post } from "../feed/api.js";
+import { CardArguments } from "./card_arguments.js";
+import { CardHead, STATES } from "./card_head.js";
+import { resultOf } from "./card_result.js";
+import { ticking } from "../dom/clock.js";
+import { fill, h, icon, say, selectedIn, soon } from "../dom/elements.js";
+import { spelled } from "../text/exact_text.js";
+import { Tail } from "../terminal/output_tail.js";
+import { nameOf, titleOf } from "./call_title.js";
+import { outputOf } from "../feed/output.js";
+
+const PROCESSES = new Set(["bash", "python"]);
+const REASON = 4_000; // characters of why a call was refused
+const LONG_S = 5; // what takes longer is told to a screen reader when it ends
+const FOLDED = new Set(["done", "refused", "unrun"]);
+const OVER = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
+const DECISIONS = {
+  approved: (by) => ["next", `approved by ${by}`],
+  denied: (by) => ["refused", `denied by ${by}`],
+  expired: () => ["refused", "nobody answered"],
+  withdrawn: () => ["refused", "withdrawn"],
+};
+
+// the same for a question that a tool asks: nothing runs for it
+const ANSWERS = {
+  ...DECISIONS,
+  approved: (by) => ["done", `answered by ${by}`],
+  denied: (by) => ["refused", `declined by ${by}`],
+};
+const QUESTION = /^mcp__.+__elicitation$/s;
+
+const writing = new WeakMap(); // of each run, the cards whose call has not begun
+
+export class ToolCard {
+  #state = null;
+  #words = null; // other words for the state
+  #chosen = null; // whether the reader has opened or folded it
+  #began = 0; // of performance.now()
+  #seconds = null;
+  #untick = null;
+  #atLeast = false; // the seconds are those that it told of last
+  #result = null;
+  #changedBy = null;
+  #question = null; // the id of what was asked last of it
+  #drawnResult = false;
+
+  constructor(call, name, view) {
+    Object.assign(this, { call, name, view });
+    this.given = new CardArguments(name);
+    this.note = h("div", { class: "card-asks", hidden: true });
+    this.result = h("div", { class: "card-result" });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.whole = outputOf(view.asked.run, call);
+    this.tail = new Tail({ label: `Output of ${nameOf(name)}`, whole: this.whole, name: `${name}-${call}` });
+    this.body = h("div", { class: "card-body" }, this.given.element, this.tail.element, this.result);
+    this.brief = h("div", { class: "card-brief", hidden: true });
+    this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop: () => this.#stop() });
+    this.element = h("section", { class: "card", role: "group", dataset: { call } });
+    this.element.append(this.head.element, this.note, this.problem, this.brief, this.body);
+    if (!writing.has(view)) writing.set(view, new Set());
+    writing.get(view).add(this);
+    this.#enter("writing");
+  }
+
+  /** A piece of the arguments, as the model writes them. */
+  write({ text }) {
+    if (this.#state === "next") this.#enter("writing");
+    this.given.write(text);
+    soon(this.#title);
+  }
+
+  start({ name, arguments: given, elapsed_s = 0 }) {
+    this.#understood(name, given);
+    this.#count(elapsed_s);
+    this.#enter("running");
+  }
+
+  progress(event) {
+    this.#count(event.elapsed_s);
+    this.tail.show(event);
+  }
+
+  finish({ ok, text, duration_s, exit_code }) {
+    this.#seconds = duration_s;
+    const { name, call, tail, whole } = this;
+    const isProcess = exit_code !== undefined || PROCESSES.has(name);
+    if (!isProcess) tail.element.remove(); // how far it had come; the result is another text
+    const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
+    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
+    this.head.extra.textContent = this.#result.extra ?? "";
+    this.#enter(ok ? "done" : "failed");
+    if (!this.view.restoring && (!ok || duration_s > LONG_S)) say(this.#label);
+  }
+
+  reject({ reason, name }) {
+    if (name && name !== this.name) this.#understood(name, this.given.fields);
+    if (this.#state !== "refused") this.#words = null;
+    this.#result = {
+      element: () => null,
+      brief: () => h("p", { class: "card-reason", dir: "auto" }, spelled(reason.slice(0, REASON))),
+      stays: true,
+    };
+    this.#enter("refused", this.#words);
+  }
+
+  /** The call waits for a person: the tray above the composer is where they answer. */
+  ask({ call, name, arguments: given, reason }) {
+    this.#question = call;
+    this.#understood(name, given);
+    const onclick = () => this.#toTray();
+    const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), "Answer");
+    fill(this.note, h("span", { dir: "auto" }, spelled(reason ?? "")), button);
+    this.#enter("waiting");
+  }
+
+  resolve({ decision, by, arguments: given, note }) {
+    const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
+    const [state, words] = decisions[decision]?.(spelled(by)) ?? ["next", decision];
+    if (given) this.#changedBy = by;
+    if (given) this.given.settle(given, { by });
+    this.#enter(state, note ? `${words}: “${spelled(note)}”` : words);
+  }
+
+  /** The run is over: whatever the card still shows as under way is not any more. */
+  runEnded() {
+    if (OVER.has(this.#state)) return;
+    const failed = this.view.ended?.type === "run.failed";
+    const state = this.#state === "running" ? (failed ? "unknown" : "stopped") : "unrun";
+    this.#atLeast = this.#state === "running" && !this.#untick; // the log has no time of its end
+    if (this.#untick) this.#tick();
+    this.#enter(state);
+  }
+
+  /** The page shows something else now. */
+  leave() {
+    this.#untick?.();
+    this.#untick = null;
+  }
+
+  #understood(name, given) {
+    if (name && name !== this.name) {
+      this.name = name;
+      const arguments_ = new CardArguments(name);
+      this.given.element.replaceWith(arguments_.element);
+      this.given = arguments_;
+    }
+    this.given.settle(given, { by: this.#changedBy });
+    this.#title();
+  }
+
+  #title = () => {
+    this.head.name(this.name, titleOf(this.name, this.given.fields));
+    this.element.setAttribute("aria-label", this.#label);
+  };
+
+  get #label() {
+    const title = titleOf(this.name, this.given.fields);
+    const state = this.#words ?? STATES[this.#state][0];
+    return `${nameOf(this.name)}${title ? `: ${title}` : ""}, ${state}`;
+  }
+
+  #enter(state, words = null) {
+    this.#state = state;
+    this.#words = words;
+    this.element.dataset.state = state;
+    this.head.show(state, words);
+    this.note.hidden = state !== "waiting";
+    this.#title();
+    this.#waitInLine();
+    this.#clock();
+    this.#layOut();
+  }
+
+  /** The calls of a round that have not begun wait for the one that has. */
+  #waitInLine() {
+    const cards = writing.get(this.view);
+    if (this.#state === "writing") return;
+    cards.delete(this);
+    if (this.#state !== "running" && this.#state !== "waiting") return;
+    for (const other of cards) if (other.#state === "writing") other.#enter("next");
+    for (const other of cards) cards.add(other);
+  }
+
+  #count(elapsed_s) {
+    this.#seconds = elapsed_s;
+    this.#began = performance.now() - elapsed_s * 1_000;
+  }
+
+  /** Ticks while it runs; of a run that comes from the log only once it is clear that it still does. */
+  #clock() {
+    const runs = this.#state === "running";
+    if (runs) soon(this.#beginTicking);
+    this.head.tell(this.#seconds, { over: OVER.has(this.#state), atLeast: this.#atLeast });
+    if (runs || !this.#untick) return;
+    this.#untick();
+    this.#untick = null;
+  }
+
+  #beginTicking = () => {
+    if (this.#state === "running" && this.element.isConnected) this.#untick ??= ticking(() => this.#tick());
+  };
+
+  #tick() {
+    this.#seconds = (performance.now() - this.#began) / 1_000;
+    this.head.tell(this.#seconds);
+  }
+
+  #fold(open) {
+    this.#chosen = open;
+    this.#layOut();
+  }
+
+  /** Open while something happens in it and where it failed; else a line and two, unless the reader wants more. */
+  #layOut() {
+    const over = OVER.has(this.#state);
+    const read = this.tail.opened || selectedIn(this.body);
+    const open = this.#chosen ?? (!FOLDED.has(this.#state) || read);
+    this.head.expand(open);
+    this.body.hidden = !open;
+    if (open) this.#drawResult();
+    const brief = over && (!open || this.#result?.stays) ? this.#result?.brief?.() : null;
+    fill(this.brief, brief);
+    this.brief.hidden = !brief;
+  }
+
+  #drawResult() {
+    if (!this.#result || this.#drawnResult === this.#result) return;
+    this.#drawnResult = this.#result;
+    this.given.element.hidden ||= Boolean(this.#result.replacesArguments);
+    fill(this.result, this.#result.element());
+  }
+
+  #toTray() {
+    const tray = this.view.page.at("approvals");
+    const { run } = this.view.asked;
+    tray.dispatchEvent(new CustomEvent("show", { detail: { run, call: this.#question } }));
+    if (!tray.contains(document.activeElement)) tray.querySelector("button, textarea, input")?.focus();
+  }
+
+  async #stop() {
+    const { stop } = this.head;
+    if (stop.ariaDisabled) return;
+    stop.ariaDisabled = "true"; // disabled it would lose the focus
+    this.problem.hidden = true;
+    try {
+      await post(`/runs/${encodeURIComponent(this.view.asked.run)}/cancel`);
+    } catch (error) {
+      stop.ariaDisabled = null;
+      this.problem.textContent = error.message;
+      this.problem.hidden = false;
+    }
+  }
+}

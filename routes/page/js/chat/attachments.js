@@ -1,0 +1,228 @@
+/** Files that go with a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
+
+import { request } from "../feed/api.js";
+import { fill, h, icon, say } from "../dom/elements.js";
+
+const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
+const PDF = "application/pdf";
+const KINDS = "Pictures (PNG, JPEG, WebP, GIF), PDFs and text files can be attached.";
+const TEXT_BYTES = 200 * 1024;
+export const ACCEPTED = [
+  ...PICTURES,
+  PDF,
+  "text/*",
+  ".md,.txt,.log,.csv,.json,.toml,.yaml,.yml,.py,.js,.ts,.sh,.sql,.xml",
+].join();
+
+export class Attachments {
+  #files = []; // {name, type, part()} and what is shown of them
+  #reading = 0;
+
+  /** `onChange()` after something was added or removed. */
+  constructor(onChange) {
+    this.onChange = onChange;
+    this.list = h("ul", { class: "attached", "aria-label": "Attached files", hidden: true });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h("div", { class: "attachments" }, this.list, this.problem);
+  }
+
+  get empty() {
+    return !this.#files.length;
+  }
+
+  /** Still being read or made smaller. */
+  get busy() {
+    return this.#reading > 0;
+  }
+
+  /** Takes what fits; says of the others why they do not. */
+  async add(files) {
+    this.#say("");
+    this.#reading++;
+    const refused = [];
+    for (const file of files) {
+      try {
+        this.#keep(await taken(file));
+      } catch (error) {
+        refused.push(`${file.name || "The file"}: ${error.message}`);
+      }
+    }
+    this.#reading--;
+    this.#say(refused.length ? [...refused, KINDS].join(" ") : "");
+    this.onChange();
+  }
+
+  /** Everything that is attached, taken away from here: put back by `restore`. */
+  take() {
+    const files = this.#files;
+    this.#files = [];
+    this.#draw();
+    return files;
+  }
+
+  restore(files) {
+    this.#files = [...files, ...this.#files];
+    this.#draw();
+  }
+
+  /** What was taken has been sent. */
+  forget(files) {
+    for (const { url } of files) if (url) URL.revokeObjectURL(url);
+  }
+
+  #keep(file) {
+    this.#files.push(file);
+    this.#draw();
+    say(`${file.name} is attached.`);
+  }
+
+  #draw() {
+    this.list.hidden = this.empty;
+    fill(
+      this.list,
+      this.#files.map((file) => this.#row(file)),
+    );
+    this.onChange();
+  }
+
+  #row(file) {
+    const drop = () => {
+      this.#files = this.#files.filter((one) => one !== file);
+      if (file.url) URL.revokeObjectURL(file.url);
+      this.#draw();
+      document.getElementById("composer-text").focus();
+    };
+    const props = { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: drop };
+    const look = file.url ? h("img", { src: file.url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
+    const name = h("span", { class: "attached-name", dir: "auto", title: file.name }, file.name);
+    return h("li", {}, look, name, h("button", props, icon("cross")));
+  }
+
+  #say(words) {
+    this.problem.hidden = !words;
+    this.problem.textContent = words;
+  }
+}
+
+/** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error that says why not. */
+async function taken(file) {
+  const name = file.name || "pasted";
+  if (PICTURES.has(file.type)) {
+    const picture = await smaller(file);
+    const kind = file.type.slice(6).toUpperCase();
+    return {
+      name,
+      kind,
+      url: URL.createObjectURL(picture),
+      part: { type: "image", data: await base64(picture), name },
+    };
+  }
+  if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) {
+    return { name, kind: "PDF", part: { type: "file", data: await base64(file), name } };
+  }
+  return { name, kind: "Text", text: await textOf(file) };
+}
+
+async function textOf(file) {
+  if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent.`);
+  if (file.size > TEXT_BYTES) throw new Error("text files may have 200 KB. Put it into the workspace instead.");
+  const bytes = await file.arrayBuffer();
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    if (!text.includes("\0")) return text;
+  } catch {
+    // not UTF-8, which is what the next line says
+  }
+  throw new Error("this is neither text nor a picture.");
+}
+
+function base64(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(new Error("it could not be read. Has it been moved?"));
+    reader.readAsDataURL(blob);
+  });
+}
+
+/** What POST /chat is sent as `message`: a string, or parts where there are pictures or PDFs. */
+export function messageOf(text, files) {
+  const words = wordsOf(text, files);
+  const parts = files.map(({ part }) => part).filter(Boolean);
+  if (!parts.length) return words;
+  return [...(words ? [{ type: "text", text: words }] : []), ...parts];
+}
+
+/** What the person says, with the text files behind it, each in a fence with its name. */
+export function wordsOf(text, files) {
+  const texts = files.filter((file) => file.text !== undefined);
+  return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
+    .filter(Boolean)
+    .join("\n\n");
+}
+
+/** A fence that nothing in the text can close. */
+export function fenced(text, language = "") {
+  const longest = (text.match(/`+/g) ?? []).reduce((most, ticks) => Math.max(most, ticks.length), 2);
+  const fence = "`".repeat(longest + 1);
+  return `${fence}${language}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
+}
+
+const languageOf = (name) => /\.(\w{1,8})$/.exec(name)?.[1] ?? "";
+
+/** The files of a message that was sent before, to be sent again. Raises Refused. */
+export function sentBefore({ attachments = [] }, session) {
+  return Promise.all(
+    attachments.map(async ({ sha256, name, media_type }) => {
+      const response = await request("GET", `/sessions/${encodeURIComponent(session)}/files/${sha256}`);
+      const type = media_type === PDF ? "file" : "image";
+      return { name, part: { type, data: await base64(await response.blob()), name: name ?? "" } };
+    }),
+  );
+}
+
+const MOST_BYTES = 4 * 1024 * 1024;
+const LONGEST = 2048; // pixels of the longer side
+const QUALITY = 0.88;
+
+/** The picture as it is, or a smaller one. Raises an Error where it cannot be read. */
+export async function smaller(file) {
+  if (file.size <= MOST_BYTES) return file;
+  const bitmap = await createImageBitmap(file).catch(() => null);
+  if (!bitmap) throw new Error("this picture cannot be read. Is it whole?");
+  const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
+  const kinds = file.type === "image/png" ? ["image/png", "image/webp", "image/jpeg"] : ["image/webp", "image/jpeg"];
+  for (const kind of kinds) {
+    const made = await new Promise((resolve) => canvas.toBlob(resolve, kind, QUALITY));
+    if (made && made.size <= MOST_BYTES) return made;
+  }
+  throw new Error("this picture is too large. Make it smaller first.");
+}
+
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+
+/** `take(files)` for each drop; a veil says meanwhile that they may be dropped. */
+export function dropZone(take) {
+  const veil = h("div", { class: "drop-veil", hidden: true }, h("p", {}, "Drop files to attach them"));
+  document.body.append(veil);
+  let inside = 0; // each element that is crossed enters and leaves
+  const on = (name, does) =>
+    addEventListener(name, (event) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      does(event);
+      veil.hidden = inside <= 0;
+    });
+  on("dragenter", () => inside++);
+  on("dragleave", () => inside--);
+  on("dragover", (event) => (event.dataTransfer.dropEffect = "copy"));
+  on("drop", (event) => {
+    inside = 0;
+    take([...event.dataTransfer.files]);
+  });
+}

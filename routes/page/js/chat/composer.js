@@ -1,0 +1,294 @@
+/** Where a person writes: a message for a new run, or one more word to the run that is under way. */
+
+import { ACCEPTED, Attachments, dropZone } from "./attachments.js";
+import { h, icon, say } from "../dom/elements.js";
+import { keep, kept } from "../dom/storage.js";
+import { Sending } from "./sender.js";
+
+const SHARE = 0.4; // of the height of the page, for the text
+const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half the page
+const TWICE_MS = 2000; // between two presses of Escape
+const MODES = [
+  ["", "Asks as usual", "As the server is set up"],
+  ["sandboxed", "Asks outside the sandbox", "Asks before the network and whatever leaves the sandbox; the rest runs"],
+  ["ask", "Asks before changes", "Asks before whatever writes, executes or uses the network; what only reads runs"],
+  ["auto", "Runs without asking", "Runs everything at once, the network included", "admin"],
+];
+const AUTO =
+  "Nothing asks: commands, the web, MCP servers and the network run at once. It still asks before files that your own " +
+  "programs would run (.git, .vscode), for tools set to always ask, and, once a web page or other untrusted text was " +
+  "read, before anything that leaves the sandbox. What you may not use stays refused.";
+const WHEN = [
+  ["steer", "Into this turn", "It is read after the step that is under way"],
+  ["queue", "As the next turn", "It waits until this turn has ended"],
+];
+
+export function start(page) {
+  page.composer = new Composer(page);
+}
+
+class Composer {
+  #page;
+  #sending;
+  #draftOf = null;
+  #escaped = -Infinity;
+  #stopping = false;
+
+  constructor(page) {
+    this.#page = page;
+    this.#sending = new Sending(page);
+    this.form = page.at("composer");
+    this.attachments = new Attachments(() => this.#show());
+    this.#build();
+    this.#listen();
+    this.#draft();
+    this.#show();
+    if (HOVERS.matches) this.text.focus();
+  }
+
+  /** Puts words into the box, for the person to send. */
+  fill(words) {
+    this.text.value = words;
+    this.#typed();
+    this.text.focus();
+  }
+
+  focus() {
+    this.text.focus();
+  }
+
+  /** Sends words that are not in the box. */
+  send(words) {
+    return this.#try(() => this.#sending.send(words, [], this.#options({ steer: false })));
+  }
+
+  /** The same message as in an earlier turn (`asked` of its view), as a new turn; `more`: fields of POST /chat. */
+  again(asked, more = {}) {
+    return this.#try(() => this.#sending.again(asked, { ...this.#options({ steer: false }), ...more }));
+  }
+
+  #build() {
+    const keys = { id: "composer-text", rows: 1, "aria-label": "Message", enterkeyhint: "send", dir: "auto" };
+    this.text = h("textarea", { ...keys, placeholder: "Ask for something" });
+    this.pick = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true, "aria-label": "Files" });
+    this.when = choice("When it is read", WHEN, (value) => keep("when", value), kept("when"));
+    this.mode = choice("Approvals", MODES, (value) => this.#chose(value), kept("approval"));
+    this.mode.setAttribute("aria-describedby", "composer-mode");
+    this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
+    this.#explain();
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.hint = h("span", { class: "composer-hint faint" });
+    const attach = {
+      type: "button",
+      class: "quiet",
+      "aria-label": "Attach files",
+      title: "Attach files",
+      onclick: () => this.pick.click(),
+    };
+    this.halt = h("button", {
+      type: "button",
+      class: "stop",
+      "aria-label": "Stop",
+      title: "Stop this run (Esc, twice)",
+    });
+    this.halt.append(icon("stop"), h("span", {}, "Stop"));
+    // The second click of two on "Send" finds this button in its place, and does not mean it.
+    this.halt.addEventListener("click", ({ detail }) => detail < 2 && this.#stop());
+    this.go = h("button", { class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
+    const tools = h(
+      "div",
+      { class: "composer-tools" },
+      h("button", attach, icon("clip")),
+      this.mode,
+      this.when,
+      this.hint,
+      this.halt,
+      this.go,
+    );
+    this.form.append(
+      this.problem,
+      h("div", { class: "composer-box" }, this.attachments.element, this.text, tools),
+      this.meaning,
+      this.pick,
+    );
+  }
+
+  #listen() {
+    const { store } = this.#page;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    this.text.addEventListener("input", () => this.#typed());
+    this.text.addEventListener("keydown", (event) => this.#key(event));
+    this.text.addEventListener("paste", (event) => this.#paste(event));
+    this.pick.addEventListener("change", () =>
+      this.attachments.add([...this.pick.files]).then(() => (this.pick.value = "")),
+    );
+    dropZone((files) => this.attachments.add(files));
+    addEventListener("resize", () => this.#grow());
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault(); // the address names the conversation, and stays
+      this.text.focus();
+    });
+    store.watch("working", () => this.#show());
+    store.watch("me", ({ role }) => this.#offer(role));
+    store.watch("session", () => this.#draft());
+    store.watch("paused", () => this.#problem(""));
+  }
+
+  /** Modes that are not theirs are not offered. */
+  #offer(role) {
+    for (const [value, , , needs] of MODES) {
+      const option = [...this.mode.options].find((one) => one.value === value);
+      option.hidden = option.disabled = Boolean(needs) && role !== needs;
+      if (option.hidden && option.selected) this.mode.value = "";
+    }
+    this.#explain();
+  }
+
+  #chose(mode) {
+    keep("approval", mode);
+    this.#explain();
+  }
+
+  /** What the one mode does that is not safe to choose by its name alone. */
+  #explain() {
+    this.meaning.textContent = this.mode.value === "auto" ? AUTO : "";
+    this.meaning.hidden = !this.meaning.textContent;
+  }
+
+  #options(more = {}) {
+    return { steer: this.when.value === "steer", approval: this.mode.value, ...more };
+  }
+
+  async #submit() {
+    const text = this.text.value.trim();
+    if ((!text && this.attachments.empty) || this.attachments.busy) return;
+    const whole = this.text.value,
+      files = this.attachments.take();
+    this.text.value = "";
+    this.#typed();
+    const failed = await this.#try(() => this.#sending.send(text, files, this.#options()));
+    if (!failed) return this.attachments.forget(files);
+    this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // they may have gone on writing
+    this.attachments.restore(files);
+    this.#typed();
+    this.text.focus();
+  }
+
+  /** Whether it has failed; why is shown. */
+  async #try(doing) {
+    this.#problem("");
+    try {
+      await doing();
+      return false;
+    } catch (error) {
+      this.#problem(error.message);
+      return true;
+    }
+  }
+
+  #problem(words) {
+    this.problem.hidden = !words;
+    this.problem.textContent = words;
+  }
+
+  async #stop() {
+    if (this.#stopping) return;
+    this.#stopping = true;
+    this.#show();
+    await this.#try(() => this.#sending.stop());
+    this.#stopping = false;
+    this.#show();
+    this.#back();
+  }
+
+  #key(event) {
+    if (event.isComposing || event.keyCode === 229) return; // a word is being put together
+    const { key, shiftKey, altKey, ctrlKey, metaKey } = event;
+    if (key === "Enter" && !shiftKey && !altKey) {
+      event.preventDefault();
+      this.form.requestSubmit();
+    } else if (key === "ArrowUp" && !this.text.value && !(shiftKey || altKey || ctrlKey || metaKey)) {
+      this.#recall(event);
+    } else if (key === "Escape" && this.#page.store.get("working")) {
+      this.#escape(event);
+    }
+  }
+
+  #recall(event) {
+    const last = this.#page.conversation.latest?.asked.message?.text;
+    if (!last) return;
+    event.preventDefault();
+    this.fill(last);
+    this.text.setSelectionRange(last.length, last.length);
+  }
+
+  #escape(event) {
+    event.preventDefault();
+    if (event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
+    this.#escaped = event.timeStamp;
+    this.hint.textContent = "Press Esc again to stop";
+    say("Press Escape again to stop the run.");
+    setTimeout(() => (this.hint.textContent = ""), TWICE_MS);
+  }
+
+  #paste(event) {
+    const files = [...event.clipboardData.files];
+    if (!files.length || event.clipboardData.types.includes("text/plain")) return; // words, with a picture of them
+    event.preventDefault();
+    this.attachments.add(files);
+  }
+
+  #typed() {
+    keep(`draft.${this.#draftOf ?? "new"}`, this.text.value);
+    this.#grow();
+    this.#show();
+  }
+
+  #grow() {
+    this.text.style.setProperty("height", "auto");
+    const most = SHARE * innerHeight;
+    this.text.style.setProperty("height", `${Math.min(this.text.scrollHeight, most)}px`);
+    this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
+  }
+
+  /** Each conversation has its own words that were not sent yet; what one has written goes along into the new one. */
+  #draft() {
+    const session = this.#page.store.get("session") ?? null;
+    const goesOn = this.#draftOf === null && session && this.#page.conversation.latest;
+    if (goesOn) keep("draft.new", null);
+    this.#draftOf = session;
+    if (!goesOn) this.text.value = kept(`draft.${session ?? "new"}`) ?? "";
+    this.#typed();
+  }
+
+  #show() {
+    const working = Boolean(this.#page.store.get("working"));
+    const words = Boolean(this.text.value.trim()) || !this.attachments.empty;
+    const at = document.activeElement;
+    this.halt.hidden = !working;
+    this.halt.disabled = this.#stopping;
+    this.halt.classList.toggle("primary", !words);
+    this.go.hidden = working && !words;
+    this.go.disabled = this.attachments.busy;
+    this.when.hidden = !working || !words;
+    // A button that goes takes no focus with it.
+    if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#back();
+    this.text.placeholder = working ? "Add something while it works" : "Ask for something";
+  }
+
+  /** Focus to the box; to what is around it where that would bring up a keyboard. */
+  #back() {
+    (HOVERS.matches ? this.text : this.form).focus();
+  }
+}
+
+/** A quiet select with a name; `rows`: `[value, words, what it means]`. */
+function choice(name, rows, onChange, value) {
+  const options = rows.map(([of, words, means]) => h("option", { value: of, title: means }, words));
+  const select = h("select", { class: "choice", "aria-label": name, onchange: () => onChange(select.value) }, options);
+  select.value = rows.some(([of]) => of === value) ? value : rows[0][0];
+  return select;
+}

@@ -1,0 +1,300 @@
+/** The conversation in the middle: the runs of one session, those of the log first, then as the feed tells them. */
+
+import { fill, h, say } from "../dom/elements.js";
+import { Follower } from "./scroll_follower.js";
+import { keep, kept } from "../dom/storage.js";
+import { carried } from "../panels/models.js";
+import { logOf, placed, replay } from "./run_log.js";
+import { RunView } from "./run_view.js";
+import { welcome } from "./welcome.js";
+
+const PAGE = 20; // runs that are read at a time
+
+export class Conversation {
+  #page;
+  #runs = new Map();
+  #sending = []; // views of messages that the server has not confirmed yet
+  #list = h("div", { class: "runs" });
+  #earlier = h("button", { type: "button", class: "earlier", hidden: true, onclick: () => this.#showEarlier() });
+  #head = h("div", { class: "conversation-head" });
+  #opening = 0;
+  #failed = false;
+  #hears = false; // the feed tells of this session, and all that comes before is shown
+
+  constructor(page) {
+    this.#page = page;
+    this.element = page.at("conversation");
+    this.#earlier.append("Show earlier");
+    this.element.append(this.#head, h("div", { class: "earlier-place" }, this.#earlier), this.#list);
+    this.follower = new Follower(this.element, this.#list);
+    page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
+    page.store.watch("link", ({ state, why }) => state === "refused" && why?.status === 404 && this.#gone(why));
+    addEventListener("popstate", () => this.#fromAddress());
+    addEventListener("pagehide", () => this.#keepPlace());
+    document.addEventListener("visibilitychange", () => document.hidden && this.#keepPlace());
+  }
+
+  /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
+  async open(session, { moved = false } = {}) {
+    const { store } = this.#page;
+    if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
+    const opening = ++this.#opening;
+    this.#hears = false;
+    this.#keepPlace();
+    this.#clear();
+    if (!moved) remember(session);
+    store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
+    if (session === null) {
+      fill(this.#head, welcome(this.#page));
+      return this.#listen(null, null);
+    }
+    fill(this.#head, h("p", { class: "opening faint" }, "Opening the conversation …"));
+    try {
+      const log = await logOf(session, { runs: PAGE });
+      if (opening !== this.#opening) return;
+      fill(this.#head);
+      store.set({ title: log.title, earlier: log.earlier, spent: log.usage ?? null });
+      await this.#restore(log, () => opening === this.#opening);
+    } catch (error) {
+      if (opening === this.#opening) this.#broken(session, error);
+    }
+  }
+
+  /** One event of the feed. */
+  add({ type, run, seq, data }) {
+    if (!this.#hears) return;
+    if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#asked(data));
+    const view = this.#runs.get(run);
+    if (!view || seq <= view.seq) return;
+    view.add({ ...data, seq });
+    this.follower.news();
+    if (view.ended) this.#work();
+  }
+
+  /** A message that is on its way is shown at once; `begun` or `unsent` says what became of it. */
+  sending(message) {
+    const session = this.#page.store.get("session");
+    const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
+    const view = new RunView(mine, this.#page);
+    this.#sending.push(view);
+    fill(this.#head);
+    this.#list.append(view.element);
+    this.follower.reset();
+    return view;
+  }
+
+  /** The server has the message of `view`. A session that begins with it is open from now on. */
+  begun(view, { run, session, state }) {
+    this.#sending = this.#sending.filter((one) => one !== view);
+    if (!view.element.isConnected) return; // the person has left; whoever is back is told by the log or the feed
+    if (this.#failed) return void this.open(session, { moved: true });
+    const { store } = this.#page;
+    const known = this.#runs.get(run);
+    const asked = { ...view.asked, run, session, state };
+    const others = view.asked.run && view.asked.run !== run; // who said the same elsewhere, at the same time
+    if (others) this.#asked(asked);
+    else if (known && known !== view) return view.element.remove();
+    else if (!known) this.#adopt(view, asked);
+    if (!store.get("session")) {
+      remember(session);
+      carried(session);
+      store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
+      this.#listen(session, `${run}:0`);
+      if (view.asked.message.files?.length) this.#reread(view, session);
+    }
+    this.#work();
+  }
+
+  /** What was sent is told by the feed only to whoever has not begun it: with files there is more to know of it. */
+  async #reread(view, session) {
+    const { runs } = await logOf(session, { runs: 1 });
+    const { events, ...asked } = runs.find(({ run }) => run === view.asked.run) ?? {};
+    if (asked.run) view.begin(asked);
+  }
+
+  /** The server does not have it. False if no answer came, and it turns out that it has: its run was heard of. */
+  unsent(view, { status }) {
+    if (view.asked.run) return status !== 0;
+    this.#sending = this.#sending.filter((one) => one !== view);
+    view.element.remove();
+    if (!this.#runs.size && !this.#page.store.get("session")) fill(this.#head, welcome(this.#page));
+    return true;
+  }
+
+  run(id) {
+    return this.#runs.get(id);
+  }
+
+  get latest() {
+    return [...this.#runs.values()].at(-1);
+  }
+
+  /** The run that this session is busy with: what is queued behind it comes later. */
+  get current() {
+    return [...this.#runs.values()].find((view) => !view.ended && !view.asked.ended);
+  }
+
+  /** To the end, if that is where the reader was. */
+  follow() {
+    this.follower.settle();
+  }
+
+  #listen(session, cursor) {
+    this.#hears = true;
+    this.#page.feed.follow(session, cursor);
+  }
+
+  #clear() {
+    for (const view of this.#runs.values()) view.leave();
+    this.#runs = new Map();
+    this.#sending = [];
+    this.#failed = false;
+    fill(this.#list);
+    fill(this.#head);
+    this.follower.reset();
+  }
+
+  #work() {
+    this.#page.store.set({ working: this.current?.asked.run ?? null });
+  }
+
+  /** A run is heard of: the view of the message that was sent from here, or a new one. */
+  #asked(asked) {
+    const words = asked.message?.text ?? null;
+    const known = this.#runs.get(asked.run);
+    const mine = this.#sending.find((view) => view.asked.message?.text === words);
+    if (known) known.begin(asked);
+    else if (mine) this.#adopt(mine, asked);
+    else this.#list.append(this.#view(asked).element);
+    this.#place(this.#runs.get(asked.run));
+    fill(this.#head);
+    if (!known) this.follower.news();
+    this.#work();
+  }
+
+  /** Runs stand in the order in which the server has them: what was sent from here may come behind others'. */
+  #place(view) {
+    const views = placed([...this.#runs.values()], view);
+    this.#runs = new Map(views.map((one) => [one.asked.run, one]));
+    const before = views[views.indexOf(view) - 1]?.element ?? null;
+    if (view.element.previousElementSibling === before) return;
+    if (before) before.after(view.element);
+    else this.#list.prepend(view.element);
+  }
+
+  #adopt(view, asked) {
+    this.#sending = this.#sending.filter((one) => one !== view);
+    view.begin(asked);
+    this.#runs.set(asked.run, view);
+  }
+
+  #view(asked, known) {
+    known?.begin(asked);
+    const view = known ?? new RunView(asked, this.#page);
+    this.#runs.set(asked.run, view);
+    return view;
+  }
+
+  /** The last runs first, because that is where the reader looks; the feed goes on where the log ends. */
+  async #restore(log, wanted) {
+    const live = log.cursor?.split(":", 1)[0];
+    const mine = this.#runs; // what was sent while the log was on its way
+    this.#runs = new Map();
+    const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
+    for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
+    this.#list.prepend(...views.map((view) => view.element));
+    await this.follower.holding(async () => {
+      for (let at = views.length - 1; at >= 0; at--) {
+        if (!(await replay(views[at], log.runs[at].events, wanted))) return;
+        if (log.runs[at].run !== live) continue;
+        this.#listen(log.session, log.cursor);
+        this.#work();
+      }
+    }, this.#keptPlace(log.session));
+    if (wanted() && !live) this.#listen(log.session, null);
+  }
+
+  async #showEarlier() {
+    const { store } = this.#page;
+    const opening = this.#opening;
+    const [first] = this.#runs.keys();
+    this.#earlier.disabled = true;
+    try {
+      const log = await logOf(store.get("session"), { before: first, runs: PAGE });
+      if (opening !== this.#opening) return;
+      const runs = this.#runs;
+      this.#runs = new Map();
+      const views = log.runs.map(({ events, ...asked }) => this.#view(asked));
+      for (const [id, view] of runs) this.#runs.set(id, view);
+      this.follower.following = false;
+      await this.follower.holding(async () => {
+        this.#list.prepend(...views.map((view) => view.element));
+        for (let at = views.length - 1; at >= 0; at--) {
+          if (!(await replay(views[at], log.runs[at].events, () => opening === this.#opening))) return;
+        }
+      });
+      if (opening !== this.#opening) return;
+      const focused = document.activeElement === this.#earlier;
+      store.set({ earlier: log.earlier });
+      if (focused && !log.earlier) this.element.focus({ preventScroll: true });
+      say(`${views.length} earlier turns are shown.`);
+    } catch (error) {
+      say(error.message, { urgent: true });
+      this.#earlier.textContent = `Show earlier (${error.message})`;
+    } finally {
+      this.#earlier.disabled = false;
+    }
+  }
+
+  #fromAddress() {
+    const named = location.hash.slice(1);
+    if (named && !/^ses_\w+$/.test(named)) return;
+    this.open(named || null, { moved: true });
+  }
+
+  #gone(why) {
+    if (this.#page.store.get("session")) this.#broken(this.#page.store.get("session"), why);
+  }
+
+  #broken(session, error) {
+    const { store } = this.#page;
+    this.#clear();
+    store.set({ earlier: false, working: null });
+    const missing = error.status === 404;
+    this.#failed = !missing;
+    if (missing) this.#leave(session);
+    const words = missing ? "This conversation is not there any more. It may have been deleted." : error.message;
+    const begin = () => this.open(null);
+    const again = () => this.open(session, { moved: true });
+    const [label, next] = missing ? ["Begin a new one", begin] : ["Try again", again];
+    const offer = h("button", { type: "button", onclick: next }, label);
+    fill(this.#head, h("div", { class: "lost-session", role: "alert" }, h("p", {}, words), offer));
+    this.#listen(null, null);
+  }
+
+  /** What is written next begins a new conversation, with the words that were meant for the one that has gone. */
+  #leave(session) {
+    keep("draft.new", kept(`draft.${session}`) ?? kept("draft.new"));
+    keep(`draft.${session}`, null);
+    this.#page.store.set({ session: null, title: null });
+  }
+
+  /** Where the reader was is known again after a reload. */
+  #keepPlace() {
+    const session = this.#page.store.get("session");
+    if (!session || !this.#runs.size) return;
+    const place = this.follower.place;
+    keep(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
+  }
+
+  #keptPlace(session) {
+    const place = kept(`place.${session}`);
+    const view = place && this.#runs.get(place.run);
+    return view ? { element: view.element, offset: place.offset } : null;
+  }
+}
+
+function remember(session) {
+  if (location.hash.slice(1) === (session ?? "")) return;
+  history.pushState(null, "", session ? `#${session}` : location.pathname);
+}

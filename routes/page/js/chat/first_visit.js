@@ -1,0 +1,73 @@
+/** What somebody is told who comes for the first time and finds a model that is a demonstration. */
+
+import { h, icon } from "../dom/elements.js";
+import { fetching } from "../dom/forms.js";
+import { prefer, preferred } from "../dom/storage.js";
+
+const NEEDED = ["server", "me", "endpoints"]; // what must be known before anything is said
+const SEEN = "first-visit"; // who has read that the model is a demonstration
+
+/** What somebody should know who comes for the first time and finds the embedded model; hidden where there is no need. */
+export function firstVisit(page) {
+  note ??= watching(page);
+  return note;
+}
+
+let note = null; // one for the page, however often a conversation begins
+
+function watching(page) {
+  const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });
+  const draw = () => {
+    const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));
+    const others = endpoints?.endpoints.some(({ name, models }) => name !== server?.endpoint && models.length);
+    box.hidden = !server?.embedded || !me || !endpoints || others || preferred(SEEN) === "read";
+    if (!box.hidden && !box.firstChild) box.append(...welcome(page, me, box));
+  };
+  for (const key of NEEDED) page.store.watch(key, draw);
+  return box;
+}
+
+function welcome(page, { role }, box) {
+  const connect = h(
+    "button",
+    {
+      type: "button",
+      class: "primary",
+      "aria-expanded": "false",
+      onclick: fetching(
+        () => import("../panels/connect_model.js"),
+        (form) => form.openConnect(page, connect),
+      ),
+    },
+    icon("plug"),
+    "Connect a model",
+  );
+  const away = () => {
+    prefer(SEEN, "read");
+    box.hidden = true;
+    page.at("composer-text")?.focus();
+  };
+  const admin = role === "admin";
+  return [
+    h("h2", {}, "This is a tiny demonstration model"),
+    h(
+      "p",
+      {},
+      `${page.store.get("server").model} is the one that comes with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
+    ),
+    admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with this setting:"),
+    admin &&
+      h(
+        "pre",
+        { class: "command", tabindex: 0, "aria-label": "Setting" },
+        "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
+      ),
+    !admin && h("p", {}, "An admin can connect a real one."),
+    h(
+      "div",
+      { class: "buttons" },
+      admin && connect,
+      h("button", { type: "button", onclick: away }, "Go on with this one"),
+    ),
+  ].filter(Boolean);
+}

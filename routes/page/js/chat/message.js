@@ -1,0 +1,123 @@
+/** What people and models say: the person's words, the model's answer as it streams in, its thoughts folded. */
+
+import { attached } from "./message_files.js";
+import { span, ticking } from "../dom/clock.js";
+import { copyButton } from "../dom/copy.js";
+import { h, soon } from "../dom/elements.js";
+import { Flow } from "./paced_text.js";
+import { Markdown } from "../markdown/markdown.js";
+import { prose } from "../text/escape_invisible.js";
+
+const LONG = 1_200,
+  LONG_LINES = 12; // characters and lines of a message that is folded
+const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
+
+/** The person's own words, as they are. `message`: `{text, attachments?}` of a message. */
+export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
+  const ended = JOB_ENDED.exec(text)?.[0];
+  if (ended) return ofJob(ended, text);
+  const files = attachments.map((one) => attached(one, session));
+  return h(
+    "div",
+    { class: steered ? "said steered" : "said", role: "group", "aria-label": steered ? "You, while it worked" : "You" },
+    steered && h("p", { class: "said-mark" }, "while it worked"),
+    files.length > 0 && h("div", { class: "said-files" }, files),
+    text && foldable(text),
+  );
+}
+
+/** The end of a background job begins a turn, too, in words that are for the model. */
+function ofJob(ended, text) {
+  const whole = h(
+    "details",
+    {},
+    h("summary", {}, "What the model was told"),
+    h("pre", { class: "said-text", dir: "auto", tabindex: 0 }, prose(text)),
+  );
+  return h(
+    "div",
+    { class: "said from-job", role: "group", "aria-label": "From a background job" },
+    h("p", { dir: "auto" }, prose(ended)),
+    whole,
+  );
+}
+
+function foldable(text) {
+  const words = h("p", { class: "said-text", dir: "auto" }, prose(text));
+  if (text.length <= LONG && text.split("\n", LONG_LINES + 1).length <= LONG_LINES) return words;
+  words.classList.add("folded");
+  const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, "Show all");
+  more.addEventListener("click", () => {
+    const folded = words.classList.toggle("folded");
+    more.textContent = folded ? "Show all" : "Show less";
+    more.setAttribute("aria-expanded", String(!folded));
+  });
+  return [words, more];
+}
+
+const flowInto = (markdown) =>
+  new Flow({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
+
+/** The model's answer: `add` text as it comes, `close` when something else follows. */
+export class Answer {
+  #pieces = [];
+  #markdown = new Markdown();
+  #flow = flowInto(this.#markdown);
+
+  constructor() {
+    const copy = copyButton("Copy answer as Markdown", () => this.text);
+    this.element = h("div", { class: "answer" }, this.#markdown.element, h("div", { class: "answer-tools" }, copy));
+  }
+
+  /** The Markdown as the model wrote it. */
+  get text() {
+    return this.#pieces.join("");
+  }
+
+  add(text) {
+    this.#pieces.push(text);
+    this.#flow.add(text);
+  }
+
+  close() {
+    this.element.classList.add("whole");
+    this.#flow.close();
+  }
+}
+
+/** What a model thinks before it answers, folded. */
+export class Thought {
+  #began;
+  #stop;
+  #words = new Markdown("markdown thought-text");
+  #flow = flowInto(this.#words);
+
+  constructor(view) {
+    this.#began = view?.restoring ? null : performance.now();
+    this.title = h("span", {}, "Thinking…");
+    this.element = h("details", { class: "thought thinking" }, h("summary", {}, this.title), this.#words.element);
+    if (this.#began !== null) this.#stop = ticking(() => soon(this.#tick));
+  }
+
+  add(text) {
+    this.#flow.add(text);
+  }
+
+  close() {
+    const took = this.#took();
+    this.#stop?.();
+    this.#began = null;
+    this.element.classList.remove("thinking");
+    this.title.textContent = took === null ? "Thoughts" : `Thought for ${took}`;
+    this.#flow.close();
+  }
+
+  #took() {
+    const took = this.#began === null ? 0 : (performance.now() - this.#began) / 1000;
+    return took < 1 ? null : span(took);
+  }
+
+  #tick = () => {
+    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took() ?? ""}`;
+  };
+}

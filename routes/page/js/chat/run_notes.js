@@ -1,0 +1,168 @@
+/** Quiet lines between what is said: notices, what the model reads no more of, and how a run ended. */
+
+import { span, ticking, when } from "../dom/clock.js";
+import { get } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+
+const count = (number) => number.toLocaleString();
+
+/** A notice of the run. `again` makes one line of several that tell the same. */
+export class Note {
+  #times = 1;
+
+  constructor(code, words) {
+    this.code = code;
+    this.words = h("span", { dir: "auto" }, words);
+    this.times = h("span", { class: "note-times" });
+    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times);
+  }
+
+  again(words) {
+    this.#times++;
+    this.words.textContent = words;
+    this.times.textContent = ` (${this.#times} times)`;
+  }
+}
+
+/** What the model is sent no more of the conversation. */
+export function trimmed({ dropped, shortened, before, after }) {
+  const parts = [dropped && `${count(dropped)} left out`, shortened && `${count(shortened)} shortened`].filter(Boolean);
+  const numbers = `Messages: ${parts.join(", ") || "none left out"}. ${count(before)} tokens before, ${count(after)} now.`;
+  const why =
+    "The conversation no longer fits into the model's window. Nothing is lost here, only the model reads less.";
+  return details(
+    "trimmed",
+    "The model reads less of this conversation from here on",
+    h("p", {}, numbers),
+    h("p", {}, why),
+  );
+}
+
+/** The first messages are read as a summary; opened, it shows the summary itself. */
+export function summarised({ messages, before, after }, session) {
+  const numbers = h("p", {}, `${count(before)} tokens before, ${count(after)} now.`);
+  const text = h("p", { class: "summary-text", dir: "auto" }, "Reading the summary …");
+  const element = details(
+    "summarised",
+    `The model reads the first ${count(messages)} messages as a summary`,
+    numbers,
+    text,
+  );
+  element.addEventListener("toggle", () => show(text, session, messages), { once: true });
+  return element;
+}
+
+async function show(text, session, messages) {
+  try {
+    const { summaries } = await get(`/sessions/${encodeURIComponent(session)}`);
+    const found = summaries.find(({ upto }) => upto === messages) ?? summaries.at(-1);
+    fill(text, found?.text ?? "It is not kept any more.");
+  } catch (error) {
+    fill(text, error.message);
+  }
+}
+
+function details(code, words, ...inside) {
+  return h("details", { class: "note", dataset: { code } }, h("summary", {}, words), ...inside);
+}
+
+const GO_ON = "Let it go on";
+/** By the reason of `run.finished`: what is said, and what a button there lets the person say. */
+const ENDS = {
+  cancelled: ["Stopped."],
+  taken_back: ["Taken back before it began."],
+  round_limit: ["It stopped at its limit of rounds.", GO_ON],
+  call_limit: ["It stopped at its limit of tool calls.", GO_ON],
+  token_limit: ["It stopped at its limit of tokens.", GO_ON],
+  deadline: ["It ran out of time.", GO_ON],
+  loop_broken: ["It went round in circles and was stopped."],
+  budget: ["The budget is used up."],
+  paused: ["An admin has paused the server."],
+  server_stopped: ["The server was stopped.", GO_ON],
+  revoked: ["The token was revoked."],
+};
+
+/**
+ * How a run ended, unless it just answered: with a button where something can be done. What it does is one of `again`,
+ * `described` (again, with words in the place of pictures) and `goOn`.
+ */
+export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
+  const offer = code === "no_vision" ? ["Send words in their place", described] : retryable && ["Try again", again];
+  if (type === "run.failed") return line("problem", message, offer);
+  if (reason === "answered") return null;
+  const [words, next] = ENDS[reason] ?? [`It ended: ${reason}.`];
+  return line("note ended", words, next && [next, goOn]);
+}
+
+function line(kind, words, offer) {
+  const button = offer && h("button", { type: "button", class: "again", onclick: offer[1] }, offer[0]);
+  return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), button);
+}
+
+/** `usage` as `run.finished` tells it, or what is known of a run that failed. */
+export function turnFoot({ model, created, seconds, usage }) {
+  const date = new Date(created * 1000);
+  const facts = [
+    h("bdi", {}, model),
+    h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, when(created)),
+    seconds === null ? null : span(seconds),
+    tokens(usage),
+    usage?.cost ? h("span", { title: "cost" }, cost(usage.cost)) : null,
+  ];
+  return h(
+    "footer",
+    { class: "turn-foot faint" },
+    facts.filter(Boolean).map((fact) => h("span", {}, fact)),
+  );
+}
+
+function tokens(usage) {
+  if (usage?.prompt_tokens === undefined) return null;
+  const about = usage.measured ? "" : "about ";
+  const [read, written] = [usage.prompt_tokens, usage.completion_tokens].map((number) => number.toLocaleString());
+  return `${about}${read} tokens read, ${written} written`;
+}
+
+/** Prices are in whatever money the server was told them in. */
+function cost(amount) {
+  return `cost ${amount.toLocaleString(undefined, { maximumSignificantDigits: 2 })}`;
+}
+
+/** Shown while nothing of a run can be seen yet, with the time that passes. */
+export class Working {
+  #since = null;
+  #stop = null;
+  #time = h("span", { class: "working-time" });
+  #words = h("span", {}, "Thinking");
+
+  constructor() {
+    this.element = h(
+      "p",
+      { class: "working faint", hidden: true },
+      h("span", { class: "pulse" }),
+      this.#words,
+      " ",
+      this.#time,
+    );
+  }
+
+  show(words = "Thinking") {
+    this.#words.textContent = words;
+    if (this.#stop) return;
+    this.#since = performance.now();
+    this.#time.textContent = "";
+    this.element.hidden = false;
+    this.#stop = ticking(() => this.#tick());
+  }
+
+  hide() {
+    this.#stop?.();
+    this.#stop = null;
+    this.element.hidden = true;
+  }
+
+  #tick() {
+    const seconds = (performance.now() - this.#since) / 1000;
+    if (seconds >= 1) this.#time.textContent = span(Math.floor(seconds)).replace(".0", "");
+  }
+}

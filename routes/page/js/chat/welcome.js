@@ -1,0 +1,69 @@
+/** The beginning of a conversation: who answers, and a few things to try that fit the tools there are. */
+
+import { get } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { firstVisit } from "./first_visit.js";
+import { answering } from "../panels/models.js";
+
+/** What each needs, and what is asked for; the first three that fit are shown. */
+const EXAMPLES = [
+  ["bash", "Count from 1 to 10 in the shell, one number a second."],
+  ["list_files", "What is in my workspace? Tell me in a few lines."],
+  ["python", "Work out the first 20 prime numbers with Python."],
+  ["web_fetch", "Read https://example.com and tell me what it says."],
+  [null, "Explain how DNS finds an address, in five sentences."],
+  [null, "Write a haiku about patience, then say why it is one."],
+  [null, "Which questions should I ask before I choose a database?"],
+];
+const SHOWN = 3;
+
+let arrived = false; // the first one is shown a little later, when what stands in it is known: nothing jumps
+
+/** The element; it knows by itself who answers. */
+export function welcome(page) {
+  const who = h("p", { class: "welcome-who faint" });
+  const examples = h("ul", { class: "examples", "aria-label": "Things to try" });
+  const stops = [];
+  const draw = () => {
+    if (who.isConnected) fill(who, ...answers(page));
+    else for (const stop of stops) stop();
+  };
+  fill(who, ...answers(page));
+  // A key tells what it is at once, when this is not on the page yet: that is no reason to stop.
+  queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
+  offered().then((tools) => fill(examples, ...fitting(tools).map((words) => example(words, page))));
+  const title = h("h2", { class: "welcome-title" }, "What shall be done?");
+  const element = h("div", { class: arrived ? "welcome" : "welcome arriving" }, firstVisit(page), title, who, examples);
+  arrived = true;
+  return element;
+}
+
+function answers(page) {
+  const { name, endpoint } = answering(page);
+  if (!name) return [];
+  const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : null;
+  return [h("bdi", { class: "welcome-model" }, name), " answers", of, "."].flat();
+}
+
+let known = null;
+
+async function offered() {
+  known ??= get("/tools").then(
+    ({ tools }) => new Set(tools.map(({ name }) => name)),
+    () => {
+      known = null; // asked again next time
+      return new Set();
+    },
+  );
+  return known;
+}
+
+function fitting(tools) {
+  return EXAMPLES.filter(([tool]) => tool === null || tools.has(tool))
+    .slice(0, SHOWN)
+    .map(([, words]) => words);
+}
+
+function example(words, page) {
+  return h("li", {}, h("button", { type: "button", onclick: () => page.composer.fill(words) }, words));
+}

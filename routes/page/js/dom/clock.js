@@ -1,0 +1,40 @@
+/** The time that passes, as words; and one timer for all who show it. */
+
+import { guarded } from "./errors.js";
+
+const EVERY_MS = 250;
+const watching = new Set();
+let timer = null;
+
+/** Calls `tick` four times a second until it is told to stop. Returns how to do that. */
+export function ticking(tick) {
+  watching.add(tick);
+  timer ??= setInterval(() => watching.forEach((one) => guarded(one)), EVERY_MS);
+  return () => {
+    watching.delete(tick);
+    if (watching.size) return;
+    clearInterval(timer);
+    timer = null;
+  };
+}
+
+/** `4.2 s`, `1:03`, `2:00:11`; nothing is shorter than no time, whatever two clocks make of it. */
+export function span(seconds) {
+  if (!(seconds > 0)) return "0.0 s";
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const two = (number) => String(number).padStart(2, "0");
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes}:${two(whole % 60)}`;
+  return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(whole % 60)}`;
+}
+
+/** `14:03` of today, `yesterday`, `12 Nov`. `at`: Unix time in seconds. */
+export function when(at) {
+  const date = new Date(at * 1000);
+  const now = new Date();
+  const days = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / 86_400_000);
+  if (days === 0) return date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  if (days === 1) return "yesterday";
+  return date.toLocaleDateString([], { day: "numeric", month: "short", year: days > 300 ? "numeric" : undefined });
+}

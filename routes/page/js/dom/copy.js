@@ -1,0 +1,46 @@
+/** A button that copies a text, and says that it has. */
+
+import { h, icon, say } from "./elements.js";
+
+const SHOWN_MS = 2_000;
+
+/** `text()` is asked for when the button is pressed. */
+export function copyButton(name, text, words = "") {
+  const button = h(
+    "button",
+    { type: "button", class: "quiet copy", "aria-label": name, title: name },
+    icon("copy"),
+    words,
+  );
+  let shown = null;
+  button.addEventListener("click", async () => {
+    const copied = await copy(text());
+    clearTimeout(shown);
+    const told = copied ? "Copied" : "Select the text and copy it by hand";
+    button.replaceChildren(icon(copied ? "check" : "cross"), told);
+    say(told);
+    shown = setTimeout(() => button.replaceChildren(icon("copy"), words), SHOWN_MS);
+  });
+  return button;
+}
+
+/** Whether the text is on the clipboard now. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copyBySelecting(text); // no permission, or no secure connection
+  }
+}
+
+function copyBySelecting(text) {
+  const focused = document.activeElement;
+  const area = h("textarea", { class: "unseen", "aria-hidden": "true", tabindex: -1, value: text });
+  document.body.append(area);
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  focused?.focus();
+  return copied;
+}

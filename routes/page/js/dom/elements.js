@@ -1,0 +1,155 @@
+/** Elements out of data. Text is always text: nothing here, and nothing on the page, makes HTML of a string. */
+
+import { guarded } from "./errors.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * `h("button", {class: "quiet", onclick, "aria-label": "Stop"}, "Stop", icon("stop"))`. Names that begin with `on` are
+ * listeners, `class`, `dataset` and `hidden` what they say, all others attributes; null, undefined and false leave out.
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  const { value, dataset, ...others } = props ?? {};
+  for (const [name, given] of Object.entries(others)) {
+    if (missing(given)) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), given);
+    else element.setAttribute(name, given === true ? "" : String(given));
+  }
+  for (const [name, given] of Object.entries(dataset ?? {})) if (!missing(given)) element.dataset[name] = given;
+  element.append(...present(children));
+  if (!missing(value)) element.value = value; // behind the children: a select has it only then
+  return element;
+}
+
+/** Replaces all children. */
+export function fill(element, ...children) {
+  element.replaceChildren(...present(children));
+  return element;
+}
+
+const missing = (given) => given === null || given === undefined || given === false;
+const present = (children) => children.flat(Infinity).filter((child) => !missing(child));
+
+const ICONS = {
+  send: "M3 11.5 21 3l-6.5 18-3.5-7.5z",
+  stop: "M6 6h12v12H6z",
+  copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  check: "m5 13 4 4L19 7",
+  cross: "m6 6 12 12M18 6 6 18",
+  more: "M4.4 12a.6.6 0 1 0 1.2 0a.6.6 0 1 0-1.2 0M11.4 12a.6.6 0 1 0 1.2 0a.6.6 0 1 0-1.2 0M18.4 12a.6.6 0 1 0 1.2 0a.6.6 0 1 0-1.2 0",
+  down: "m6 9 6 6 6-6",
+  right: "m9 6 6 6-6 6",
+  plus: "M12 5v14M5 12h14",
+  menu: "M4 7h16M4 12h16M4 17h16",
+  clip: "m20 11-8.5 8.5a5 5 0 0 1-7-7L13 4a3.3 3.3 0 0 1 4.7 4.7L9.3 17a1.7 1.7 0 0 1-2.4-2.4L14.5 7",
+  search: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zm10 3-5-5",
+  tool: "m5 8 4 4-4 4M12 16h7",
+  clock: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zm0-13v4l3 2",
+  warn: "M12 4 2.5 20h19zM12 10v4m0 3h.01",
+  pencil: "M4 20h4L19 9l-4-4L4 16z",
+  bin: "M5 7h14M10 7V4h4v3m-7 0 1 13h8l1-13",
+  save: "M12 4v11m-5-4 5 5 5-5M5 20h14",
+  gear:
+    "M12 15.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM12 3v2m0 14v2M3 12h2m14 0h2" +
+    "M5.6 5.6 7 7m10 10 1.4 1.4M18.4 5.6 17 7M7 17l-1.4 1.4",
+  bell: "M6 16V11a6 6 0 1 1 12 0v5l2 2H4zm4 4h4",
+  jobs: "M4 6h16v12H4zm3 4 3 2.5L7 15m5 0h5",
+  plug: "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
+  pause: "M8 5v14M16 5v14",
+  play: "M7 4.5v15l12-7.5z",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  folder: "M3 6h6l2 2h10v11H3z",
+  globe: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM3 12h18M12 3c5 5 5 13 0 18M12 3c-5 5-5 13 0 18",
+  ban: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM5.7 5.7l12.6 12.6",
+};
+
+/** A line drawing beside words, hidden from screen readers: whoever uses it alone gives its button a label. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name] ?? ICONS.more);
+  svg.append(path);
+  return svg;
+}
+
+const HIDDEN_MS = 250;
+const due = new Set();
+let asked = false;
+
+/** Runs `draw` once before the next picture, however often it is asked for: no layout per token. */
+export function soon(draw) {
+  due.add(draw);
+  if (asked) return;
+  asked = true;
+  // A tab that nobody looks at gets no frames; what is said there must not pile up.
+  if (document.hidden) setTimeout(drawAll, HIDDEN_MS);
+  else requestAnimationFrame(drawAll);
+}
+
+function drawAll() {
+  asked = false;
+  const now = [...due];
+  due.clear();
+  for (const draw of now) guarded(draw);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (due.size) drawAll();
+});
+
+const SAY_MS = 150; // a region that is emptied and filled at once is read by no screen reader
+const unsaid = { polite: [], urgent: [] };
+
+/** Tells a screen reader; whoever calls it does so once for something finished, never for each piece of it. */
+export function say(words, { urgent = false } = {}) {
+  const name = urgent ? "urgent" : "polite";
+  if (unsaid[name].push(words) > 1) return;
+  const region = document.getElementById(name);
+  region.textContent = "";
+  setTimeout(() => (region.textContent = [...new Set(unsaid[name].splice(0))].join(" ")), SAY_MS);
+}
+
+/** Focus to `element`, or to where one writes if it has gone: never to nowhere. */
+export function focusBack(element) {
+  if (element?.isConnected && element !== document.body) element.focus();
+  if (document.activeElement === document.body) document.getElementById("composer-text")?.focus();
+}
+
+/** Whether the reader has selected something that begins in the element: it must not change under their hand. */
+export function selectedIn(element) {
+  // Whether a selection is empty can be asked for itself, but that lays out the whole page.
+  const { anchorNode, anchorOffset, focusNode, focusOffset } = document.getSelection();
+  return element.contains(anchorNode) && (anchorNode !== focusNode || anchorOffset !== focusOffset);
+}
+
+let dialogs = 0;
+
+/**
+ * A dialog in the middle, by `<dialog>`: focus stays in it, Escape closes it. Resolves with what `close(value)` gets,
+ * undefined where the person just left.
+ */
+export function dialog(title, build) {
+  const opener = document.activeElement;
+  return new Promise((resolve) => {
+    const heading = h("h2", { id: `dialog-${++dialogs}` }, title);
+    const box = h("dialog", { class: "dialog", "aria-labelledby": heading.id });
+    let given;
+    const close = (value) => {
+      given = value;
+      box.close();
+    };
+    // Browsers may close it themselves, and do not always ask before.
+    box.addEventListener("close", () => {
+      box.remove();
+      resolve(given);
+      focusBack(opener);
+    });
+    box.append(heading, build(close));
+    document.body.append(box);
+    box.showModal();
+  });
+}

@@ -1,0 +1,122 @@
+/** Requests to the server that has served this page. The token is in sessionStorage, never in a URL. */
+
+import { readJSON } from "../text/json.js";
+import { guarded } from "../dom/errors.js";
+
+const KEY = "dragoman.token";
+const ASK_MS = 30_000; // for an answer to a question
+const ACT_MS = 180_000; // for the rest: files are long, and servers that are tried out slow
+
+/** What the server refuses: `status`, `code`, and a message that says what to do next. */
+export class Refused extends Error {
+  constructor(status, code, message, more = {}) {
+    super(message);
+    Object.assign(this, { status, code, more });
+  }
+}
+
+let kept = null; // where a browser keeps nothing, the token lasts as long as the page
+
+function stored(ask, otherwise) {
+  try {
+    return ask(sessionStorage);
+  } catch {
+    return otherwise;
+  }
+}
+
+export const token = {
+  get: () => kept ?? stored((storage) => storage.getItem(KEY), null),
+  set: (value) => {
+    kept = value;
+    stored((storage) => storage.setItem(KEY, value));
+  },
+  forget: () => {
+    kept = null;
+    stored((storage) => storage.removeItem(KEY));
+  },
+};
+
+const signedOut = new Set();
+
+/** `tell` is called whenever the server says that it does not know us (any more). */
+export function onSignedOut(tell) {
+  signedOut.add(tell);
+}
+
+function unknown(message) {
+  signedOut.forEach((tell) => guarded(tell, message));
+}
+
+/**
+ * The Response of one request, with its body still to be read. Raises Refused; status 0, code `offline` where no answer
+ * came, `timeout` where none began within `wait_ms`; and AbortError when `signal` says so.
+ */
+export async function request(method, path, { body, headers = {}, signal, wait_ms = patience(method) } = {}) {
+  const late = new AbortController();
+  const sent = body === undefined ? undefined : JSON.stringify(body);
+  const all = headed(headers, sent);
+  const timer = setTimeout(() => late.abort(), wait_ms);
+  try {
+    const signals = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
+    const response = await fetch(path, { method, headers: all, signal: signals, body: sent });
+    if (response.ok) return response;
+    throw await refusal(response);
+  } catch (error) {
+    throw named(error, signal, late.signal, wait_ms);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const patience = (method) => (method === "GET" ? ASK_MS : ACT_MS);
+
+function headed(headers, sent) {
+  const all = { ...headers };
+  const secret = token.get();
+  if (secret && !/^[\x21-\x7e]+$/.test(secret)) {
+    const message = "That is no token: tokens have letters, digits and signs only. Copy it again.";
+    unknown(message);
+    throw new Refused(401, "unauthenticated", message);
+  }
+  if (secret) all.authorization = `Bearer ${secret}`;
+  if (sent !== undefined) all["content-type"] = "application/json";
+  return all;
+}
+
+async function refusal(response) {
+  const said = await response.json().catch(() => null);
+  const { code = "broken", message = `The server answered ${response.status}.`, ...more } = said?.error ?? {};
+  if (response.status === 401) unknown(message);
+  return new Refused(response.status, code, message, more);
+}
+
+/** What a failed request is called: fetch has one name for all that happens on the way. */
+function named(error, signal, late, wait_ms) {
+  if (error instanceof Refused) return error;
+  if (signal?.aborted) return new DOMException("Not wanted any more.", "AbortError");
+  if (error instanceof SyntaxError) {
+    return new Refused(0, "broken", "The server's answer cannot be read. Load the page anew.");
+  }
+  if (late.aborted) {
+    return new Refused(0, "timeout", `The server has not answered within ${wait_ms / 1000} seconds. Try it again.`);
+  }
+  return new Refused(0, "offline", "The server does not answer. Is it running?");
+}
+
+/** The JSON of an answer, null where it has none. */
+async function json(method, path, { signal, wait_ms = patience(method), ...options } = {}) {
+  const late = AbortSignal.timeout(wait_ms); // the body has to be there in time as well
+  const signals = signal ? AbortSignal.any([signal, late]) : late;
+  try {
+    const response = await request(method, path, { ...options, signal: signals, wait_ms: 2 * wait_ms });
+    return response.status === 204 ? null : readJSON(await response.text());
+  } catch (error) {
+    throw named(error, signal, late, wait_ms);
+  }
+}
+
+export const get = (path, options) => json("GET", path, options);
+export const post = (path, body = {}, options = {}) => json("POST", path, { ...options, body });
+export const patch = (path, body) => json("PATCH", path, { body });
+export const remove = (path) => json("DELETE", path);

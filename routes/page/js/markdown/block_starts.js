@@ -1,0 +1,124 @@
+/** What a line may begin, and which blocks go on in it: a row for each kind of block. */
+
+import { h } from "../dom/elements.js";
+import { cells } from "./tables.js";
+
+const BULLET = /^[*+-](?=[ \t]|$)/;
+const NUMBER = /^(\d{1,9})([.)])(?=[ \t]|$)/;
+const RULE = /^(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$/;
+const DASHES = /^\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const BEGINS_OTHER = /^(?:>|#{1,6}[ \t]|[-*+][ \t]|`{3}|~{3})/;
+const LONGEST_TITLE = 120; // characters of a line that dashes below make a heading; below others they are a rule
+
+/** Whether an open block goes on in a line (and takes its mark off it); "end": the line only closes it. */
+export const GOES_ON = {
+  quote: (line) => {
+    if (line.indent > 3 || !line.words.startsWith(">")) return false;
+    line.take(1);
+    line.skip(1);
+    return true;
+  },
+  list: () => true,
+  item: (line, block) => {
+    if (line.blank) return Boolean(block.filled);
+    // Models indent what belongs to `1.` by two as often as by three.
+    if (line.indent >= 2 && line.indent < block.offset && BULLET.test(line.words) && block.ordered)
+      block.offset = line.indent;
+    if (line.indent < block.offset) return false;
+    line.skip(block.offset);
+    return true;
+  },
+  paragraph: (line) => !line.blank,
+  fence: (line, { fence, indent }) => {
+    const written = line.words.trimEnd();
+    if (line.indent < 4 && written.length >= fence.length && written === fence[0].repeat(written.length)) return "end";
+    line.skip(indent);
+    return true;
+  },
+  indented: (line) => {
+    if (!line.blank && line.indent < 4) return false;
+    line.skip(4);
+    return true;
+  },
+  formula: (line) => !line.blank,
+  table: (line) => line.indent < 4 && line.words.includes("|") && !BEGINS_OTHER.test(line.words),
+};
+
+export const NOTHING = { kind: "nothing" };
+
+/** Each answers what begins here, or null: `{kind, container?, instead?, ...}`. `instead`: of the open paragraph. */
+export const STARTS = [indented, quote, heading, fence, formula, table, underlined, rule, item];
+
+function indented(line, { lazy }) {
+  if (line.indent < 4) return null;
+  if (lazy || line.blank) return NOTHING; // so far to the right, nothing else begins
+  line.skip(4);
+  return { kind: "code", indent: 0, language: "" };
+}
+
+function quote({ words }) {
+  return words.startsWith(">") ? { kind: "quote", container: true } : null;
+}
+
+function heading({ words }) {
+  const marks = /^#{1,6}(?=[ \t]|$)/.exec(words)?.[0];
+  if (!marks) return null;
+  const text = words.slice(marks.length).trim();
+  return { kind: "heading", level: marks.length, text: text.replace(/(?:^|(?<![ \t])[ \t]+)#+$/, "") };
+}
+
+function fence({ words, indent }) {
+  const [, mark, info] = /^(`{3,})([^`]*)$/.exec(words) ?? /^(~{3,})(.*)$/.exec(words) ?? [];
+  if (!mark) return null;
+  return { kind: "code", fence: mark, indent, language: /^[^\s{},:]*/.exec(info.trim().replace(/^\{\.?/, ""))[0] };
+}
+
+function formula({ words }) {
+  const opener = /^(?:\$\$(?!\$)|\\\[)/.exec(words)?.[0];
+  if (!opener) return null;
+  const end = opener === "$$" ? "$$" : "\\]",
+    found = words.indexOf(end, 2);
+  return found < 0 || found === words.trimEnd().length - 2
+    ? { kind: "code", formula: end, indent: 0, language: "" }
+    : null;
+}
+
+function table({ words }, { inner }) {
+  if (inner.kind !== "paragraph" || !words.includes("|") || !DASHES.test(words)) return null;
+  const columns = cells(words),
+    head = inner.text.slice(inner.text.lastIndexOf("\n") + 1);
+  return head.includes("|") && cells(head).length === columns.length ? { kind: "table", columns, instead: true } : null;
+}
+
+function underlined({ words }, { inner }) {
+  if (inner.kind !== "paragraph") return null;
+  if (/^={2,}[ \t]*$/.test(words)) return { kind: "underlined", level: 1, instead: true };
+  const title = inner.text.length <= LONGEST_TITLE && !/[\n]|[.:;,!?]\s*$/.test(inner.text);
+  return title && /^-{2,}[ \t]*$/.test(words) ? { kind: "underlined", level: 2, instead: true } : null;
+}
+
+function rule({ words }) {
+  return RULE.test(words) ? { kind: "rule" } : null;
+}
+
+function item({ words }, { inner }) {
+  const bullet = BULLET.exec(words)?.[0],
+    [number, from, sign] = (!bullet && NUMBER.exec(words)) || [];
+  if (!bullet && !number) return null;
+  const empty = words.slice((bullet ?? number).length).trim() === "";
+  if (inner.kind === "paragraph" && (empty || (number && from !== "1"))) return null;
+  const mark = bullet ?? sign;
+  return {
+    kind: "item",
+    container: true,
+    ordered: Boolean(number),
+    mark,
+    from: Number(from ?? 1),
+    width: (bullet ?? number).length,
+  };
+}
+
+/** A box of a task list. */
+export function marked(done) {
+  return h("span", { class: done ? "task-box done" : "task-box", role: "img", "aria-label": done ? "done" : "to do" });
+}

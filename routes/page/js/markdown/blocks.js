@@ -1,0 +1,298 @@
+/**
+ * The blocks of Markdown, line by line, as CommonMark opens and closes them, put into the page as they come: what
+ * stands is never read again. `trial()` draws a line that is not whole yet; `undo()` takes it back.
+ */
+
+import { CodeView } from "../text/code.js";
+import { h } from "../dom/elements.js";
+import { inline } from "./inline.js";
+import { cutWithin, Line } from "./line.js";
+import { References } from "./references.js";
+import { GOES_ON, NOTHING, STARTS, marked } from "./block_starts.js";
+import { alignments, cells, row, tableOf } from "./tables.js";
+
+const DEEPEST = 40; // lists, items and quotes in each other; deeper ones stay as they were written
+const PART = 30; // blocks that are laid out as one: parts that nobody looks at cost nothing
+const LONGEST = 6_000; // characters of a paragraph that is drawn as one
+
+export class Blocks {
+  #open; // from the root to the innermost block
+  #changes = null; // how to take back what a trial has drawn
+  #refs = new References();
+
+  constructor(element) {
+    const part = h("div", { class: "markdown-part" });
+    element.append(part);
+    this.#open = [{ kind: "root", element: part, container: true, room: PART }];
+  }
+
+  get top() {
+    return this.#open.at(-1);
+  }
+
+  /** Takes in a line. `end` is its end, or nothing where `more` of it comes. */
+  line(text, end) {
+    const line = new Line(text);
+    const kept = this.#keep(line);
+    if (kept === null) return; // it has closed the block that it belongs to
+    const inner = this.#open[kept - 1],
+      innermost = kept === this.#open.length;
+    if (innermost && inner.verbatim) this.#verbatim(line, end);
+    else if (innermost && inner.kind === "table") this.#addRow(line.words);
+    else this.#begin(line, kept, end);
+  }
+
+  /** More of the line that was taken in last: lines may be longer than what is read at once. */
+  more(text, end) {
+    const { top } = this;
+    if (top.verbatim) return this.#write(top, text + end);
+    if (top.kind !== "paragraph") this.#paragraph("");
+    this.top.text += text;
+    return this.#split();
+  }
+
+  trial(draw) {
+    const before = this.#open.map((block) => ({ ...block }));
+    const changes = (this.#changes = []);
+    draw();
+    this.#changes = null;
+    this.undo = () => {
+      for (const back of changes.reverse()) back();
+      this.#open = before;
+      this.undo = () => undefined;
+    };
+  }
+
+  undo = () => undefined;
+
+  /** Draws what has come to the open block. */
+  draw() {
+    const { top } = this;
+    if (top.kind === "paragraph") top.element.replaceChildren(inline(top.text, { refs: this.#refs, open: true }));
+    top.code?.draw();
+  }
+
+  end() {
+    this.undo();
+    this.#close(1);
+    this.#refs.settle();
+  }
+
+  /** How many of the open blocks the line goes on in; null where it only ends the innermost. */
+  #keep(line) {
+    let kept = 1;
+    for (; kept < this.#open.length; kept += 1) {
+      const goes = GOES_ON[this.#open[kept].kind](line, this.#open[kept]);
+      if (goes === "end") {
+        this.#close(kept);
+        return null;
+      }
+      if (!goes) break;
+    }
+    return kept;
+  }
+
+  #begin(line, kept, end) {
+    let depth = kept;
+    for (;;) {
+      const start = this.#start(line, depth);
+      if (start.kind === "nothing") break;
+      // The innermost is closed by what replaces it.
+      if (!start.instead) this.#close(this.#open[depth - 1].kind === "paragraph" ? depth - 1 : depth);
+      OPENS[start.kind](this, { ...start, line, end });
+      depth = this.#open.length;
+      if (!start.container) return;
+    }
+    this.#text(line, depth);
+  }
+
+  /** What the line begins in the block at this depth: the first row of STARTS that knows it. */
+  #start(line, depth) {
+    if (depth > DEEPEST) return NOTHING;
+    const around = { inner: this.#open[depth - 1], lazy: this.top.kind === "paragraph" };
+    for (const read of STARTS) {
+      const start = read(line, around);
+      if (start) return start;
+    }
+    return NOTHING;
+  }
+
+  #text(line, depth) {
+    if (this.top.kind === "paragraph" && (depth === this.#open.length || !line.blank)) {
+      this.top.text += `\n${line.rest}`;
+      return this.#split();
+    }
+    this.#close(depth);
+    if (line.blank) return this.#blank();
+    return this.#paragraph(line.words);
+  }
+
+  /** A blank line in a list: what comes behind it stands apart. */
+  #blank() {
+    for (const block of this.#open) if (block.kind === "list" || block.kind === "item") block.gap = true;
+  }
+
+  #loosen() {
+    const { top } = this;
+    const list = top.gap && (top.kind === "list" ? top.element : top.element.parentNode);
+    if (list && !list.classList.contains("loose")) {
+      list.classList.add("loose");
+      this.#changes?.push(() => list.classList.remove("loose"));
+    }
+    for (const block of this.#open) block.gap = false;
+  }
+
+  #paragraph(text) {
+    this.#push({ kind: "paragraph", element: h("p"), text });
+  }
+
+  /** A paragraph that has become long goes on in another, so that no piece costs more than the one before. */
+  #split() {
+    const { top } = this;
+    if (top.text.length <= LONGEST) return;
+    const at = cutWithin(top.text, LONGEST);
+    const rest = top.text.slice(at);
+    top.text = top.text.slice(0, at);
+    this.#close(this.#open.length - 1);
+    this.#paragraph(rest);
+    this.top.element.classList.add("on");
+    this.#split();
+  }
+
+  #push(block) {
+    if (this.top.kind === "list" && block.kind !== "item") this.#close(this.#open.length - 1);
+    this.#loosen();
+    const parent = this.top;
+    parent.filled = true;
+    this.#append(parent, block.outer ?? block.element);
+    if (parent.kind === "root" && !block.code) (block.outer ?? block.element).setAttribute("dir", "auto");
+    this.#open.push(block);
+  }
+
+  #append(parent, element) {
+    if (parent.kind === "root") this.#turn(parent);
+    parent.element.append(element);
+    this.#changes?.push(() => element.remove());
+  }
+
+  /** What comes next stands in a new part, if this one is full. */
+  #turn(root) {
+    root.room -= 1;
+    if (root.room >= 0) return;
+    const part = h("div", { class: "markdown-part" });
+    root.element.after(part);
+    this.#changes?.push(() => part.remove());
+    root.element = part;
+    root.room = PART - 1;
+  }
+
+  #remove(element) {
+    const parent = element.parentNode;
+    element.remove();
+    this.#changes?.push(() => parent.append(element));
+  }
+
+  #write(block, text) {
+    if (!this.#changes) return block.code.add(text);
+    block.code.trial(text);
+    return this.#changes.push(() => block.code.trial(""));
+  }
+
+  /** All blocks but the first `count`. */
+  #close(count) {
+    while (this.#open.length > count) {
+      const block = this.#open.pop();
+      if (block.kind === "paragraph") this.#refs.draw(block.element, block.text, !this.#changes);
+      else if (block.code && !this.#changes) block.code.close();
+    }
+  }
+
+  openQuote({ line }) {
+    line.take(1);
+    line.skip(1);
+    this.#push({ kind: "quote", container: true, element: h("blockquote") });
+  }
+
+  openItem({ ordered, mark, from, width, line }) {
+    const indent = line.indent;
+    line.take(width);
+    const wide = line.blank || line.indent > 4 ? 1 : line.indent;
+    line.skip(wide);
+    let list = this.top;
+    if (list.kind !== "list" || list.mark !== mark) {
+      const element = ordered ? h("ol", { start: from === 1 ? null : from }) : h("ul");
+      list = { kind: "list", container: true, mark, ordered, element };
+      this.#push(list);
+    }
+    const task = /^\[([ xX])\][ \t]+(?=\S)/.exec(line.words);
+    if (task) line.take(task[0].length);
+    const element = h("li", { class: task && "task" }, task && marked(task[1] !== " "));
+    this.#push({ kind: "item", container: true, ordered, element, offset: indent + width + wide });
+  }
+
+  openHeading({ level, text }) {
+    const [kind, size] = [`h${Math.min(6, level + 2)}`, `size-${level}`];
+    this.#push({ kind: "heading", element: h(kind, { class: size }, inline(text, { refs: this.#refs })) });
+    this.#open.pop();
+  }
+
+  /** The paragraph turns out to be a heading. */
+  openUnderlined({ level }) {
+    const { element, text } = this.#open.pop();
+    this.#remove(element);
+    this.openHeading({ level, text });
+  }
+
+  openRule() {
+    this.#push({ kind: "rule", element: h("hr") });
+    this.#open.pop();
+  }
+
+  openCode({ fence, indent, language, formula, line, end }) {
+    const code = new CodeView(language, { formula });
+    const kind = fence ? "fence" : formula ? "formula" : "indented";
+    this.#push({ kind, verbatim: true, code, element: code.element, fence, indent, formula });
+    if (!fence) this.#verbatim(line, end);
+  }
+
+  /** A line of what is shown as it is. */
+  #verbatim(line, end) {
+    const { top } = this,
+      words = line.words.trimEnd();
+    if (top.kind === "indented" && line.blank && end) {
+      top.blanks = `${top.blanks ?? ""}${line.rest}${end}`; // of the code only if more of it follows
+      return;
+    }
+    this.#write(top, (top.blanks ?? "") + line.rest + end);
+    top.blanks = "";
+    if (top.formula && words.length >= (top.begun ? 2 : 4) && words.endsWith(top.formula))
+      this.#close(this.#open.length - 1);
+    top.begun = true;
+  }
+
+  /** The paragraph's last line turns out to be the head of a table. */
+  openTable({ columns }) {
+    const paragraph = this.#open.pop();
+    const cut = paragraph.text.lastIndexOf("\n");
+    if (cut < 0) this.#remove(paragraph.element);
+    else this.#refs.draw(paragraph.element, paragraph.text.slice(0, cut), !this.#changes);
+    const aligned = alignments(columns),
+      { box, head, body } = tableOf();
+    head.append(row("th", cells(paragraph.text.slice(cut + 1)), aligned, this.#refs));
+    this.#push({ kind: "table", element: body, outer: box, aligned });
+  }
+
+  #addRow(text) {
+    this.#append(this.top, row("td", cells(text), this.top.aligned, this.#refs));
+  }
+}
+
+const OPENS = {
+  quote: (blocks, start) => blocks.openQuote(start),
+  item: (blocks, start) => blocks.openItem(start),
+  heading: (blocks, start) => blocks.openHeading(start),
+  underlined: (blocks, start) => blocks.openUnderlined(start),
+  rule: (blocks) => blocks.openRule(),
+  code: (blocks, start) => blocks.openCode(start),
+  table: (blocks, start) => blocks.openTable(start),
+};

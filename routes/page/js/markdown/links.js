@@ -1,0 +1,64 @@
+/** Links that models write: only to the web and to mail addresses, and never to another host than their words claim. */
+
+import { h } from "../dom/elements.js";
+import { exact } from "../text/escape_invisible.js";
+
+const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+const MOST = 4_000; // characters of an address
+const CLAIM = /(?:[\p{L}\p{N}_-]+[.．。])+\p{L}{2,}/gu;
+const READ = 400; // characters of a link's words that are searched for a claim
+
+/** The URL, if it is whole and of a kind that may be followed; otherwise null. */
+export function address(text) {
+  if (text.length > MOST || !URL.canParse(text)) return null;
+  const url = new URL(text);
+  return SCHEMES.has(url.protocol) ? url : null;
+}
+
+/** A link around `nodes`; where its words name another host than it leads to, the host stands behind them. */
+export function link(url, ...nodes) {
+  const anchor = h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer", dir: "auto" }, nodes);
+  spellOut(anchor);
+  const words = anchor.textContent.trim(),
+    place = placeOf(url);
+  if (!words) anchor.append(place);
+  else if (misleads(words, url, place)) anchor.append(" ", h("bdi", { class: "link-host" }, `(${place})`));
+  return anchor;
+}
+
+/** A picture is not fetched from elsewhere: its address could carry what the model has read. */
+export function picture(url, written, words) {
+  const place = url ? placeOf(url) : exact(written.slice(0, 60));
+  const said = `image: ${exact(words) || "without words"} (${place})`;
+  return url ? link(url, said) : h("span", { class: "not-link" }, said);
+}
+
+/** What was meant as a link and may not be one: its words, and where it should have led. */
+export function unlinked(written, ...nodes) {
+  const shown = written.length > 200 ? `${written.slice(0, 200)}…` : written;
+  return h("span", { class: "not-link" }, nodes, " ", h("bdi", { class: "link-host" }, `(${exact(shown)})`));
+}
+
+const placeOf = (url) => (url.protocol === "mailto:" ? exact(decoded(url.pathname)).slice(0, 200) : url.host);
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function misleads(words, url, place) {
+  if (url.username || url.password || /(^|\.)xn--/.test(url.host)) return true;
+  if (url.protocol === "mailto:") return words.includes("@") && words.replace(/^mailto:/i, "") !== place;
+  const claims = words.slice(0, READ).toLowerCase().match(CLAIM) ?? [];
+  const bare = (host) => host.replace(/^www\./, "").replace(/:\d+$/, "");
+  const told = words.includes("://") ? claims.slice(0, 1) : claims;
+  return told.some((claim) => bare(claim) !== bare(url.host));
+}
+
+function spellOut(element) {
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) walker.currentNode.data = exact(walker.currentNode.data);
+}

@@ -1,0 +1,86 @@
+/**
+ * Markdown as it streams in, as elements. Lines are read once; only the paragraph and the line that are being written
+ * are drawn again. It is CommonMark with tables, tasks, `~~` and bare addresses of GitHub's, but for what models mean:
+ * - markup is text (`<br>` in a table's cell breaks the line), images are links, what leads nowhere safe is words
+ * - a line break in a paragraph is one; the titles of links are left out; definitions of references stay to be seen
+ * - formulas in `$`, `$$`, `\(` and `\[` stand as they were written, so `\[x\]` is not brackets around x
+ * - dashes below a sentence are a rule, not a heading; bullets indented by two belong to the number above them
+ * - `|` in code parts no cells, cells too many are kept, a line without `|` ends its table
+ * - `**` beside signs of Chinese, Japanese and Korean text is emphasis; a star between digits is none
+ * - paragraphs of more than 6,000 characters, and lines of more than 4,000, go on in pieces: emphasis ends with them
+ */
+
+import { Blocks } from "./blocks.js";
+import { h } from "../dom/elements.js";
+
+const LONGEST = 4_000; // characters of a line that are read at once
+const UNDECIDED = /^[\s>]*(?:[-*+_=~`#|$\\]{1,3}|\d{1,9}[.)]?)?\s*$/; // the first signs of a line may become anything
+
+export class Markdown {
+  #blocks;
+  #line = ""; // the last line, as far as it has come
+  #begun = false; // whether its beginning was taken in: it is long
+  #returned = false; // whether a carriage return came last
+
+  constructor(name = "markdown") {
+    this.element = h("div", { class: name });
+    this.#blocks = new Blocks(this.element);
+  }
+
+  /** Takes in the next piece of the text; `draw` shows it. */
+  write(text) {
+    this.#blocks.undo();
+    const given = this.#returned && text.startsWith("\n") ? text.slice(1) : text;
+    if (text) this.#returned = text.endsWith("\r");
+    const lines = given.replace(/\r\n?/g, "\n").split("\n");
+    const last = lines.pop();
+    this.#still(() => lines.forEach((line) => this.#end(line)));
+    this.#line += last;
+    this.#shorten();
+  }
+
+  /** Shows all that was written, the line that has no end yet included. */
+  draw() {
+    this.#blocks.undo();
+    if (this.#begun || !UNDECIDED.test(this.#line)) this.#blocks.trial(() => this.#take(this.#line, ""));
+    this.#blocks.draw();
+  }
+
+  /** Nothing more comes. */
+  end() {
+    this.#blocks.undo();
+    if (this.#line) this.#end("");
+    this.#blocks.end();
+  }
+
+  /** Browsers look through all of a block for its direction whenever something is put in: here once for many lines. */
+  #still(take) {
+    const block = this.element.lastElementChild?.lastElementChild;
+    const dir = block?.getAttribute("dir");
+    if (dir) block.removeAttribute("dir");
+    take();
+    if (dir) block.setAttribute("dir", dir);
+  }
+
+  #end(rest) {
+    this.#line += rest;
+    this.#shorten();
+    this.#take(this.#line, "\n");
+    this.#line = "";
+    this.#begun = false;
+  }
+
+  #shorten() {
+    while (this.#line.length > LONGEST) {
+      const pair = /[\ud800-\udbff]/.test(this.#line[LONGEST - 1]) ? 1 : 0;
+      this.#take(this.#line.slice(0, LONGEST - pair), "");
+      this.#begun = true;
+      this.#line = this.#line.slice(LONGEST - pair);
+    }
+  }
+
+  #take(text, end) {
+    if (this.#begun) this.#blocks.more(text, end);
+    else this.#blocks.line(text, end);
+  }
+}

@@ -1,0 +1,59 @@
+/** Tables of Markdown: their cells, and their elements in a box of their own that scrolls. */
+
+import { h } from "../dom/elements.js";
+import { inline } from "./inline.js";
+
+const MOST_CELLS = 200; // of a row; what is more is in the last
+
+/** The cells of a line. A `|` in code, or behind a backslash, parts none. */
+export function cells(line) {
+  const text = line.trim().replace(/^\|/, "");
+  const left = new Map(); // how many runs of backticks of each length are still to come
+  for (const [run] of text.matchAll(/`+/g)) left.set(run, (left.get(run) ?? 0) + 1);
+  const found = [];
+  let from = 0,
+    within = null;
+  for (const { 0: sign, index } of text.matchAll(/\\.|`+|\|/g)) {
+    if (sign[0] === "`") {
+      left.set(sign, left.get(sign) - 1);
+      if (within === null) within = left.get(sign) > 0 ? sign : null;
+      else if (within === sign) within = null;
+    } else if (sign === "|" && within === null && found.length < MOST_CELLS) {
+      found.push(text.slice(from, index));
+      from = index + 1;
+    }
+  }
+  if (text.slice(from).trim() || !found.length) found.push(text.slice(from));
+  return found.map((cell) => cell.trim().replaceAll("\\|", "|"));
+}
+
+/** `left`, `center`, `right` or null of each column, as the row of dashes says. */
+export function alignments(columns) {
+  return columns.map((dashes) => {
+    const [first, last] = [dashes.startsWith(":"), dashes.endsWith(":")];
+    return first && last ? "center" : last ? "right" : first ? "left" : null;
+  });
+}
+
+export function tableOf() {
+  const head = h("thead"),
+    body = h("tbody");
+  const box = h(
+    "div",
+    { class: "table-box", role: "group", "aria-label": "Table", tabindex: 0 },
+    h("table", {}, head, body),
+  );
+  return { box, head, body };
+}
+
+/** One row; cells that are missing are empty, those that are too many are kept. */
+export function row(kind, given, aligned, refs) {
+  const missing = Math.max(0, aligned.length - given.length);
+  const all = [...given, ...Array(missing).fill("")];
+  const scope = kind === "th" ? "col" : null;
+  return h(
+    "tr",
+    {},
+    all.map((text, place) => h(kind, { scope, class: aligned[place] }, inline(text, { refs, cell: true }))),
+  );
+}

@@ -1,0 +1,159 @@
+/** Connecting a model: a form that tries an endpoint before it is kept. */
+
+import { post } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { Outcome, doing, field } from "../dom/forms.js";
+import { choose, refresh } from "./models.js";
+import { showPanel } from "./panel.js";
+
+const CUSTOM = "Something else";
+const PRESETS = {
+  "llama.cpp": { name: "llama-cpp", url: "http://127.0.0.1:8080/v1" },
+  vLLM: { name: "vllm", url: "http://127.0.0.1:8000/v1" },
+  SGLang: { name: "sglang", url: "http://127.0.0.1:30000/v1" },
+  "LM Studio": { name: "lm-studio", url: "http://127.0.0.1:1234/v1" },
+  Ollama: { name: "ollama", url: "http://127.0.0.1:11434/v1" },
+  OpenAI: { name: "openai", url: "https://api.openai.com/v1", key: true },
+  Anthropic: { name: "anthropic", url: "https://api.anthropic.com", key: true },
+  OpenRouter: { name: "openrouter", url: "https://openrouter.ai/api/v1", key: true },
+  [CUSTOM]: { name: "", url: "" },
+};
+const SHOWN = 12; // names of models that a successful test lists
+
+/** Opens the form, or closes it. */
+export function openConnect(page, opener) {
+  return showPanel(page, "connect", "Connect a model", () => new Connecting(page).element, opener);
+}
+
+class Connecting {
+  #page;
+  #tested = null; // what was tried last with success, as text: only that is kept without another word
+
+  constructor(page) {
+    this.#page = page;
+    const names = Object.keys(PRESETS);
+    this.preset = h(
+      "select",
+      { onchange: () => this.#fill() },
+      names.map((name) => h("option", {}, name)),
+    );
+    this.url = h("input", {
+      type: "url",
+      required: true,
+      maxlength: 2048,
+      autocomplete: "off",
+      spellcheck: "false",
+      dir: "ltr",
+      class: "mono",
+    });
+    this.name = h("input", {
+      required: true,
+      maxlength: 64,
+      autocomplete: "off",
+      spellcheck: "false",
+      dir: "ltr",
+      pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
+      title: "letters, digits, . _ - beginning with a letter or digit",
+    });
+    this.key = h("input", { type: "password", maxlength: 8192, autocomplete: "off", spellcheck: "false", dir: "ltr" });
+    this.model = h("select");
+    this.models = field("Model", this.model, "Answers in this conversation; others can be picked later.");
+    this.outcome = new Outcome();
+    this.test = h("button", { class: "primary", type: "submit" }, "Test");
+    this.save = h("button", { type: "button", onclick: () => this.#keep() }, "Save without a test");
+    this.element = this.#form();
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#try();
+    });
+    for (const input of [this.url, this.name, this.key]) input.addEventListener("input", () => this.#forget());
+    this.#fill();
+  }
+
+  #form() {
+    return h(
+      "form",
+      { class: "form", autocomplete: "off" },
+      h("p", { class: "faint" }, "Any server that speaks OpenAI's chat completions, or Anthropic's Messages."),
+      field("What runs there", this.preset),
+      field("Address", this.url, "As the machine sees it that dragoman runs on."),
+      field("Name", this.name, "What it is called here."),
+      field("Key", this.key, "If it wants one. Your dragoman server keeps it, and shows it to no page again."),
+      h("div", { class: "buttons" }, this.test, this.save),
+      this.outcome.element,
+      this.models,
+    );
+  }
+
+  #fill() {
+    const { name, url } = PRESETS[this.preset.value];
+    Object.assign(this.url, { value: url });
+    Object.assign(this.name, { value: name });
+    this.#forget();
+  }
+
+  /** Something has changed since the test. */
+  #forget() {
+    this.#tested = null;
+    this.models.hidden = true;
+    fill(this.save, "Save without a test");
+    this.save.className = "";
+    this.test.className = "primary";
+    this.outcome.clear();
+  }
+
+  #wish() {
+    const key = this.key.value.trim();
+    return { name: this.name.value.trim(), url: this.url.value.trim(), keys: key ? [key] : [] };
+  }
+
+  async #try() {
+    const wish = this.#wish();
+    const found = await doing(this.test, this.outcome, () => {
+      this.outcome.tell("Asking the server which models it has …");
+      return post("/endpoints", { ...wish, test: true });
+    });
+    if (!found || JSON.stringify(wish) !== JSON.stringify(this.#wish())) return;
+    if (!found.ok) return void this.outcome.tell(found.problem, "problem");
+    this.#tested = found;
+    const names = found.models.slice(0, SHOWN).join(", ");
+    const more = found.models.length > SHOWN ? ` and ${found.models.length - SHOWN} more` : "";
+    this.outcome.tell(
+      found.models.length ? `It works. Models: ${names}${more}.` : "It works, and lists no models.",
+      "good",
+    );
+    fill(
+      this.model,
+      found.models.map((name) => h("option", {}, name)),
+    );
+    this.models.hidden = !found.models.length;
+    fill(this.save, "Save and use");
+    this.save.className = "primary";
+    this.test.className = "";
+  }
+
+  async #keep() {
+    if (!this.element.reportValidity()) return;
+    const wish = this.#wish();
+    const model = this.#tested && !this.models.hidden ? this.model.value : null;
+    const kept = await doing(this.save, this.outcome, () => post("/endpoints", model ? { ...wish, model } : wish));
+    if (!kept) return;
+    this.key.value = "";
+    choose(this.#page, model ? `${kept.name}/${model}` : kept.name);
+    await refresh(this.#page);
+    const done = h(
+      "p",
+      { class: "outcome", role: "status", dataset: { kind: "good" } },
+      `${kept.name} is connected and answers from the next message on.`,
+    );
+    this.element.replaceWith(
+      h(
+        "div",
+        { class: "form" },
+        done,
+        h("button", { type: "button", onclick: () => this.#page.panel.close() }, "Close"),
+      ),
+    );
+    this.#page.panel.element.querySelector("button")?.focus();
+  }
+}

@@ -1,0 +1,77 @@
+/** What is allowed for the open conversation, exactly, and the buttons that take it back. */
+
+import { remove } from "../feed/api.js";
+import { argumentsShown } from "../approvals/call_description.js";
+import { when } from "../dom/clock.js";
+import { fill, h, say } from "../dom/elements.js";
+import { exactBlock, oneLine } from "../text/exact_text.js";
+import { action, Outcome, pairs, Rows, sure } from "../dom/forms.js";
+import { refresh } from "./grants.js";
+import { showPanel } from "./panel.js";
+
+const NONE = "Nothing is allowed beyond the rules: whatever has to be asked is asked.";
+const KINDS = {
+  exact: "Exactly this call",
+  pattern: "Calls like these",
+  hosts: "Network for every command, to these hosts",
+};
+const TAINTED = "It was given when the conversation held untrusted text.";
+
+export function toggle(page, opener) {
+  if (showPanel(page, "grants", "Allowed in this conversation", (watch) => content(page, watch), opener)) refresh(page);
+}
+
+function content(page, watch) {
+  const outcome = new Outcome();
+  const list = h("ul", { class: "grants" });
+  const rows = new Rows(list, (grant) => row(page, grant));
+  const none = h("p", {}, NONE);
+  const foot = h("div", { class: "buttons" });
+  const all = sure("Withdraw all", "Ask again for all of these?", "Withdraw all", outcome, () => withdraw(page, null));
+  fill(foot, all);
+  watch("grants", (grants) => {
+    rows.show(grants, ({ id }) => id);
+    list.hidden = !grants.length;
+    none.hidden = grants.length > 0;
+    foot.hidden = grants.length < 2;
+  });
+  return h("div", { class: "stack" }, none, list, foot, outcome.element);
+}
+
+const moment = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+function row(page, grant) {
+  const outcome = new Outcome();
+  const what = KINDS[grant.kind] ?? grant.kind;
+  const label = `Withdraw: ${oneLine(grant.tool)}, ${what}`;
+  const facts = [
+    ["Given", `${when(grant.created)} by ${oneLine(grant.by)}`],
+    ["Until", grant.expires_at ? moment(grant.expires_at) : "the conversation is deleted"],
+  ];
+  return h(
+    "li",
+    { class: "grant" },
+    h("h3", {}, h("code", {}, oneLine(grant.tool)), " ", h("span", { class: "faint" }, what)),
+    bounds(grant),
+    pairs(facts),
+    grant.tainted ? h("p", { class: "approval-warning" }, TAINTED) : null,
+    action("Withdraw", outcome, () => withdraw(page, grant), { class: "danger", "aria-label": label }),
+    outcome.element,
+  );
+}
+
+/** What it covers, every character of it. */
+function bounds({ kind, tool, pattern, hosts, arguments: given }) {
+  if (kind === "hosts") return exactBlock(hosts.join("\n"), "Hosts");
+  if (kind === "pattern") return argumentsShown({ name: "", arguments: pattern });
+  return given
+    ? argumentsShown({ name: tool, arguments: given })
+    : h("p", { class: "faint" }, "Its arguments are not kept.");
+}
+
+async function withdraw(page, grant) {
+  const session = encodeURIComponent(page.store.get("session"));
+  await remove(`/sessions/${session}/grants${grant ? `/${encodeURIComponent(grant.id)}` : ""}`);
+  say(grant ? "Withdrawn. It is asked for again." : "All withdrawn. They are asked for again.");
+  await refresh(page);
+}

@@ -1,0 +1,113 @@
+/** MCP servers, for admins: their state, and tools that are held until somebody approves them. */
+
+import { get, post } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { doing, field, folded, Outcome, Rows } from "../dom/forms.js";
+import { Server } from "./mcp_server.js";
+import { isDown } from "./mcp_states.js";
+import { showPanel } from "./panel.js";
+
+/** Opens the panel, or closes it. */
+export function toggle(page, button) {
+  return showPanel(
+    page,
+    "mcp",
+    "MCP servers",
+    (watch) => {
+      const list = new ServerList(page);
+      watch("mcp", () => list.refresh());
+      return list.element;
+    },
+    button,
+  );
+}
+
+/** Those that want a person first; else by name, as they come. */
+const need = (server) => (server.held.length ? 2 : 0) + (isDown(server) ? 1 : 0);
+const byNeed = (one, other) => need(other) - need(one);
+
+class ServerList {
+  #rows;
+  #asked = 0; // an answer that is late says what is over
+
+  constructor(page) {
+    this.page = page;
+    this.problem = h("p", { class: "problem", hidden: true, dir: "auto" });
+    this.none = h(
+      "p",
+      { class: "faint", hidden: true },
+      "There are none. MCP servers bring tools: those of the file mcp.json, and those that you add here.",
+    );
+    this.list = h("div", { class: "servers" });
+    this.#rows = new Rows(this.list, (row, old) => new Server(this, row, old).element);
+    this.element = h(
+      "div",
+      { class: "stack" },
+      this.problem,
+      this.none,
+      this.list,
+      folded("Add a server", () => this.#adding()),
+    );
+  }
+
+  /** `told`: what went wrong before, to be said beside how things are now. */
+  async refresh(told = null) {
+    const asked = ++this.#asked;
+    try {
+      const { servers, problem } = await get("/mcp/servers");
+      if (asked === this.#asked) this.#draw(servers, told ?? problem);
+    } catch (error) {
+      if (typeof error.status !== "number") throw error;
+      this.#draw(null, error.message);
+    }
+  }
+
+  #draw(servers, problem) {
+    fill(this.problem, problem);
+    this.problem.hidden = !problem;
+    if (!servers) return;
+    this.none.hidden = servers.length > 0;
+    this.#rows.show(servers.toSorted(byNeed), ({ name }) => name);
+  }
+
+  #adding() {
+    const url = h("input", {
+      type: "url",
+      required: true,
+      maxlength: 4096,
+      dir: "ltr",
+      class: "mono",
+      autocomplete: "off",
+      placeholder: "https://hub.example.com/mcp",
+    });
+    const name = h("input", { required: true, maxlength: 128, dir: "ltr", autocomplete: "off" });
+    const secret = h("input", { type: "password", maxlength: 4096, autocomplete: "off", dir: "ltr" });
+    const outcome = new Outcome();
+    const add = h("button", { type: "submit", class: "primary" }, "Add");
+    const form = h(
+      "form",
+      { class: "form" },
+      field("Address", url),
+      field("Name", name),
+      field(
+        "Bearer token",
+        secret,
+        "If it wants one; sent with each request to it. A server with a sign-in of its own needs none.",
+      ),
+      h("div", { class: "buttons" }, add),
+      outcome.element,
+    );
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const headers = secret.value ? { headers: { Authorization: `Bearer ${secret.value.trim()}` } } : {};
+      const added = await doing(add, outcome, () =>
+        post("/mcp/servers", { name: name.value.trim(), url: url.value.trim(), ...headers }),
+      );
+      if (!added) return;
+      form.reset();
+      outcome.tell(`${added.name} is added, and connects now.`, "good");
+      this.refresh();
+    });
+    return form;
+  }
+}

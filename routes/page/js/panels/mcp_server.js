@@ -1,0 +1,200 @@
+/** One MCP server in the panel. Whatever it says of itself is a stranger's text. */
+
+import { get, post, remove } from "../feed/api.js";
+import { unifiedDiff } from "../text/diff.js";
+import { fill, h, say } from "../dom/elements.js";
+import { oneLine } from "../text/exact_text.js";
+import { action, doing, folded, number, Outcome, pairs, sure } from "../dom/forms.js";
+import { STATES } from "./mcp_states.js";
+
+/** `list` is asked to look again after whatever was done; `old` is what stood there before. */
+export class Server {
+  constructor(list, status, old) {
+    Object.assign(this, { list, status, outcome: new Outcome() });
+    this.at = `/mcp/servers/${encodeURIComponent(status.name)}`;
+    const open = new Set([...(old?.querySelectorAll("details[open]") ?? [])].map((one) => one.dataset.part));
+    this.element = h(
+      "section",
+      { class: "server", "aria-label": status.name },
+      this.#head(),
+      this.#trouble(),
+      this.#held(),
+      this.#tools(),
+      this.#about(),
+      this.#logs(),
+      this.#buttons(),
+      this.outcome.element,
+    );
+    for (const part of this.element.querySelectorAll("details")) part.open = open.has(part.dataset.part);
+  }
+
+  #head() {
+    const { name, state } = this.status;
+    return h(
+      "h3",
+      { dir: "auto" },
+      h("span", { class: "dot", dataset: { state }, "aria-hidden": "true" }),
+      h("span", { class: "server-name" }, oneLine(name)),
+      h("span", { class: "faint" }, STATES[state] ?? state),
+    );
+  }
+
+  #trouble() {
+    const { error, auth_url, next_try } = this.status;
+    const link = auth_url ? signIn(auth_url) : null;
+    const again = next_try
+      ? `${/[.!?]$/.test(error) ? "" : "."} It is tried again at ${new Date(next_try * 1000).toLocaleTimeString()}.`
+      : "";
+    return [error && h("p", { class: "outcome", dir: "auto", dataset: { kind: "problem" } }, error, again), link];
+  }
+
+  #held() {
+    const { held } = this.status;
+    if (!held.length) return null;
+    return h(
+      "div",
+      { class: "held" },
+      h(
+        "p",
+        {},
+        h("strong", {}, `${held.length === 1 ? "A tool is" : `${held.length} tools are`} held. `),
+        `Models do not see ${held.length === 1 ? "it" : "them"} until you have looked at what has changed.`,
+      ),
+      held.map((one) => this.#heldTool(one)),
+      held.length > 1 && action("Approve all", this.outcome, () => this.#approve(held)),
+    );
+  }
+
+  #heldTool(held) {
+    const { tool, why, diff } = held;
+    return h(
+      "div",
+      { class: "held-tool" },
+      h("h4", { dir: "auto" }, tool ? oneLine(tool) : "What the server says of itself"),
+      h("p", { class: "faint", dir: "auto" }, oneLine(why)),
+      diff && unifiedDiff(diff),
+      action("Approve", this.outcome, () => this.#approve([held]), {
+        "aria-label": `Approve ${tool || "what it says of itself"}`,
+      }),
+    );
+  }
+
+  /** What was looked at, and nothing that has taken its place. */
+  async #approve(held) {
+    let problem = null;
+    try {
+      for (const { tool, digest } of held) await post(`${this.at}/approve`, { tool, digest });
+      say(`Approved: ${held.map(({ tool }) => oneLine(tool)).join(", ")}`);
+    } catch (error) {
+      if (error.code !== "tool_changed") throw error;
+      problem = error.message;
+    }
+    await this.list.refresh(problem);
+  }
+
+  #tools() {
+    const { tools, token_estimate: cost } = this.status;
+    if (!tools.length) return null;
+    const details = folded(`${tools.length} tools, about ${number(cost)} tokens`, () =>
+      h(
+        "ul",
+        { class: "tool-names" },
+        tools.map((name) => h("li", { dir: "auto" }, oneLine(name))),
+      ),
+    );
+    details.dataset.part = "tools";
+    return details;
+  }
+
+  #about() {
+    const {
+      transport,
+      target,
+      from_api,
+      pid,
+      exit_code,
+      protocol,
+      connect_ms,
+      restarts,
+      calls,
+      notes,
+      junk_lines,
+      instructions,
+    } = this.status;
+    const make = () =>
+      h(
+        "div",
+        { class: "stack" },
+        pairs([
+          ["Reached by", transport],
+          [transport === "stdio" ? "Command" : "Address", target],
+          ["Set up in", from_api ? "the database: added here" : "mcp.json"],
+          ["Process", pid],
+          ["Exit code", exit_code],
+          ["Protocol", protocol],
+          ["Connected in", connect_ms && `${Math.round(connect_ms)} ms`],
+          ["Restarts", restarts || null],
+          ["Calls under way", calls || null],
+          ["Lines that were no messages", junk_lines || null],
+          ["Says of itself", instructions],
+        ]),
+        notes.length > 0 &&
+          h(
+            "ul",
+            {},
+            notes.map((note) => h("li", { dir: "auto", class: "faint" }, note)),
+          ),
+      );
+    const details = folded("Details", make);
+    details.dataset.part = "about";
+    return details;
+  }
+
+  #logs() {
+    const lines = h("pre", { class: "log", tabindex: 0, "aria-label": `Log of ${this.status.name}` });
+    const load = async () => {
+      const { lines: said } = await get(`${this.at}/logs`);
+      fill(lines, said.length ? said.join("\n") : "It has written nothing.");
+    };
+    const details = folded("Log", () => {
+      const again = action("Read again", this.outcome, load);
+      doing(again, this.outcome, load);
+      return h("div", { class: "stack" }, lines, h("div", { class: "buttons" }, again));
+    });
+    details.dataset.part = "log";
+    return details;
+  }
+
+  #buttons() {
+    const act = (word) => async () => {
+      await post(`${this.at}/${word}`);
+      await this.list.refresh();
+    };
+    const on = this.status.state !== "disabled";
+    const away = async () => {
+      await remove(this.at);
+      await this.list.refresh();
+    };
+    const { name, from_api } = this.status;
+    return h(
+      "div",
+      { class: "buttons" },
+      on && action("Reconnect", this.outcome, act("reconnect")),
+      action(on ? "Switch off" : "Switch on", this.outcome, act(on ? "disable" : "enable")),
+      from_api && sure("Remove", `Remove ${name} and its tools?`, "Remove it", this.outcome, away),
+    );
+  }
+}
+
+/** Where one signs in to a server, if that is a page of the web; it opens beside this one. */
+function signIn(address) {
+  const url = URL.canParse(address) ? new URL(address) : null;
+  if (!url || !["http:", "https:"].includes(url.protocol))
+    return h("p", { class: "problem" }, "The page where it wants you to sign in has no address that can be opened.");
+  const link = h(
+    "a",
+    { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in" },
+    `Sign in at ${url.host}`,
+  );
+  return h("p", {}, link, h("span", { class: "faint" }, " It opens in another tab. Go on only if you know this host."));
+}

@@ -1,0 +1,178 @@
+/** The list of models to pick from, by endpoint; admins see how the endpoints are and add others. */
+
+import { remove } from "../feed/api.js";
+import { openConnect } from "./connect_model.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { number, Outcome, Rows, sure } from "../dom/forms.js";
+import { answering, choose, refresh } from "./models.js";
+import { showPanel } from "./panel.js";
+
+const MANY = 8; // models from which on one searches
+const MOST = 200; // of an endpoint that are drawn at a time
+
+/** Opens the picker, or closes it. */
+export function toggle(page, opener) {
+  refresh(page);
+  return showPanel(page, "models", "Models", (watch) => new Picker(page, opener, watch).element, opener);
+}
+
+class Picker {
+  #page;
+  #rows;
+  #words = "";
+
+  constructor(page, opener, watch) {
+    this.#page = page;
+    this.search = h("input", {
+      type: "search",
+      placeholder: "Search models",
+      "aria-label": "Search models",
+      oninput: () => this.#find(),
+    });
+    this.search.addEventListener("keydown", (event) => event.key === "ArrowDown" && this.#first(event));
+    this.problem = h("p", { class: "problem", hidden: true });
+    this.none = h("p", { class: "faint", hidden: true });
+    this.list = h("div", { class: "picks", role: "radiogroup", "aria-label": "Model of this conversation" });
+    this.#rows = new Rows(this.list, (row) => this.#section(row));
+    const admin = page.store.get("me")?.role === "admin";
+    this.element = h(
+      "div",
+      { class: "models" },
+      h("p", { class: "faint" }, "Picked for this conversation, from the next message on."),
+      this.search,
+      this.problem,
+      this.list,
+      this.none,
+      admin &&
+        h(
+          "button",
+          { type: "button", class: "primary", onclick: () => openConnect(page, opener) },
+          icon("plus"),
+          "Connect a model",
+        ),
+    );
+    watch("endpoints", () => this.#draw());
+    watch("model", () => this.#mark());
+  }
+
+  #draw() {
+    const { endpoints, aliases, problem } = this.#page.store.get("endpoints");
+    const server = this.#page.store.get("server") ?? {};
+    this.problem.hidden = !problem;
+    fill(this.problem, problem);
+    this.search.hidden = endpoints.reduce((sum, one) => sum + one.models.length, 0) <= MANY;
+    const own = [{ value: "", name: "Default", note: `${server.model} · ${server.endpoint}` }];
+    for (const [name, meant] of Object.entries(aliases)) own.push({ value: name, name, note: meant });
+    this.#rows.show(
+      [
+        { key: "", own, words: this.#words },
+        ...endpoints.map((one) => ({ key: one.name, ...steady(one), words: this.#words })),
+      ],
+      ({ key }) => key,
+    );
+    this.#mark();
+  }
+
+  #find() {
+    this.#words = this.search.value.trim().toLowerCase();
+    this.#draw();
+    const found = this.list.querySelectorAll("input").length;
+    this.none.hidden = found > 0;
+    fill(this.none, `No model is called anything like “${this.search.value.trim()}”.`);
+  }
+
+  #first(event) {
+    event.preventDefault();
+    this.list.querySelector("input")?.focus();
+  }
+
+  #mark() {
+    const picked = this.#page.store.get("model") ?? "";
+    for (const input of this.list.querySelectorAll("input")) input.checked = input.value === picked;
+  }
+
+  #section(row) {
+    const fits = ({ name, note = "" }) => `${row.key}/${name} ${note}`.toLowerCase().includes(this.#words);
+    if (row.own)
+      return h(
+        "section",
+        { class: "endpoint" },
+        row.own.filter(fits).map((one) => this.#pick(one)),
+      );
+    const models = (row.models.length ? row.models : [{ name: row.name, any: true }]).filter(fits);
+    const drawn = models.slice(0, MOST).map((one) => this.#pick(described(row.name, one)));
+    const more = models.length - drawn.length;
+    const head = h("h3", { dir: "auto" }, row.name, row.kind !== row.name && h("span", { class: "faint" }, row.kind));
+    return h(
+      "section",
+      { class: "endpoint", hidden: !models.length },
+      head,
+      about(row),
+      drawn,
+      more > 0 && h("p", { class: "faint" }, `And ${number(more)} more: search for them.`),
+      row.origin === "added" && this.#removal(row.name),
+    );
+  }
+
+  #pick({ value, name, note, signs = [] }) {
+    const input = h("input", {
+      type: "radio",
+      name: "model",
+      value,
+      onchange: () => choose(this.#page, value || null),
+    });
+    return h(
+      "label",
+      { class: "pick" },
+      input,
+      h("span", { class: "pick-name", dir: "auto" }, name),
+      h("span", { class: "faint pick-note", dir: "auto" }, note),
+      signs.map((sign) => h("span", { class: "sign" }, sign)),
+    );
+  }
+
+  #removal(name) {
+    const outcome = new Outcome();
+    const away = async () => {
+      await remove(`/endpoints/${encodeURIComponent(name)}`);
+      if (answering(this.#page).endpoint === name && this.#page.store.get("model")) choose(this.#page, null);
+      await refresh(this.#page);
+    };
+    return h(
+      "div",
+      {},
+      sure("Remove", `Remove ${name}? Runs under way keep it until they end.`, "Remove it", outcome, away),
+      outcome.element,
+    );
+  }
+}
+
+/** Without what counts down by itself, so that a row is drawn anew only when there is something to see. */
+function steady({ back_in_s, resting, under_way, waiting, ...rest }) {
+  return rest;
+}
+
+function described(endpoint, { name, window, abilities = [], any }) {
+  const has = (ability) => abilities.find((one) => one.name === ability)?.value === true;
+  const signs = [has("images") && "sees pictures", has("pdf") && "reads PDF", has("tools") && "calls tools natively"];
+  const note = any ? "whatever it serves" : window ? `${number(window)} tokens` : "";
+  return { value: any ? name : `${endpoint}/${name}`, name, note, signs: signs.filter(Boolean) };
+}
+
+const STATES = {
+  ok: null,
+  cooling: "It answers slowly or wants fewer requests just now.",
+  dead: "It cannot be reached just now.",
+  unusable: "It has no key that can be used.",
+};
+
+/** What admins are told of an endpoint. */
+function about({ url, state, problem, last_error: error }) {
+  if (!url) return null;
+  const bad = problem ?? STATES[state] ?? null;
+  return [
+    url.includes("//") && h("p", { class: "faint mono", dir: "ltr" }, url), // others are inside the server
+    bad && h("p", { class: "outcome", dataset: { kind: "problem" } }, bad),
+    error && h("p", { class: "faint", dir: "auto" }, `Last error: ${error.message}`),
+  ];
+}

@@ -1,0 +1,68 @@
+/** Which model answers, and which there are; they are picked in model_picker.js. */
+
+import { get } from "../feed/api.js";
+import { say } from "../dom/elements.js";
+import { keep, kept } from "../dom/storage.js";
+
+const KEPT = "model."; // and the session: what was picked for it
+const SOON_MS = 5_000; // between two questions for a window that is not known yet
+
+let asked_at = 0;
+
+export function start(page) {
+  page.store.watch("session", (session) => page.store.set({ model: kept(KEPT + (session ?? "new")) }));
+  page.store.watch("link", ({ state }) => state === "open" && refresh(page));
+  page.store.watch("server", () => page.store.get("endpoints") && refresh(page));
+  page.store.watch("usage", (usage) => {
+    if (page.store.get("me")?.role === "guest") return; // is told no windows
+    if (!usage.restored && !windowOf(page, usage.model) && Date.now() - asked_at > SOON_MS) refresh(page);
+  });
+}
+
+/** Asks which models there are. Never raises: what the page knows stays. */
+export async function refresh(page) {
+  asked_at = Date.now();
+  try {
+    page.store.set({ endpoints: await get("/endpoints") });
+  } catch (error) {
+    if (typeof error.status !== "number") throw error;
+    if (!page.store.get("endpoints"))
+      page.store.set({ endpoints: { endpoints: [], aliases: {}, problem: error.message } });
+  }
+}
+
+/** Picks a model for the conversation that is open; null for the server's default. */
+export function choose(page, model) {
+  keep(KEPT + (page.store.get("session") ?? "new"), model);
+  page.store.set({ model });
+  say(model ? `${model} answers from now on.` : "The default model answers from now on.");
+}
+
+/** A conversation has begun with what was picked before it had a name. */
+export function carried(session) {
+  keep(KEPT + session, kept(`${KEPT}new`));
+  keep(`${KEPT}new`, null);
+}
+
+/** The model that answers next: `{name, endpoint}`. */
+export function answering(page) {
+  const server = page.store.get("server") ?? {};
+  const known = page.store.get("endpoints");
+  const picked = page.store.get("model");
+  if (!picked) return { name: server.model, endpoint: server.endpoint };
+  const meant = known?.aliases?.[picked] ?? picked;
+  const [head, ...rest] = meant.split("/");
+  if (rest.length && known?.endpoints.some(({ name }) => name === head))
+    return { name: rest.join("/"), endpoint: head };
+  return { name: meant, endpoint: "" };
+}
+
+/** How many tokens a model reads at a time, as far as the page knows; null else. */
+export function windowOf(page, model) {
+  const found = page.store
+    .get("endpoints")
+    ?.endpoints.flatMap(({ name, models }) => models.map((one) => ({ ...one, of: name })));
+  const fits = found?.filter((one) => one.window && one.name === model) ?? [];
+  const { endpoint } = answering(page);
+  return (fits.find(({ of }) => of === endpoint) ?? fits[0])?.window ?? null;
+}

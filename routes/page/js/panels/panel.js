@@ -1,0 +1,80 @@
+/** The panel at the side, on a narrow page over the rest: one thing at a time, opened by a button, closed by Escape. */
+
+import { fill, focusBack, h, icon } from "../dom/elements.js";
+import { guarded } from "../dom/errors.js";
+
+const OVER = matchMedia("(max-width: 60rem)"); // as in css/layout.css: the panel lies over the page
+
+export class Panel {
+  #opener = null;
+  #closed = null;
+  name = null;
+
+  constructor(element) {
+    this.element = element;
+    element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      event.stopPropagation();
+      this.close();
+    });
+    // Who presses beside a panel that lies over the page wants the page back.
+    element.parentElement.addEventListener("click", (event) => {
+      if (this.name && OVER.matches && event.target === element.parentElement) this.close();
+    });
+    OVER.addEventListener("change", () => this.#cover());
+  }
+
+  /**
+   * `name` tells panels apart: opening the one that is open closes it. Returns whether it is open now. `closed` is
+   * called when its content goes.
+   */
+  toggle(name, title, content, opener, { closed = null } = {}) {
+    if (this.name === name) return this.close();
+    this.#end();
+    Object.assign(this, { name });
+    this.#opener = opener ?? document.activeElement;
+    this.#closed = closed;
+    this.#opener?.setAttribute("aria-expanded", "true");
+    const props = { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() };
+    const close = h("button", props, icon("cross"));
+    const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
+    fill(this.element, head, h("div", { class: "panel-body" }, content));
+    this.element.setAttribute("aria-label", title);
+    this.element.hidden = false;
+    this.#cover();
+    close.focus();
+    return true;
+  }
+
+  /** Returns false: it is not open. */
+  close() {
+    if (this.name === null) return false;
+    const opener = this.#opener;
+    this.#end();
+    this.element.hidden = true;
+    fill(this.element);
+    this.#cover();
+    focusBack(opener);
+    return false;
+  }
+
+  #end() {
+    this.#opener?.setAttribute("aria-expanded", "false");
+    if (this.#closed) guarded(this.#closed);
+    this.name = this.#opener = this.#closed = null;
+  }
+
+  /** What lies under the panel cannot be reached, so that the keyboard does not get lost there; see also drawer.js. */
+  #cover() {
+    const stage = this.element.parentElement.querySelector(".stage");
+    stage.inert = this.name !== null && OVER.matches;
+  }
+}
+
+/** Opens a panel (or closes it): `build(watch)` makes its content; what it watches of the store ends with the panel. */
+export function showPanel(page, name, title, build, opener) {
+  if (page.panel.name === name) return page.panel.close();
+  const stops = [];
+  const content = build((key, tell) => stops.push(page.store.watch(key, tell)));
+  return page.panel.toggle(name, title, content, opener, { closed: () => stops.forEach((stop) => stop()) });
+}

@@ -1,0 +1,101 @@
+/** The kill switch: a button for admins, and for everybody a line that says that nothing goes on. */
+
+import { post } from "../feed/api.js";
+import { dialog, fill, h, icon, say } from "../dom/elements.js";
+import { Outcome, doing } from "../dom/forms.js";
+
+/** For admins: pauses, or goes on. */
+export function pauseButton(page) {
+  const outcome = new Outcome();
+  const press = () => (page.store.get("paused") ? resume(button, outcome, page) : pause(page));
+  const button = h("button", { type: "button", class: "status-item", hidden: true, onclick: press });
+  const draw = () => {
+    button.hidden = page.store.get("me")?.role !== "admin";
+    const paused = page.store.get("paused");
+    button.title = paused ? "Resume" : "Pause the server";
+    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "unseen" }, paused ? "Resume" : "Pause"));
+  };
+  for (const key of ["me", "paused"]) page.store.watch(key, draw);
+  return button;
+}
+
+/** The line above the message box while the server is paused. */
+export function pauseBanner(page) {
+  const outcome = new Outcome();
+  const resuming = h(
+    "button",
+    { type: "button", onclick: () => resume(resuming, outcome, page) },
+    icon("play"),
+    "Resume",
+  );
+  const words = h("span");
+  const banner = h(
+    "div",
+    { class: "paused", role: "region", "aria-label": "The server is paused", hidden: true },
+    icon("pause"),
+    words,
+    resuming,
+    outcome.element,
+  );
+  let before = false;
+  const draw = () => {
+    const paused = Boolean(page.store.get("paused"));
+    const admin = page.store.get("me")?.role === "admin";
+    banner.hidden = !paused;
+    resuming.hidden = !admin;
+    fill(
+      words,
+      h("strong", {}, "Paused. "),
+      `No model is asked, and no tool, job or MCP server started, until ${admin ? "you go on" : "an admin goes on"}.`,
+    );
+    if (paused !== before) say(paused ? "The server is paused." : "The server goes on.");
+    before = paused;
+  };
+  for (const key of ["me", "paused"]) page.store.watch(key, draw);
+  return banner;
+}
+
+async function resume(button, outcome, page) {
+  const answer = await doing(button, outcome, () => post("/resume"));
+  if (answer) page.store.set({ paused: answer.paused });
+}
+
+function pause(page) {
+  const outcome = new Outcome();
+  return dialog("Pause the server?", (close) => {
+    const now = async (button, cancel) => {
+      const answer = await doing(button, outcome, () => post("/pause", { cancel }));
+      if (!answer) return;
+      page.store.set({ paused: answer.paused });
+      close(true);
+    };
+    const stop = h(
+      "button",
+      { type: "button", class: "danger", onclick: () => now(stop, true) },
+      "Pause, and stop what runs",
+    );
+    const only = h("button", { type: "button", class: "primary", onclick: () => now(only, false) }, "Pause");
+    return h(
+      "div",
+      { class: "stack" },
+      h(
+        "p",
+        {},
+        "For everybody: no model is asked, and no tool, background job or MCP server is started, until an admin goes on. It stays so across a restart.",
+      ),
+      h(
+        "p",
+        { class: "faint" },
+        "What runs already (tools, background jobs, MCP servers) goes on, unless you stop it: then runs, jobs and MCP servers end with all that they have started.",
+      ),
+      h(
+        "div",
+        { class: "buttons" },
+        only,
+        stop,
+        h("button", { type: "button", onclick: () => close(false) }, "Cancel"),
+      ),
+      outcome.element,
+    );
+  });
+}

@@ -1,0 +1,159 @@
+/** The settings panel: who one is, how the page looks, what was used; for admins tokens and the audit. */
+
+import { get } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { Outcome, action, doing, pairs, field, folded, number } from "../dom/forms.js";
+import { prefer, preferred } from "../dom/storage.js";
+import { leave, SIGNED_OUT, signedIn } from "./sign_in.js";
+import { notifySwitch } from "../approvals/notifications.js";
+import { money } from "./usage.js";
+import { applyTheme, THEME, THEMES } from "./theme.js";
+import { tokens } from "./tokens.js";
+import { showPanel } from "./panel.js";
+
+const AUDITED = 50; // rows
+
+const KEYS = [
+  ["Enter", "send the message"],
+  ["Shift + Enter", "a new line"],
+  ["Alt + A", "to the call that waits for you"],
+  ["Y, S, E, N", "there: approve once, for the session, edit, deny"],
+  ["Ctrl + K", "search the conversations"],
+  ["Ctrl + Shift + O", "a new conversation"],
+  ["Escape", "close what is open"],
+  ["Escape, twice", "in the message box: stop the run"],
+  ["↑", "in an empty message box: your last message again"],
+];
+
+/** Opens the panel, or closes it. */
+export function toggle(page, button) {
+  return showPanel(page, "settings", "Settings", () => content(page), button);
+}
+
+function content(page) {
+  const { name, role } = page.store.get("me") ?? {};
+  const { version } = page.store.get("server") ?? {};
+  const admin = role === "admin";
+  return h(
+    "div",
+    { class: "stack" },
+    pairs([
+      ["You are", name],
+      ["Role", ROLES[role] ?? role],
+      ["Server", version && `dragoman ${version}`],
+    ]),
+    signedIn() && h("button", { type: "button", onclick: () => leave(SIGNED_OUT, location.pathname) }, "Sign out"),
+    !signedIn() &&
+      h("p", { class: "faint" }, "This server has no tokens: who reaches it on this machine is its admin."),
+    h("h3", {}, "Look"),
+    theme(),
+    h("h3", {}, "Notifications"),
+    notifySwitch(page),
+    later("Used this month", monthly),
+    admin && later("Who may come in", tokens),
+    admin && later(`The last ${AUDITED} decisions`, audit),
+    folded("Keys", () =>
+      h(
+        "dl",
+        { class: "pairs keys" },
+        KEYS.map(([keys, does]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, does))),
+      ),
+    ),
+  );
+}
+
+const ROLES = { admin: "admin: may do everything", user: "user", guest: "guest: may read and talk" };
+
+function theme() {
+  const select = h(
+    "select",
+    { value: preferred(THEME) ?? "" },
+    Object.entries(THEMES).map(([value, name]) => h("option", { value }, name)),
+  );
+  select.addEventListener("change", () => {
+    prefer(THEME, select.value);
+    applyTheme(select.value);
+  });
+  return field("Colours", select);
+}
+
+/** A folded part whose content the server is asked for when it is opened. */
+function later(title, load) {
+  return folded(title, () => {
+    const outcome = new Outcome();
+    const ask = async () => fill(box, await load());
+    const again = action("Try again", outcome, ask);
+    const box = h("div", { class: "stack" }, outcome.element, again);
+    doing(again, outcome, ask);
+    return box;
+  });
+}
+
+async function audit() {
+  const { audit: rows } = await get(`/audit?limit=${AUDITED}`);
+  if (!rows.length) return h("p", { class: "faint" }, "Nothing was decided yet.");
+  const head = h(
+    "tr",
+    {},
+    ["When", "Who", "What", "Decision", "Why"].map((name) => h("th", { scope: "col" }, name)),
+  );
+  const cells = ({ at, principal, action: what, decision, why, by }) => [
+    new Date(at * 1000).toLocaleString(),
+    principal,
+    what,
+    by && by !== principal ? `${decision} (${by})` : decision,
+    why,
+  ];
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      {},
+      cells(row).map((cell) => h("td", { dir: "auto" }, cell)),
+    ),
+  );
+  return h(
+    "div",
+    { class: "wide", tabindex: 0, role: "region", "aria-label": "Decisions" },
+    h("table", {}, h("thead", {}, head), h("tbody", {}, body)),
+  );
+}
+
+function usedOf(name, used, limit) {
+  const told = name === "cost_per_month" ? money : number;
+  return `${told(used)} of ${told(limit)}`;
+}
+
+const anew = (reset) => (reset ? `, starts again on ${new Date(reset * 1000).toLocaleDateString()}` : "");
+
+/** What somebody has used of their budgets, and this month's tokens. */
+async function monthly() {
+  const { usage, months } = await get("/usage");
+  const now = months.at(-1);
+  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + anew(reset)];
+  const limited = Object.entries(usage).filter(
+    ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
+  );
+  return h(
+    "div",
+    { class: "stack" },
+    pairs([
+      ["Month", now?.month ?? "nothing yet"],
+      ["Read", now && `${number(now.prompt_tokens)} tokens`],
+      ["Written", now && `${number(now.completion_tokens)} tokens`],
+      ["Cost", now?.cost && money(now.cost)],
+      ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
+        model,
+        `${number(prompt_tokens + completion_tokens)} tokens`,
+      ]),
+    ]),
+    limited.length > 0 && h("h4", {}, "Budgets"),
+    limited.length > 0 && pairs(limited.map(budget)),
+  );
+}
+
+const BUDGETS = {
+  runs: "Turns at a time",
+  tokens_per_month: "Tokens a month",
+  cost_per_month: "Cost a month",
+  tool_seconds_per_day: "Seconds of tools a day",
+};

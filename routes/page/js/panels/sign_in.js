@@ -1,0 +1,170 @@
+/** What stands before the page: signing in where there are tokens. A token lives in this tab, and goes with it. */
+
+import { onSignedOut, request, token } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { Outcome, doing, field } from "../dom/forms.js";
+import { forgetAll, keep, kept } from "../dom/storage.js";
+
+const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
+export const SIGNED_OUT = "You have signed out.";
+const IN_ADDRESS = /[?&#](access_)?token=/i;
+const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
+const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
+
+export function start(page) {
+  const hint = cleaned();
+  onSignedOut((message) => closed(page, message, hint));
+  addEventListener("hashchange", () => {
+    // The printed address, opened in a tab that shows the page already.
+    if (LOCAL.test(location.hash) && !cleaned()) location.reload();
+  });
+}
+
+/**
+ * Takes a token out of the address, where it would be kept by the history. None is read there but the one that the
+ * server prints where the system does not tell accounts apart: in the fragment, which browsers send to nobody.
+ */
+function cleaned() {
+  if (!IN_ADDRESS.test(location.search + location.hash)) return "";
+  const [, local] = (!location.search && LOCAL.exec(location.hash)) || [];
+  history.replaceState(null, "", location.pathname);
+  if (local) {
+    if (!token.get()) token.set(local);
+    return "";
+  }
+  return "A token in the address is not read, and may have been seen by others. Paste it here, and think about a new one.";
+}
+
+/** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
+function closed(page, message, hint) {
+  if (staying || !page.at("gate").hidden) return;
+  if (token.get() || page.store.get("me")) return void leave(message);
+  const why = kept(WHY) && plain(kept(WHY));
+  keep(WHY, null);
+  show(page, hint || why);
+}
+
+let leaving = false;
+let staying = 0;
+
+/** Does work in the middle of which the server may not know us: nobody is shown out until it is done. */
+export async function stay(work) {
+  staying++;
+  try {
+    return await work();
+  } finally {
+    staying--;
+  }
+}
+
+/** Forgets who we are and all that was shown, and begins anew; `why` is told there. */
+export function leave(why, address = null) {
+  if (leaving) return;
+  leaving = true;
+  token.forget();
+  forgetAll();
+  keep(WHY, why);
+  document.title = "dragoman";
+  for (const shown of document.querySelectorAll("#app, dialog")) shown.remove();
+  if (address !== null) history.replaceState(null, "", address);
+  location.reload();
+}
+
+/** Its first sentence: what follows is for those who have a terminal, and stands below in other words. */
+const plain = (message) => message.split(/(?<=\.) /)[0];
+
+/** Whether somebody is signed in, rather than let in because the server has no tokens. */
+export const signedIn = () => Boolean(token.get());
+
+function show(page, why) {
+  page.feed.close();
+  page.at("app").hidden = true;
+  const gate = page.at("gate");
+  const told = why && h("p", { class: why === SIGNED_OUT ? "gate-note" : "problem", role: "alert" }, why);
+  const what = "An agent server: it lets a model work for you while you watch. This one wants to know who you are.";
+  const { form, secret } = entrance();
+  const title = h("h1", { id: "gate-title" }, "dragoman");
+  fill(
+    gate,
+    h("main", { class: "gate-box", "aria-labelledby": title.id }, title, told, h("p", {}, what), form, about()),
+  );
+  gate.hidden = false;
+  secret.focus();
+}
+
+function entrance() {
+  const outcome = new Outcome();
+  const secret = h("input", {
+    type: "password",
+    required: true,
+    autocomplete: "current-password",
+    spellcheck: "false",
+    autocapitalize: "none",
+    dir: "ltr",
+    class: "mono",
+  });
+  // For password managers, which keep a password only beside a name.
+  const name = h("input", {
+    class: "unseen",
+    type: "text",
+    autocomplete: "username",
+    value: "dragoman",
+    tabindex: -1,
+    "aria-hidden": "true",
+    readonly: true,
+  });
+  const enter = h("button", { type: "submit", class: "primary" }, "Sign in");
+  const form = h("form", { class: "form" }, name, field("Token", secret), enter, outcome.element);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    tryIt(secret, enter, outcome);
+  });
+  return { form, secret };
+}
+
+function about() {
+  return h(
+    "div",
+    { class: "faint stack" },
+    h("p", {}, "Whoever runs the server gives you a token: ", h("code", {}, "dragoman token create --name NAME")),
+    h("p", {}, "It is kept in this tab until you close it or sign out. Another tab has to sign in itself."),
+  );
+}
+
+async function tryIt(secret, enter, outcome) {
+  const given = secret.value.trim();
+  if (!TOKEN.test(given))
+    return void outcome.tell("That is no token: tokens have letters, digits and signs only. Copy it again.", "problem");
+  const known = await doing(enter, outcome, () => asked(given, enter, outcome));
+  if (!known) return void secret.select();
+  token.set(given);
+  location.reload();
+}
+
+/** Whether the server knows this token. Raises Refused. */
+async function asked(given, enter, outcome) {
+  try {
+    await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
+    return true;
+  } catch (error) {
+    if (error.status === 429) waiting(error, enter, outcome);
+    if (error.status === 401) error.message = `${plain(error.message)} Copy it again, or ask for a new one.`;
+    throw error;
+  }
+}
+
+/** Too many were wrong: the button says when it may be pressed again. */
+function waiting({ more }, enter, outcome) {
+  const until = (more.reset ?? Date.now() / 1000 + 60) * 1000;
+  enter.disabled = true;
+  const tick = () => {
+    const left = Math.ceil((until - Date.now()) / 1000);
+    if (left > 0) return void fill(enter, `Sign in (in ${left} s)`);
+    clearInterval(timer);
+    enter.disabled = false;
+    fill(enter, "Sign in");
+    outcome.clear();
+  };
+  const timer = setInterval(tick, 1000);
+  tick();
+}

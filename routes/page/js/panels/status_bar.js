@@ -1,0 +1,126 @@
+/** The bar at the bottom: model, context, tokens and cost, what is allowed, sandbox, MCP, jobs, connection, pause, settings. */
+
+import { fill, h, icon } from "../dom/elements.js";
+import { fetching } from "../dom/forms.js";
+import { watchGrants } from "./grants.js";
+import { isRunning } from "./jobs.js";
+import { isDown } from "./mcp_states.js";
+import { answering } from "./models.js";
+import { pauseBanner, pauseButton } from "./pause.js";
+import { sandboxButton } from "./sandbox.js";
+import { usageButton } from "./usage.js";
+
+const LINKS = { open: "Connected", connecting: "Connecting", lost: "Not connected", refused: "Refused" };
+const SLOW_MS = 1_000; // shorter breaks are nobody's business
+
+export function start(page) {
+  const bar = h("div", { class: "status-bar" });
+  bar.append(
+    modelButton(page),
+    usageButton(page),
+    h("span", { class: "status-gap" }),
+    grantsButton(page),
+    sandboxButton(page),
+    mcpButton(page),
+    jobsButton(page),
+    link(page),
+    pauseButton(page),
+    settingsButton(page),
+  );
+  page.at("status").append(bar);
+  page.at("composer").before(pauseBanner(page));
+}
+
+/** A button whose panel is loaded when it is first pressed: `load()` imports a module with `toggle(page, opener)`. */
+function panelButton(page, load, props, ...children) {
+  const onclick = fetching(load, (panel) => panel.toggle(page, button));
+  const all = { type: "button", class: "status-item", "aria-expanded": "false", onclick, ...props };
+  const button = h("button", all, ...children);
+  return button;
+}
+
+function modelButton(page) {
+  const words = h("span", { class: "status-model", dir: "auto" });
+  const load = () => import("./model_picker.js");
+  const button = panelButton(page, load, { class: "status-item status-answers" }, words, icon("down"));
+  const draw = () => {
+    const { name, endpoint } = answering(page);
+    fill(
+      words,
+      h("span", { class: "unseen" }, "Model: "),
+      name ?? "…",
+      endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
+    );
+    button.title = `Which model answers${endpoint ? `: of ${endpoint}` : ""}`;
+  };
+  for (const key of ["server", "model", "endpoints"]) page.store.watch(key, draw);
+  return button;
+}
+
+/** Hidden where nothing is allowed. */
+function grantsButton(page) {
+  const words = h("span", {});
+  const props = { hidden: true, title: "What runs in this conversation without asking" };
+  const button = panelButton(page, () => import("./grants_panel.js"), props, icon("check"), words);
+  page.store.watch("grants", (grants) => {
+    button.hidden = !grants.length;
+    fill(words, `${grants.length}`, h("span", { class: "status-brief" }, " allowed"));
+  });
+  watchGrants(page);
+  return button;
+}
+
+/** Hidden from users who are not admins: the server sends them no MCP servers. */
+function mcpButton(page) {
+  const props = { hidden: true, title: "MCP servers and their tools" };
+  const button = panelButton(page, () => import("./mcp_panel.js"), props);
+  page.store.watch("mcp", (servers) => {
+    button.hidden = !servers;
+    const held = servers.reduce((sum, one) => sum + one.held.length, 0);
+    const down = servers.filter(isDown).length;
+    button.dataset.warns = held + down > 0;
+    const word = held
+      ? `MCP: ${held} held`
+      : down
+        ? `MCP: ${down} down`
+        : servers.length
+          ? `MCP: ${servers.length}`
+          : "MCP";
+    fill(button, icon(held + down ? "warn" : "plug"), h("span", { class: "status-brief" }, word));
+  });
+  return button;
+}
+
+function jobsButton(page) {
+  const words = h("span", {}, "Jobs");
+  const props = { class: "status-item jobs-button" };
+  const button = panelButton(page, () => import("./jobs_panel.js"), props, icon("jobs"), words);
+  page.store.watch("jobs", (jobs) => {
+    const running = jobs.filter(isRunning).length;
+    words.textContent = running ? `${running} ${running === 1 ? "job runs" : "jobs run"}` : "Jobs";
+    button.dataset.count = running; // where there is no room for words
+    button.classList.toggle("busy", running > 0);
+  });
+  return button;
+}
+
+const settingsButton = (page) =>
+  panelButton(page, () => import("./settings_panel.js"), { "aria-label": "Settings", title: "Settings" }, icon("gear"));
+
+/** A dot and a word; what is to be done is said at the top when it lasts. */
+function link(page) {
+  const words = h("span", { class: "status-word" });
+  const element = h("span", { class: "status-link" }, h("span", { class: "dot", "aria-hidden": "true" }), words);
+  let timer = null;
+  const draw = ({ state }) => {
+    element.dataset.state = state;
+    element.title = LINKS[state];
+    fill(words, LINKS[state]);
+  };
+  page.store.watch("link", (now) => {
+    clearTimeout(timer);
+    if (now.state === "open" || !element.dataset.state) draw(now);
+    else timer = setTimeout(() => draw(now), SLOW_MS);
+  });
+  return element;
+}

@@ -1,0 +1,125 @@
+/** Who may come in, for admins: tokens made, shown once, and revoked. */
+
+import { get, post, remove, token as own } from "../feed/api.js";
+import { copyButton } from "../dom/copy.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { doing, field, Outcome, sure } from "../dom/forms.js";
+import { stay } from "./sign_in.js";
+
+const SPANS = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "for ever" };
+
+const FIRST =
+  "Nobody has a token yet. With the first one everybody needs one, so it is yours: an admin's. What was said until then " +
+  "belongs to nobody who comes with a token.";
+
+/** The list and the form. Raises Refused. */
+export async function tokens() {
+  const list = h("ul", { class: "tokens" });
+  const draw = async () => {
+    const { tokens: rows } = await get("/tokens");
+    fill(
+      list,
+      rows.filter(({ state }) => state === "active").map((row) => shown(row, draw)),
+    );
+    if (!list.firstChild) list.append(h("li", { class: "faint" }, FIRST));
+  };
+  await draw();
+  return h("div", { class: "stack" }, list, making(draw));
+}
+
+function shown({ name, role, expires }, draw) {
+  const outcome = new Outcome();
+  const away = async () => {
+    await remove(`/tokens/${encodeURIComponent(name)}`);
+    await draw();
+  };
+  const until = expires ? `until ${new Date(expires * 1000).toLocaleDateString()}` : "for ever";
+  return h(
+    "li",
+    {},
+    h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${role}, ${until}`)),
+    sure("Revoke", `Revoke ${name}? What runs of theirs ends at once.`, "Revoke it", outcome, away),
+    outcome.element,
+  );
+}
+
+function making(draw) {
+  const outcome = new Outcome();
+  const name = h("input", { required: true, maxlength: 64, autocomplete: "off", dir: "ltr" });
+  const role = h(
+    "select",
+    {},
+    (own.get() ? ["user", "guest", "admin"] : ["admin"]).map((one) => h("option", {}, one)),
+  );
+  const span = h(
+    "select",
+    {},
+    Object.entries(SPANS).map(([value, words]) => h("option", { value }, words)),
+  );
+  const make = h("button", { type: "submit" }, icon("plus"), "Make a token");
+  const once = h("div", { hidden: true });
+  const form = h(
+    "form",
+    { class: "form" },
+    field("Name", name),
+    field("Role", role),
+    field("Valid for", span),
+    h("div", { class: "buttons" }, make),
+    outcome.element,
+    once,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const wish = { name: name.value.trim(), role: role.value, ...(span.value && { expires: span.value }) };
+    const first = !own.get();
+    const made = await doing(make, outcome, () => stay(() => asked(wish, first)));
+    if (!made) return;
+    form.reset();
+    fill(
+      once,
+      secret(made, () => (first ? location.replace(location.pathname) : (once.hidden = true))),
+    );
+    once.hidden = false;
+    await draw().catch((error) => outcome.tell(error.message, "problem"));
+  });
+  return form;
+}
+
+/** With the first token the server knows nobody without one any more: this page goes on with it. */
+async function asked(wish, first) {
+  const made = await post("/tokens", wish);
+  if (first) own.set(made.token);
+  return made;
+}
+
+/** Shown once: it leaves the page with the button. */
+function secret({ name, token }, gone) {
+  const text = h("input", {
+    value: token,
+    readonly: true,
+    class: "mono",
+    "aria-label": `Token of ${name}`,
+    dir: "ltr",
+  });
+  const copy = copyButton("Copy the token", () => token, "Copy");
+  const done = h(
+    "button",
+    {
+      type: "button",
+      onclick: () => {
+        text.value = "";
+        box.remove();
+        gone();
+      },
+    },
+    "Done",
+  );
+  const box = h(
+    "div",
+    { class: "once stack" },
+    h("p", {}, h("strong", {}, `The token of ${name}. `), "It is shown this once; nobody can read it again."),
+    text,
+    h("div", { class: "buttons" }, copy, done),
+  );
+  return box;
+}

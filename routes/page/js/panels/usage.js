@@ -1,0 +1,150 @@
+/** How full the model's window is, and what the conversation has used so far. */
+
+import { fill, h } from "../dom/elements.js";
+import { pairs, number } from "../dom/forms.js";
+import { windowOf } from "./models.js";
+import { showPanel } from "./panel.js";
+
+const FULL = 0.8; // of the window: soon after it the conversation is summarised or shortened
+const SUMS = { prompt_tokens: "total_prompt_tokens", completion_tokens: "total_completion_tokens", cost: "total_cost" };
+
+/** Adds up what the open conversation has used: what its log said, and since then what its runs tell. */
+class Spent {
+  #told = new Map(); // by run: its last usage
+  latest = null; // the usage of the last round: how full the window is
+  sum = {};
+
+  begin(usage = {}) {
+    this.#told.clear();
+    this.latest = null;
+    this.sum = { ...usage };
+  }
+
+  /** What the log said of the whole conversation: what comes from the log itself is in it. */
+  base(usage) {
+    this.sum = { ...usage };
+  }
+
+  add(usage) {
+    const before = this.#told.get(usage.run) ?? {};
+    this.#told.set(usage.run, usage);
+    if (!usage.restored || !this.latest || (this.latest.restored && usage.created >= this.latest.created))
+      this.latest = usage;
+    if (usage.restored) return;
+    for (const [name, total] of Object.entries(SUMS)) {
+      if (usage[total] !== undefined) this.sum[name] = (this.sum[name] ?? 0) + usage[total] - (before[total] ?? 0);
+    }
+  }
+}
+
+/** The button with the meter. */
+export function usageButton(page) {
+  const spent = new Spent();
+  const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: "meter-fill" }));
+  const words = h("span", { class: "status-room" });
+  const share = h("span", { class: "status-share", "aria-hidden": "true" });
+  const more = h("span", { class: "status-more" });
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "status-item",
+      "aria-expanded": "false",
+      hidden: true,
+      onclick: () => toggle(page, spent, button),
+    },
+    bar,
+    words,
+    share,
+    more,
+  );
+  const draw = () => {
+    const state = fullness(page, spent);
+    button.hidden = !spent.latest;
+    button.dataset.full = state.share > FULL;
+    bar.hidden = state.share === null;
+    bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
+    fill(share, state.share === null ? short(state.used ?? 0) : `${Math.round(state.share * 100)} %`);
+    fill(words, h("span", { class: "unseen" }, "Context: "), state.words);
+    fill(more, page.store.get("context") ? " · shortened" : "", total(spent.sum));
+  };
+  page.store.watch("session", () => spent.begin());
+  page.store.watch("spent", (usage) => spent.base(usage));
+  page.store.watch("usage", (usage) => spent.add(usage));
+  for (const key of ["session", "spent", "usage", "context", "endpoints", "model", "server"])
+    page.store.watch(key, draw);
+  return button;
+}
+
+function fullness(page, { latest }) {
+  if (!latest) return { share: null, words: "" };
+  const used = latest.prompt_tokens + latest.completion_tokens;
+  const room = windowOf(page, latest.model);
+  if (!room) return { share: null, used, words: `${number(used)} tokens` };
+  return { share: used / room, used, room, words: `${number(used)} of ${number(room)} tokens` };
+}
+
+const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
+/** As a person writes it: prices have no unit here. */
+export const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigits: 3 });
+
+function total(sum) {
+  if (!tokens(sum)) return "";
+  return sum.cost ? ` · cost ${money(sum.cost)}` : ` · ${short(tokens(sum))} in all`;
+}
+
+/** `950`, `12.4K`, `3.1M`. */
+function short(count) {
+  return count.toLocaleString(undefined, { notation: "compact", maximumFractionDigits: 1 });
+}
+
+function toggle(page, spent, button) {
+  return showPanel(
+    page,
+    "usage",
+    "Tokens",
+    (watch) => {
+      const box = h("div", { class: "stack" });
+      const draw = () => fill(box, told(page, spent));
+      for (const key of ["usage", "spent", "context", "endpoints"]) watch(key, draw);
+      draw();
+      return box;
+    },
+    button,
+  );
+}
+
+function told(page, spent) {
+  const { used, room, share } = fullness(page, spent);
+  const { latest, sum } = spent;
+  const context = page.store.get("context");
+  return [
+    h("h3", {}, "What the model reads"),
+    pairs([
+      ["In its window now", used && `${number(used)} tokens`],
+      ["The window holds", room ? `${number(room)} tokens` : "is not known"],
+      ["Used", share !== null && `${Math.round(share * 100)} %`],
+      ["Found in its cache", latest?.cached_tokens ? `${number(latest.cached_tokens)} tokens` : null],
+      ["Counted", latest && (latest.measured ? "by the model's server" : "estimated here")],
+    ]),
+    context && h("p", {}, less(context)),
+    h(
+      "p",
+      { class: "faint" },
+      "When the window fills up, the older half is read as a summary, and old results are shortened. What you see here stays whole.",
+    ),
+    h("h3", {}, "What this conversation has used"),
+    pairs([
+      ["Read", `${number(sum.prompt_tokens ?? 0)} tokens`],
+      ["Written", `${number(sum.completion_tokens ?? 0)} tokens`],
+      ["Estimated of these", sum.estimated_tokens ? `${number(sum.estimated_tokens)} tokens` : null],
+      ["Cost", sum.cost ? money(sum.cost) : "no price is set for its models"],
+    ]),
+  ];
+}
+
+/** What was done last so that the conversation fits. */
+function less({ type, dropped, shortened, messages }) {
+  if (type === "context.summarised") return `Its first ${number(messages)} messages are read as a summary.`;
+  return `Of older messages ${number(dropped)} are left out and ${number(shortened)} shortened.`;
+}

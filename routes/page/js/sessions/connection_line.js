@@ -1,0 +1,60 @@
+/** A thin line below the top: the connection is lost, and when it is tried again; or that it is back. */
+
+import { fill, h, say } from "../dom/elements.js";
+import { ticking } from "../dom/clock.js";
+
+const PATIENCE_MS = 1500; // what heals by itself before that is nobody's trouble
+const BACK_MS = 2500;
+
+export function linkLine(page) {
+  const line = page.at("link");
+  const words = h("span");
+  const button = h("button", { type: "button", class: "link-now", onclick: () => page.feed.restart() }, "Try now");
+  let late = null,
+    until = null,
+    lost = false;
+  line.append(words, button);
+
+  const show = () => {
+    const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
+    fill(words, left > 0 ? `Connection lost. Trying again in ${left} s.` : "Connection lost. Trying again …");
+  };
+  const tell = () => {
+    if (lost) return;
+    lost = true;
+    line.className = "link link-lost";
+    line.hidden = button.hidden = false;
+    stop = ticking(show);
+    show();
+    say("The connection to the server is lost. It is tried again by itself.");
+  };
+  let stop = () => undefined;
+
+  const back = () => {
+    clearTimeout(late);
+    late = null;
+    stop();
+    if (!lost) return void (line.hidden = true);
+    lost = false;
+    line.className = "link link-back";
+    button.hidden = true;
+    fill(words, "Back.");
+    say("The connection is back.");
+    setTimeout(() => (line.hidden = !lost), BACK_MS);
+  };
+  const refused = (why) => {
+    back();
+    if (!why || [401, 404].includes(why.status)) return; // the gate says it, or the conversation
+    line.className = "link link-lost";
+    line.hidden = button.hidden = false;
+    fill(words, why.message);
+  };
+
+  page.store.watch("link", ({ state, in_s, why }) => {
+    if (state === "open") return back();
+    if (state === "refused") return refused(why);
+    until = in_s === undefined ? null : performance.now() + in_s * 1000;
+    if (state === "lost") late ??= setTimeout(tell, PATIENCE_MS);
+    if (lost) show();
+  });
+}

@@ -1,0 +1,38 @@
+/** A conversation as a file: Markdown to read, JSON with all that the server has of it. */
+
+import { get } from "../feed/api.js";
+import { fenced } from "../chat/attachments.js";
+import { saveText } from "../dom/download.js";
+
+const FORMS = {
+  md: ["text/markdown", (session) => markdown(session)],
+  json: ["application/json", (session) => JSON.stringify(session, null, 2)],
+};
+
+/** Saves the session in that form, `md` or `json`. Raises what the request raises. */
+export async function save(id, form) {
+  const [kind, written] = FORMS[form];
+  const session = await get(`/sessions/${encodeURIComponent(id)}`);
+  saveText(written(session), session.title || session.id, form, kind);
+}
+
+/** The whole session as Markdown. What tools were told and answered stands in fences longer than any in it. */
+function markdown(session) {
+  const parts = [`# ${session.title || "Conversation"}`];
+  for (const message of session.messages) parts.push(...(SAID[message.role]?.(message) ?? []));
+  return `${parts.filter(Boolean).join("\n\n")}\n`;
+}
+
+const SAID = {
+  user: ({ text, attachments = [] }) => [
+    "## You",
+    text,
+    ...attachments.map(({ name, media_type }) => `(${name || media_type})`),
+  ],
+  assistant: ({ text, shown = text, calls = [] }) => ["## Assistant", shown, ...calls.map(call)],
+  tool: ({ text, name }) => [`**${name ?? "Result"}** answered:`, fenced(text)],
+};
+
+function call({ name, arguments: given }) {
+  return `**${name}**\n\n${fenced(typeof given === "string" ? given : JSON.stringify(given, null, 2), "json")}`;
+}

@@ -1,0 +1,139 @@
+/** One conversation in the list: a link, what goes on in it, and a menu of what can be done with it. */
+
+import { patch, remove } from "../feed/api.js";
+import { dialog, fill, h, icon, say } from "../dom/elements.js";
+import { Menu } from "../dom/menu.js";
+
+const UNNAMED = "Untitled";
+const EXPORTS = [
+  ["Export as Markdown", "md"],
+  ["Export as JSON", "json"],
+];
+const exported = async (id, form) => (await import("./export.js")).save(id, form);
+const LOST =
+  "Its messages, results and the files that were sent go for good. What still runs in it is stopped, background jobs " +
+  "included. Files in the workspace stay.";
+
+export class SessionRow {
+  #page;
+  #marks = "";
+
+  constructor(session, page) {
+    this.#page = page;
+    this.session = session;
+    this.title = h("span", { class: "session-title", dir: "auto" });
+    this.state = h("span", { class: "session-state" });
+    this.snippet = h("span", { class: "session-snippet", dir: "auto" });
+    this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: () => page.drawer.close() });
+    this.link.append(this.title, this.state, this.snippet);
+    this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
+    this.menu = new Menu(this.more, () => this.#actions());
+    this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
+  }
+
+  show(session) {
+    this.session = session;
+    const title = session.title || UNNAMED;
+    if (this.title.textContent !== title) this.title.textContent = title;
+    this.more.setAttribute("aria-label", `More for ${title}`);
+    this.snippet.textContent = session.snippet ?? "";
+    this.snippet.hidden = !session.snippet;
+  }
+
+  /** Told by words as well as by the look. */
+  mark({ open, running, waiting }) {
+    const marks = [open, running, waiting].join();
+    if (marks === this.#marks) return;
+    this.#marks = marks;
+    if (open) this.link.setAttribute("aria-current", "page");
+    else this.link.removeAttribute("aria-current");
+    const asks = waiting && h("span", { class: "badge" }, waiting === 1 ? "waits for you" : `${waiting} wait for you`);
+    fill(this.state, asks || (running && h("span", { class: "at-work" }, h("span", { class: "pulse" }), "working")));
+  }
+
+  #actions() {
+    const exports = EXPORTS.map(([label, form]) => [label, "save", () => this.#guard(exported(this.session.id, form))]);
+    return [["Rename", "pencil", () => this.rename()], ...exports, ["Delete", "bin", () => this.#delete()]];
+  }
+
+  #guard(doing) {
+    doing.catch((error) => say(error.message, { urgent: true }) ?? this.#problem(error.message));
+  }
+
+  #problem(words) {
+    this.element.querySelector(".problem")?.remove();
+    this.element.append(h("p", { class: "problem", role: "alert" }, words));
+  }
+
+  rename() {
+    renaming(this.link, this.session, (title) => {
+      if (title) this.session = { ...this.session, title };
+      this.show(this.session);
+      this.#page.sessions.refresh();
+      this.more.focus();
+    });
+  }
+
+  async #delete() {
+    const { id, title } = this.session;
+    const sure = await dialog("Delete this conversation?", (close) =>
+      h(
+        "div",
+        {},
+        h("p", { class: "dialog-title", dir: "auto" }, title || UNNAMED),
+        h("p", {}, LOST),
+        h(
+          "div",
+          { class: "dialog-buttons" },
+          h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Keep it"),
+          h("button", { type: "button", class: "danger", onclick: () => close(true) }, "Delete"),
+        ),
+      ),
+    );
+    if (!sure) return;
+    try {
+      await remove(`/sessions/${encodeURIComponent(id)}`);
+      say("The conversation is deleted.");
+      if (this.#page.store.get("session") === id) this.#page.conversation.open(null);
+      this.#page.sessions.refresh();
+      this.#page.at("composer-text")?.focus();
+    } catch (error) {
+      this.#problem(error.message);
+    }
+  }
+}
+
+/** Puts a text field in the place of `element`; `done(title)` with the new title, or null if it stays. */
+export function renaming(element, { id, title }, done) {
+  const field = h("input", { class: "rename", maxlength: 200, "aria-label": "Title", dir: "auto", value: title ?? "" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const box = h("span", { class: "renaming" }, field, problem);
+  let over = false;
+  const end = (named) => {
+    if (over) return;
+    over = true;
+    box.replaceWith(element);
+    done(named);
+  };
+  const save = async () => {
+    const words = field.value.trim();
+    if (over || !words || words === title) return end(null);
+    try {
+      await patch(`/sessions/${encodeURIComponent(id)}`, { title: words });
+      end(words);
+    } catch (error) {
+      fill(problem, error.message).hidden = false;
+    }
+  };
+  field.addEventListener("keydown", (event) => {
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") save();
+    else end(null);
+  });
+  field.addEventListener("blur", save);
+  element.replaceWith(box);
+  field.focus();
+  field.select();
+}

@@ -1,0 +1,47 @@
+/** The bar at the top: the menu on a phone, the conversation's title, and whether the server is there. */
+
+import { h, icon } from "../dom/elements.js";
+import { linkLine } from "./connection_line.js";
+import { renaming } from "./session_row.js";
+
+export function start(page) {
+  const { store } = page;
+  const menu = { type: "button", class: "quiet menu-button", "aria-label": "Conversations", "aria-expanded": "false" };
+  const opens = h(
+    "button",
+    { ...menu, "aria-controls": "sidebar", onclick: () => page.drawer.open(opens) },
+    icon("menu"),
+  );
+  const title = h("h1", { class: "title", dir: "auto" });
+  const rename = () => {
+    const session = { id: store.get("session"), title: store.get("title") };
+    pencil.hidden = true;
+    renaming(title, session, (named) => {
+      if (named && store.get("session") === session.id) store.set({ title: named });
+      page.sessions.refresh();
+      show();
+      pencil.focus();
+    });
+  };
+  const pencil = h("button", { type: "button", class: "quiet rename-button", "aria-label": "Rename", title: "Rename" });
+  pencil.append(icon("pencil"));
+  pencil.addEventListener("click", rename);
+  title.addEventListener("click", () => !pencil.hidden && rename());
+  const fresh = {
+    type: "button",
+    class: "quiet new-small",
+    "aria-label": "New conversation",
+    onclick: () => page.sessions.begin(),
+  };
+  const show = () => {
+    const open = Boolean(store.get("session"));
+    title.textContent = open ? store.get("title") || "Untitled" : "New conversation";
+    document.title = open && store.get("title") ? `${store.get("title")} · dragoman` : "dragoman";
+    pencil.hidden = !open || !title.isConnected;
+  };
+  page.at("topbar").append(opens, title, pencil, h("span", { class: "topbar-rest" }), h("button", fresh, icon("plus")));
+  store.watch("session", show);
+  store.watch("title", show);
+  show();
+  linkLine(page);
+}

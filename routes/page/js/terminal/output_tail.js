@@ -1,0 +1,218 @@
+/** The last lines of what a process writes, as a terminal would show them; opened, the whole of it. */
+
+import { linesOf, plain, Terminal } from "./ansi.js";
+import { copy } from "../dom/copy.js";
+import { h, icon, say, selectedIn, soon } from "../dom/elements.js";
+import { saveText } from "../dom/download.js";
+import { drawn, Roll } from "./line_window.js";
+import { breath } from "../dom/scheduling.js";
+import { pieces } from "../feed/output.js";
+
+const LINES = 12;
+const LINE_SHOWN = 400; // characters that the server tells of one line
+const NEAR = 30; // pixels from the end that still count as the end
+const SAID_MS = 2_000;
+const PER_FRAME = 32_768; // characters
+const LOOKED_AT = 16_384; // characters of a long text, for its last lines
+const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
+
+export class Tail {
+  #whole;
+  #name;
+  #told = { tail: [], lines: 0 };
+  #known = null; // the text that was left in the end
+  #opened = null; // {roll, terminal, queue}
+  #following = true;
+
+  /**
+   * `whole(after)` reads more of the whole: `{text, from, next, characters, done}`, see `outputOf` of whole.js. `name`
+   * is that of the file it is saved in; `prose`: no terminal but words, of which the first lines are shown.
+   */
+  constructor({ label, whole = null, name = "output", prose = false }) {
+    this.#whole = whole;
+    this.#name = name;
+    this.prose = prose;
+    const props = { class: "tail", role: "group", tabindex: 0, "aria-label": label, onscroll: () => this.#scrolled() };
+    this.box = h("div", props);
+    this.count = h("span", { class: "tail-count" });
+    this.toEnd = this.#button("To the end", "down", () => this.#end());
+    this.all = this.#button("Show all", "more", () => this.#toggle(), { "aria-expanded": "false" });
+    this.copy = this.#button("Copy", "copy", () => this.#copy());
+    this.save = this.#button("Save", "save", () => this.#save());
+    this.bar = h("div", { class: "tail-bar" }, this.count, this.toEnd, this.all, this.copy, this.save);
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = h("div", { class: prose ? "tail-box prose" : "tail-box" }, this.box, this.bar, this.problem);
+    this.element.hidden = true;
+  }
+
+  /** `{tail: [...], lines, bytes}` of a progress event or a job. */
+  show(told) {
+    this.#told = told;
+    soon(this.#draw);
+  }
+
+  /** Nothing more comes; `text` is what is left to show, if it is known. */
+  end(text) {
+    if (text !== undefined) this.#known = text;
+    soon(this.#draw);
+  }
+
+  get opened() {
+    return this.#opened !== null;
+  }
+
+  #button(words, drawing, onclick, more = {}) {
+    return h(
+      "button",
+      { type: "button", class: "quiet tail-button", onclick, hidden: true, ...more },
+      icon(drawing),
+      words,
+    );
+  }
+
+  #draw = () => {
+    const known = this.#known;
+    const lines = known === null ? linesOf(this.#told.tail.join("\n")) : this.#shortOf(known);
+    const cut = known !== null && CUT.test(known);
+    const total = this.#total(lines, cut);
+    this.element.hidden = !lines.length;
+    if (!this.opened) this.#tellLines(total, cut);
+    const shortened = known === null && this.#told.tail.some((line) => line.length >= LINE_SHOWN);
+    this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
+    this.copy.hidden = this.save.hidden = known === null && !this.#whole;
+    this.bar.hidden = known !== null && this.all.hidden && total <= 1;
+    // A reader who is about to copy something out of the box keeps what they have selected.
+    if (!this.opened && !selectedIn(this.box)) this.box.replaceChildren(drawn(lines));
+    if (!this.opened && !this.prose) this.#follow();
+  };
+
+  #tellLines(total, cut = false) {
+    const lines = total > LINES || (total > 1 && !cut) ? `${total.toLocaleString()} lines` : "";
+    this.count.textContent = [lines, cut ? "cut for the model" : ""].filter(Boolean).join(", ");
+  }
+
+  /** The lines of a text that are shown as long as nobody asks for more. */
+  #shortOf(text) {
+    if (this.prose) return linesOf(text.slice(0, LOOKED_AT)).slice(0, LINES);
+    return linesOf(text.slice(-LOOKED_AT).trimEnd()).slice(-LINES);
+  }
+
+  #total(lines, cut) {
+    if (this.#known === null || cut) return Math.max(this.#told.lines ?? 0, lines.length);
+    return this.#known.trimEnd().split("\n").length;
+  }
+
+  #toggle() {
+    const open = !this.opened;
+    this.#opened = open ? { roll: new Roll(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
+    this.#following = !this.prose;
+    this.all.lastChild.textContent = open ? "Show less" : "Show all";
+    this.all.setAttribute("aria-expanded", String(open));
+    this.element.classList.toggle("open", open);
+    this.problem.hidden = true;
+    this.#draw();
+    this.#scrolled();
+    if (open) this.#read(this.#opened);
+  }
+
+  /** Reads the whole as long as it is open and goes on. */
+  async #read(opened) {
+    const wanted = () => this.#opened === opened && this.element.isConnected;
+    try {
+      for await (const text of this.#pieces({ follow: true, wanted })) this.#pour(opened, text);
+    } catch (error) {
+      if (!wanted()) return;
+      this.problem.textContent = error.status === 404 ? "The server does not keep the rest of it." : error.message;
+      this.problem.hidden = false;
+      if (!opened.poured) this.#pour(opened, this.#known ?? this.#told.tail.join("\n"));
+    }
+  }
+
+  async *#pieces(how) {
+    if (this.#known !== null && (!CUT.test(this.#known) || !this.#whole)) yield this.#known;
+    else if (this.#whole) yield* pieces(this.#whole, how);
+    else yield this.#told.tail.join("\n");
+  }
+
+  #pour(opened, text) {
+    opened.poured = true;
+    opened.queue.push(text);
+    opened.draw ??= () => this.#drawWhole(opened);
+    soon(opened.draw);
+  }
+
+  /** So much of what has come as fits into a frame. */
+  #drawWhole(opened) {
+    if (this.#opened !== opened) return;
+    const { roll, terminal, queue } = opened;
+    for (let room = PER_FRAME; queue.length && room > 0; ) {
+      const text = queue.shift();
+      terminal.feed(text.slice(0, room));
+      if (text.length > room) queue.unshift(text.slice(room));
+      room -= text.length;
+    }
+    const lines = terminal.take();
+    opened.lines += lines.length;
+    const read = opened.lines + (terminal.open.length ? 1 : 0);
+    this.#tellLines(Math.max(read, this.#told.lines ?? 0)); // some of them may not be kept
+    roll.add(lines);
+    roll.draw(this.#following, terminal.open);
+    if (this.#following) this.#follow();
+    if (queue.length) soon(opened.draw);
+  }
+
+  #follow() {
+    if (this.#following) this.box.scrollTop = this.box.scrollHeight;
+  }
+
+  #scrolled() {
+    const { scrollHeight, scrollTop, clientHeight } = this.box;
+    this.#following = scrollHeight - scrollTop - clientHeight < NEAR;
+    this.toEnd.hidden = this.#following;
+  }
+
+  #end() {
+    this.#following = true;
+    if (this.#opened) this.#drawWhole(this.#opened);
+    this.#follow();
+    this.box.focus({ preventScroll: true });
+  }
+
+  /** All of it that there is by now, without colours. */
+  async #text() {
+    const terminal = new Terminal();
+    const lines = [];
+    for await (const text of this.#pieces({})) {
+      for (let at = 0; at < text.length; at += PER_FRAME) {
+        terminal.feed(text.slice(at, at + PER_FRAME));
+        lines.push(...terminal.take());
+        await breath();
+      }
+    }
+    return plain(terminal.open.length ? [...lines, terminal.open] : lines);
+  }
+
+  async #copy() {
+    await this.#hand(async (text) => {
+      const told = (await copy(text)) ? "Copied" : "Save it instead";
+      this.copy.lastChild.textContent = told;
+      say(told);
+      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), SAID_MS);
+    });
+  }
+
+  async #save() {
+    await this.#hand((text) => saveText(`${text}\n`, this.#name, "txt"));
+  }
+
+  async #hand(give) {
+    this.problem.hidden = true;
+    try {
+      await give(await this.#text());
+    } catch (error) {
+      if (error.status === 404) return void (await give(this.#known ?? this.#told.tail.join("\n")));
+      this.problem.textContent = error.message;
+      this.problem.hidden = false;
+    }
+  }
+}

@@ -1,0 +1,115 @@
+/** Code as a block: its language, a button that copies it, and colours once it is whole. */
+
+import { copyButton } from "../dom/copy.js";
+import { h } from "../dom/elements.js";
+import { exact } from "./escape_invisible.js";
+
+const FOLDED = 25,
+  SPARE = 5; // lines that a long block shows; so few more are not worth a button
+const PART_LINES = 100,
+  PART = 8_000; // lines and characters that are laid out as one
+
+/** `text` may be long: it is shown at once, and coloured when there is time for that. */
+export function codeBlock(text, language = "") {
+  const view = new CodeView(language);
+  view.add(text);
+  view.close();
+  return view.element;
+}
+
+/** A block that grows: `add` what is certain, `trial` what may change, `draw` once per frame, `close` in the end. */
+export class CodeView {
+  #pieces = []; // as they came: what is copied is what was written
+  #waiting = "";
+  #part = null;
+  #room = { lines: 0, characters: 0 }; // in the last part
+  #lines = 0;
+  #trial = document.createTextNode("");
+  #box = null;
+
+  constructor(language = "", { formula = false } = {}) {
+    this.language = language;
+    this.code = h("code", { dataset: { language: language || null } }, this.#trial);
+    this.#box = h(
+      "pre",
+      {
+        tabindex: 0,
+        "aria-label": formula ? "Formula" : `Code${language ? `: ${exact(language)}` : ""}`,
+        role: "group",
+      },
+      this.code,
+    );
+    const head = h(
+      "figcaption",
+      {},
+      h("span", { class: "code-language" }, exact(language.slice(0, 30))),
+      copyButton("Copy code", () => this.text),
+    );
+    this.element = h("figure", { class: formula ? "code formula" : "code", dir: "ltr" }, !formula && head, this.#box);
+  }
+
+  /** All of it, without its last end of line. */
+  get text() {
+    return this.#pieces.join("").replace(/\n$/, "");
+  }
+
+  add(text) {
+    this.#pieces.push(text);
+    this.#waiting += text;
+  }
+
+  trial(text) {
+    this.#trial.data = exact(text);
+  }
+
+  draw() {
+    const waiting = this.#waiting;
+    this.#waiting = "";
+    for (let from = 0; from < waiting.length; ) from = this.#put(waiting, from);
+    this.element.classList.toggle("code-grows", this.#lines > FOLDED);
+  }
+
+  close() {
+    this.trial("");
+    this.draw();
+    this.element.classList.remove("code-grows");
+    if (this.#lines > FOLDED + SPARE) this.#fold();
+    if (this.language) import("./highlight.js").then(({ paint }) => paint(this.code, this.language));
+  }
+
+  /** Puts what fits into the last part. Returns where the next part begins. */
+  #put(text, from) {
+    if (!this.#part || this.#room.lines <= 0 || this.#room.characters <= 0) {
+      this.#room = { lines: PART_LINES, characters: PART };
+      this.#trial.before((this.#part = h("span", { class: "code-part" })));
+    }
+    const most = Math.min(text.length, from + this.#room.characters);
+    let to = from;
+    while (to < most && this.#room.lines > 0) {
+      const end = text.indexOf("\n", to) + 1;
+      if (!end || end > most) {
+        to = most;
+        break;
+      }
+      to = end;
+      this.#room.lines -= 1;
+      this.#lines += 1;
+    }
+    this.#room.characters -= to - from;
+    this.#part.append(exact(text.slice(from, to)));
+    return to;
+  }
+
+  #fold() {
+    this.element.classList.add("folded");
+    const count = this.#lines.toLocaleString();
+    const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, `Show all ${count} lines`);
+    more.addEventListener("click", () => {
+      const folded = this.element.classList.toggle("folded");
+      more.textContent = folded ? `Show all ${count} lines` : "Show less";
+      more.setAttribute("aria-expanded", String(!folded));
+      if (folded) this.element.scrollIntoView({ block: "nearest" });
+    });
+    this.element.append(more);
+  }
+}

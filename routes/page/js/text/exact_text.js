@@ -1,0 +1,119 @@
+/**
+ * Text that somebody says yes or no to: every character of it, and nothing that misleads. What cannot be seen, or turns
+ * the direction of what follows, is spelled out, as `dragoman chat` does.
+ */
+
+import { h } from "../dom/elements.js";
+import { inSlices } from "../dom/scheduling.js";
+
+const UNSEEN = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
+// The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
+const ODD = new RegExp(`(?<unseen>${UNSEEN.source})|(?<![ \\t])[ \\t]+(?=\\n|$)`, "gu");
+const EVERY = new RegExp(UNSEEN.source, "gu");
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+const MIXED =
+  /\p{Script=Latin}[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]\p{Script=Latin}/u;
+
+const MOST = 40_000; // characters shown before somebody asks for the rest
+const MOST_NAMED = 6;
+const HEAD = 24_000;
+const TAIL = 12_000;
+
+/** `U+202E` of the character. */
+const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** The text as a string, with `⟨U+202E⟩` for what cannot be seen; spaces, tabs and ends of lines stay. */
+export function spelled(text) {
+  return text.replace(EVERY, (character) => `⟨${codeOf(character)}⟩`);
+}
+
+/** The same on one line: ends of lines and tabs are spelled out, too. */
+export function oneLine(text) {
+  return spelled(text).replace(/[\n\t]/g, (character) => `⟨${codeOf(character)}⟩`);
+}
+
+/** What cannot be seen in it, each kind once: `["U+202E", "U+200B"]`. */
+export function unseenIn(text) {
+  return [...new Set(text.match(EVERY) ?? [])].map(codeOf);
+}
+
+export function withoutUnseen(text) {
+  return text.replace(EVERY, "");
+}
+
+/**
+ * A block of monospaced text that is exactly this: marks for what cannot be seen, and for spaces at the end of a line.
+ * Of a long one head and tail, with a word before it that says so. Elements.
+ */
+export function exactBlock(text, label) {
+  const block = h("pre", { class: "exact", dir: "ltr", tabindex: 0, role: "group", "aria-label": label });
+  if (text.length <= MOST) {
+    block.append(...nodes(text));
+    return [block];
+  }
+  const from = whole(text, HEAD);
+  const to = whole(text, text.length - TAIL);
+  const missing = `${(to - from).toLocaleString()} characters are not shown here.`;
+  const all = h("button", { type: "button" }, "Show all");
+  const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle of it"), " ", all);
+  all.addEventListener("click", () => {
+    note.remove();
+    showAll(block, text);
+  });
+  block.append(...nodes(text.slice(0, from)), h("span", { class: "exact-gap" }, missing), ...nodes(text.slice(to)));
+  return [note, block];
+}
+
+/** The place, or the one before it where it would cut a character in two. */
+const whole = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(place)) ? place - 1 : place);
+
+function showAll(block, text) {
+  block.replaceChildren();
+  block.focus();
+  return inSlices(
+    linesOf(text),
+    (line) => block.append(lineNode(line)),
+    () => block.isConnected,
+  );
+}
+
+/** What a reader should know of a text that looks like something else. */
+export function warnings(text) {
+  const unseen = unseenIn(text);
+  return [
+    unseen.length &&
+      `It holds characters that cannot be seen. They are spelled out: ${unseen.slice(0, MOST_NAMED).join(", ")}.`,
+    RIGHT_TO_LEFT.test(text) &&
+      "It has letters that are written from right to left: on the screen they may stand in another order.",
+    MIXED.test(text) && "One of its words mixes alphabets: letters that look alike may not be the same.",
+  ].filter(Boolean);
+}
+
+const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+const nodes = (text) => linesOf(text).map(lineNode);
+
+/** A block for each line: what is folded for want of room is set in, so that nobody takes it for a line of its own. */
+function lineNode(line) {
+  return h("span", { class: "exact-line" }, marked(line));
+}
+
+function marked(line) {
+  const found = [];
+  let at = 0;
+  for (const match of line.matchAll(ODD)) {
+    if (match.index > at) found.push(line.slice(at, match.index));
+    found.push(match.groups.unseen ? unseenMark(match[0]) : endMark(match[0]));
+    at = match.index + match[0].length;
+  }
+  found.push(line.slice(at));
+  return found;
+}
+
+function unseenMark(character) {
+  return h("mark", { class: "unseen-mark" }, `⟨${codeOf(character)}⟩`);
+}
+
+/** The spaces themselves, so that what is copied is what was there; the style makes them visible. */
+function endMark(spaces) {
+  return h("mark", { class: "end-mark", title: `${spaces.length} blank at the end of the line` }, spaces);
+}
