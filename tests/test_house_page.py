@@ -17,7 +17,7 @@ from tests.page_shots import MOST_BYTES
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "routes/page"
 ENTRIES = ("dom/errors.js", "main.js")
-MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 300, 120, 25
+MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 400, 120, 25
 # From the lowest to the highest: a room imports itself and those before it. main.js stands above all of them.
 ROOMS = ("dom", "text", "feed", "markdown", "terminal", "cards", "approvals", "panels", "chat", "sessions")
 IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.{1,2}/[^"']+)["']""")

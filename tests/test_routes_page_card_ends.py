@@ -38,7 +38,7 @@ async (ended) => {
 LARGE = """
 async () => {
   const { CardArguments } = await import("/page/js/cards/card_arguments.js");
-  const { changed } = await import("/page/js/text/diff.js");
+  const { changeDiff } = await import("/page/js/text/diff.js");
   const many = new CardArguments("telepathy");
   many.settle(Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`name ${at}`, at])));
   const long = new CardArguments("bash");
@@ -46,10 +46,10 @@ async () => {
   const command = long.element.querySelector(".command");
   const folded = command.textContent.length;
   long.element.querySelector("button").click();
-  const diff = changed("a\\n", "y".repeat(1_000_000)), line = diff.querySelectorAll(".diff-text")[1];
+  const diff = changeDiff("a\\n", "y".repeat(1_000_000)), line = diff.querySelectorAll(".diff-text")[1];
   const cut = line.textContent;
   line.querySelector("button").click();
-  const lines = changed("", "z\\n".repeat(12_000)), rows = () => lines.querySelectorAll(".diff-row").length;
+  const lines = changeDiff("", "z\\n".repeat(12_000)), rows = () => lines.querySelectorAll(".diff-row").length;
   const grown = [rows()];
   for (let more = 0; more < 3; more++) grown.push((lines.querySelector(".diff-more")?.click(), rows()));
   return [
@@ -80,7 +80,7 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
         await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
-        await expect(cards(page, 2).locator(".card-stranger")).to_have_text(f"Written by strangers: {name}")
+        await expect(cards(page, 2).locator(".card-untrusted")).to_have_text(f"Written by strangers: {name}")
         await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
         found = await page.evaluate(LARGE)
         assert found[:5] == [100, "900 more are not shown here.", 4_000, True, True]
@@ -105,8 +105,8 @@ async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: P
             """async () => {
               const main = document.querySelector('script[src*="main.js"]').src;
               const address = main.replace("main.js", "cards/streaming_text.js");
-              const { Growing } = await import(address);
-              const all = Array.from({ length: 200 }, () => new Growing("Text"));
+              const { StreamingText } = await import(address);
+              const all = Array.from({ length: 200 }, () => new StreamingText("Text"));
               document.querySelector("main").append(...all.map((one) => one.element));
               for (const one of all) one.append("a line\\n".repeat(100));
               await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));

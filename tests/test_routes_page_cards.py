@@ -149,7 +149,7 @@ async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
         "Done.",
     )  # fmt: skip
     async with asked(tmp_path, *replies) as (_, _, page):
-        growing = cards(page).locator(".growing")
+        growing = cards(page).locator(".streaming-text")
         await expect(growing).to_have_text("line 0 ⟨U+202E⟩\nline 1 ⟨U+202E⟩\nline 2 ⟨U+202E⟩\n")
         await expect(cards(page).locator(".card-title")).to_have_text("notes/a.md")
         await expect(cards(page).locator(".card-state")).to_have_text("writing")
@@ -161,7 +161,7 @@ async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
 
         tagged = cards(page, 1)
         await expect(tagged.locator(".card-title")).to_have_text("b.py")
-        await expect(tagged.locator(".growing")).to_contain_text("x = 1")
+        await expect(tagged.locator(".streaming-text")).to_contain_text("x = 1")
         third.event.set()
         await expect(tagged.locator(".card-extra")).to_have_text("+2 −0")
         await expect(cards(page, 2).locator(".card-brief")).to_have_text("made of text")
@@ -192,8 +192,8 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(changed.locator(".card-brief .diff-row")).to_have_count(3)
         await changed.locator(".card-fold").click()
         diff = changed.get_by_role("group", name="a.py: 2 lines added, 1 removed")
-        await expect(diff.locator(".diff-row.gone")).to_have_text("2−removed: two")
-        await expect(diff.locator(".diff-row.new").last).to_have_text("3+added: drei")
+        await expect(diff.locator(".diff-row.removed")).to_have_text("2−removed: two")
+        await expect(diff.locator(".diff-row.added").last).to_have_text("3+added: drei")
 
         read, listed, missing = (cards(page, number) for number in (2, 3, 4))
         await expect(read.locator(".card-extra")).to_have_text("4 lines")

@@ -169,7 +169,7 @@ async def test_a_large_picture_is_made_smaller_before_it_is_sent(tmp_path: Path)
         await page.goto(home(served))
         sizes = await page.evaluate(
             """async () => {
-              const { smaller } = await import("/page/js/chat/attachments.js");
+              const { scaledDown } = await import("/page/js/chat/attachments.js");
               const canvas = new OffscreenCanvas(2600, 1300);
               const context = canvas.getContext("2d");
               const noise = context.createImageData(2600, 1300);
@@ -178,7 +178,7 @@ async def test_a_large_picture_is_made_smaller_before_it_is_sent(tmp_path: Path)
               }
               context.putImageData(noise, 0, 0);
               const big = await canvas.convertToBlob({ type: "image/png" });
-              const small = await smaller(new File([big], "noise.png", { type: "image/png" }));
+              const small = await scaledDown(new File([big], "noise.png", { type: "image/png" }));
               const drawn = await createImageBitmap(small);
               return [big.size, small.size, drawn.width, drawn.height];
             }"""

@@ -58,7 +58,7 @@ FOUND = r"""(known) => {
 
 SAID = """() => [...document.querySelectorAll(".run")].map((run) => {
   const text = (selector) => run.querySelector(selector)?.textContent ?? "";
-  return [text(".said-text"), text(".thought-text"), text(".answer .markdown")];
+  return [text(".user-text"), text(".reasoning-text"), text(".answer .markdown")];
 })"""
 
 
@@ -141,7 +141,7 @@ async def opened(browser: Browsing, served: Served, texts: list[str]) -> tuple[P
     context.on("page", lambda other: abroad.append(f"opened {other.url}"))
     await page.add_init_script(f"({WATCH})()")
     await page.goto(f"{home(served)}#{session}")
-    drawn = page.locator(".run:has(.thought-text .markdown-part > *):has(.answer .markdown-part > *)")
+    drawn = page.locator(".run:has(.reasoning-text .markdown-part > *):has(.answer .markdown-part > *)")
     await expect(drawn).to_have_count(len(texts) + 1, timeout=60_000)
     await expect(page.locator(".answer", has_text=END)).to_be_visible()
     return page, abroad

@@ -17,9 +17,10 @@ LONG_MS = 2_000  # each took from four seconds to hours, and takes some millisec
 # What reads, by a name, and text at its weak spot: what begins everywhere and never ends.
 READ = """async () => {
   const load = (name) => import(`/page/js/${name}.js`);
-  const { PartialTags } = await load("partial_tags"), { CardArguments } = await load("card_arguments");
-  const { tokens } = await load("highlight"), { languageOf } = await load("languages");
-  const { linesOf } = await load("ansi"), { inline } = await load("inline"), { Markdown } = await load("markdown");
+  const { PartialTags } = await load("cards/partial_tags"), { CardArguments } = await load("cards/card_arguments");
+  const { tokens } = await load("text/highlight"), { languageOf } = await load("text/languages");
+  const { inline } = await load("markdown/inline"), { Markdown } = await load("markdown/markdown");
+  const { linesOf } = await load("terminal/ansi");
   const sink = { open() {}, text() {}, restart() {}, failed() {} };
   const written = (text) => {
     const markdown = new Markdown();

@@ -85,7 +85,7 @@ async () => {
 """
 COLOURS = """
 async () => {
-  const { contrast, inked } = await import("/page/js/terminal/ansi_colours.js");
+  const { contrast, coloursOf } = await import("/page/js/terminal/ansi_colours.js");
   const { rgbOf } = await import("/page/js/terminal/ansi_style.js");
   const backs = [[0x15, 0x17, 0x1a], [0x0c, 0x0d, 0x0f]];
   const all = [null, ...Array(256).keys(), 0x1000000, 0x1ffffff, 0x1777777, 0x10000ff];
@@ -93,8 +93,8 @@ async () => {
   for (const fg of all) {
     for (const bg of [null, 0, 1, 3, 7, 8, 11, 15, 16, 21, 46, 102, 226, 231, 244, 0x1757575]) {
       for (const flags of [0, 2, 16, 18]) {
-        const { ink, paper } = inked(fg, bg, flags);
-        for (const back of paper ? [paper] : backs) least = Math.min(least, contrast(ink, back));
+        const { foreground, background } = coloursOf(fg, bg, flags);
+        for (const back of background ? [background] : backs) least = Math.min(least, contrast(foreground, back));
       }
     }
   }
@@ -178,7 +178,7 @@ async (rows) => {
 DIFFS = """
 async (rows) => {
   const { rowsOfChange, rowsOfUnified } = await import("/page/js/text/diff_rows.js");
-  const signs = { new: "+", gone: "-", same: " ", place: "@", note: "#" };
+  const signs = { added: "+", removed: "-", same: " ", hunk: "@", note: "#" };
   const told = (found) => found.map(({ kind, text }) => signs[kind] + text).join("|");
   const hunk = "@@ -7,3 +7,3 @@ def f\\n same\\n--- old\\n+++ new\\n\\n[... 5 more characters of diff ...]";
   const unified = `--- a\\n+++ a\\n${hunk}`;

@@ -78,5 +78,5 @@ async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_tol
             }"""
         )
         assert heard == [1]
-        await expect(page.locator(".trouble")).to_contain_text("first")
-        await expect(page.locator(".trouble")).to_contain_text("second")
+        await expect(page.locator(".page-error")).to_contain_text("first")
+        await expect(page.locator(".page-error")).to_contain_text("second")

@@ -134,7 +134,7 @@ async def test_an_answer_its_code_and_its_thoughts(tmp_path: Path) -> None:
         page = await context.new_page()
         await page.goto(home(served))
         await say(page, "What\nis the plan?")
-        thought = page.locator("details.thought")
+        thought = page.locator("details.reasoning")
         await expect(thought.get_by_text("Thinking…")).to_be_visible()
         go_on.set()
         answer = page.locator(".answer")
@@ -144,7 +144,7 @@ async def test_an_answer_its_code_and_its_thoughts(tmp_path: Path) -> None:
         await thought.locator("summary").click()
         await expect(thought.get_by_text("First I look. Then I say.")).to_be_visible()
 
-        assert await page.locator(".said-text").inner_text() == "What\nis the plan?"
+        assert await page.locator(".user-text").inner_text() == "What\nis the plan?"
         await expect(answer.get_by_role("heading", name="A plan", level=3)).to_be_visible()
         link = answer.get_by_role("link", name="the docs")
         await expect(link).to_have_attribute("href", "https://docs.example/a")
@@ -184,7 +184,7 @@ async def test_what_a_person_says_is_shown_as_it_is_with_its_files(tmp_path: Pat
         session = (await served.chat(message, without_vision="describe"))[0]["session"]
         page = await browser.page()
         await page.goto(f"{home(served)}#{session}")
-        said = page.locator(".said")
+        said = page.locator(".user-message")
         await expect(said.get_by_text("**no** Markdown <b>here</b>")).to_be_visible()
         image = said.get_by_role("img", name="cat <b>.png")
         await expect(said.locator("img[src^='blob:']")).to_be_visible()

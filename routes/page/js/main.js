@@ -17,7 +17,7 @@ import { guarded } from "./dom/errors.js";
 
 /** What every part is given: see each part's `start(page)`. */
 const page = {
-  store: new Store({ session: null, link: { state: "connecting" } }),
+  store: new Store({ session: null, connection: { state: "connecting" } }),
   at: (id) => document.getElementById(id),
 };
 
@@ -26,7 +26,7 @@ page.feed = new Feed(
     if (event.type === "state") page.store.set(stateOf(event.data));
     else if (event.run) guarded(() => page.conversation.add(event));
   },
-  (state, more) => page.store.set({ link: { state, ...more } }),
+  (state, more) => page.store.set({ connection: { state, ...more } }),
 );
 page.panel = new Panel(page.at("panel"));
 page.conversation = new Conversation(page);
@@ -37,4 +37,4 @@ function stateOf({ type, ...state }) {
 
 page.at("app").hidden = false; // before the parts: in what is hidden nothing can take the focus
 for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs]) guarded(part.start, page);
-page.conversation.open(sessions.fromLocation());
+page.conversation.open(sessions.sessionInAddress());

@@ -1,15 +1,15 @@
 /** One call that waits for a person, whole, and the ways to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import { affected, argumentsShown, brief, isQuestion, sentence, why } from "./call_description.js";
-import { editForm, sessionForm, Unreadable } from "./decision_forms.js";
-import { span, ticking } from "../dom/clock.js";
-import { fill, h, icon, say } from "../dom/elements.js";
+import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
+import { editForm, sessionForm, InvalidInput } from "./decision_forms.js";
+import { formatDuration, startTicking } from "../dom/clock.js";
+import { fill, h, icon, announce } from "../dom/elements.js";
 import { questionForm } from "./elicitation.js";
-import { oneLine, spelled } from "../text/exact_text.js";
+import { escapeLine, escapeText } from "../text/exact_text.js";
 
 const URGENT_S = 60;
-const LET_GO = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
+const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
 const UNTRUSTED = /conversation holds untrusted text/; // as the server words why it asks
 
 let made = 0;
@@ -18,13 +18,13 @@ export class ApprovalBox {
   #page;
   #tray;
   #sending = false;
-  #told = false;
+  #warned = false;
   #stop;
   #id = `approval-${++made}`;
 
   /** `tray`: `settle()` when buttons move, `over(box, words)` when this one is decided. `tools`: GET /tools by name. */
   constructor(row, page, tray, tools) {
-    this.#learn(row, tools);
+    this.#setRow(row, tools);
     this.#page = page;
     this.#tray = tray;
     this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
@@ -32,12 +32,12 @@ export class ApprovalBox {
     this.#show("ask", { moved: false });
     this.#stop = () => {};
     if (row.expires_at === null) return; // it waits until somebody decides
-    this.#stop = ticking(() => this.#tick());
+    this.#stop = startTicking(() => this.#tick());
     this.#tick();
   }
 
   /** The arguments stand in the order of the tool's schema: the server sorts them by name. */
-  #learn(row, tools) {
+  #setRow(row, tools) {
     const tool = tools.get(row.name);
     const order = Object.keys(tool?.parameters?.properties ?? {});
     const rank = ([key]) => (order.includes(key) ? order.indexOf(key) : order.length);
@@ -46,7 +46,7 @@ export class ApprovalBox {
   }
 
   get title() {
-    return brief(this.row);
+    return summaryOf(this.row);
   }
 
   #build() {
@@ -54,8 +54,8 @@ export class ApprovalBox {
     this.body = h("div", { class: "approval-body" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.foot = h("div", { class: "approval-foot" });
-    const heading = h("h3", { id: this.#id }, sentence(this.row));
-    const name = h("code", { class: "approval-name" }, oneLine(this.row.name));
+    const heading = h("h3", { id: this.#id }, questionOf(this.row));
+    const name = h("code", { class: "approval-name" }, escapeLine(this.row.name));
     const head = h("header", { class: "approval-head" }, heading, name, this.left);
     const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
     return h("section", { ...props, dataset: { call: this.row.call } }, head, this.body, this.problem, this.foot);
@@ -68,12 +68,12 @@ export class ApprovalBox {
 
   #tick() {
     const left = Math.max(0, Math.ceil(this.#seconds));
-    const words = left ? `${left < URGENT_S ? `${left} s` : span(left)} left` : "The time is over";
+    const words = left ? `${left < URGENT_S ? `${left} s` : formatDuration(left)} left` : "The time is over";
     if (this.left.textContent !== words) this.left.textContent = words;
     this.element.classList.toggle("urgent", left < URGENT_S);
-    if (left > URGENT_S || this.#told) return;
-    this.#told = true;
-    if (left) say(`${left} seconds left to decide: ${oneLine(this.row.name)}.`);
+    if (left > URGENT_S || this.#warned) return;
+    this.#warned = true;
+    if (left) announce(`${left} seconds left to decide: ${escapeLine(this.row.name)}.`);
   }
 
   /** `ask`, or one of the forms; `moved` when a person has asked for it. */
@@ -102,12 +102,12 @@ export class ApprovalBox {
   #content(mode) {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
-    return [mode === "session" ? this.form.element : null, argumentsShown(this.row), this.#facts()];
+    return [mode === "session" ? this.form.element : null, renderArguments(this.row), this.#facts()];
   }
 
   /** The tools, which may come later than the call. */
   know(tools) {
-    this.#learn(this.row, tools);
+    this.#setRow(this.row, tools);
     this.body.querySelector(".approval-facts").replaceWith(this.#facts());
     const had = this.foot.contains(document.activeElement);
     if (this.mode === "ask") this.#show("ask", { moved: false });
@@ -116,10 +116,10 @@ export class ApprovalBox {
   }
 
   #facts() {
-    const about = this.tool?.name.startsWith("mcp__") ? spelled(this.tool.description) : null;
+    const about = this.tool?.name.startsWith("mcp__") ? escapeText(this.tool.description) : null;
     const facts = [
-      ["Why", why(this.row)],
-      ["Affects", affected(this.row, this.#page.store.get("server"), this.tool)],
+      ["Why", reasonOf(this.row)],
+      ["Affects", effectOf(this.row, this.#page.store.get("server"), this.tool)],
       about && ["It says of itself", about],
     ];
     return h(
@@ -130,7 +130,7 @@ export class ApprovalBox {
   }
 
   /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
-  get #lasting() {
+  get #canAllowForSession() {
     return this.tool?.approval !== "always";
   }
 
@@ -146,7 +146,7 @@ export class ApprovalBox {
     if (mode === "session") return [button("Approve and allow", "allowed", this, "primary"), back];
     return [
       button("Approve once", "approve", this, "primary", "y"),
-      this.#lasting ? button("Approve for this session", "session", this, "", "s") : null,
+      this.#canAllowForSession ? button("Approve for this session", "session", this, "", "s") : null,
       Object.keys(this.row.arguments).length ? button("Edit, then approve", "edit", this, "", "e") : null,
       button("Deny", "deny", this, "danger", "n"),
     ];
@@ -185,7 +185,7 @@ export class ApprovalBox {
     try {
       wish = makeWish();
     } catch (error) {
-      if (!(error instanceof Unreadable)) throw error;
+      if (!(error instanceof InvalidInput)) throw error;
       error.field.focus();
       return this.#fail(error.message);
     }
@@ -196,7 +196,7 @@ export class ApprovalBox {
       this.#tray.over(this, words, { own: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (LET_GO.has(error.status)) return this.#tray.over(this, error.message, { own: false });
+      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.over(this, error.message, { own: false });
       this.#send(false);
       this.#fail(error.message);
     }

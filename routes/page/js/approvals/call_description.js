@@ -1,8 +1,8 @@
 /** What somebody is asked: in one sentence, exactly, and whom it touches. Rows of tables, one for each tool we know. */
 
-import { changed } from "../text/diff.js";
+import { changeDiff } from "../text/diff.js";
 import { h } from "../dom/elements.js";
-import { exactBlock, oneLine, spelled, warnings } from "../text/exact_text.js";
+import { exactBlock, escapeLine, escapeText, warnings } from "../text/exact_text.js";
 import { titleOf } from "../cards/call_title.js";
 
 const MCP = /^mcp__(.+?)__(.+)$/;
@@ -19,20 +19,20 @@ export const isQuestion = (name) => mcpParts(name)?.tool === "elicitation";
 const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
 
 /** The hosts that a command asks to reach, in words; null where it asks for none. As `tools/egress.py` reads them. */
-export function reached({ network }) {
-  if (Array.isArray(network)) return network.length ? network.map((host) => oneLine(String(host))).join(", ") : null;
+export function requestedHosts({ network }) {
+  if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
   return network ? "any public host" : null;
 }
 
-const how = (given) => {
-  const ways = [inBackground(given) && "in the background", reached(given) && "with network"].filter(Boolean);
+const modifiersOf = (given) => {
+  const ways = [inBackground(given) && "in the background", requestedHosts(given) && "with network"].filter(Boolean);
   return ways.length ? ` ${ways.join(", ")}` : "";
 };
 
 const SENTENCES = {
   __proto__: null,
-  bash: (given) => `Run this command${how(given)}?`,
-  python: (given) => `Run this Python code${how(given)}?`,
+  bash: (given) => `Run this command${modifiersOf(given)}?`,
+  python: (given) => `Run this Python code${modifiersOf(given)}?`,
   write_file: () => "Write this file?",
   edit_file: () => "Change this file?",
   web_fetch: () => "Read this page from the web?",
@@ -40,36 +40,36 @@ const SENTENCES = {
 };
 
 /** "Run this command?" */
-export function sentence({ name, arguments: given }) {
+export function questionOf({ name, arguments: given }) {
   const parts = mcpParts(name);
-  if (isQuestion(name)) return `${oneLine(parts.server)} asks you`;
-  if (parts) return `Call ${oneLine(parts.tool)} of the MCP server ${oneLine(parts.server)}?`;
-  return SENTENCES[name]?.(given) ?? `Call ${oneLine(name)}?`;
+  if (isQuestion(name)) return `${escapeLine(parts.server)} asks you`;
+  if (parts) return `Call ${escapeLine(parts.tool)} of the MCP server ${escapeLine(parts.server)}?`;
+  return SENTENCES[name]?.(given) ?? `Call ${escapeLine(name)}?`;
 }
 
 /** One line of what it is about. */
-export function brief({ name, arguments: given }) {
-  return oneLine(isQuestion(name) ? String(given.message ?? "") : titleOf(name, given));
+export function summaryOf({ name, arguments: given }) {
+  return escapeLine(isQuestion(name) ? String(given.message ?? "") : titleOf(name, given));
 }
 
 // A question is answered by a form here: how it is answered otherwise would only confuse.
 const REST = / Approve (with the answers|once you) .*$/;
 
 /** Why it is asked. */
-export function why({ name, reason }) {
-  return spelled(isQuestion(name) ? reason.replace(REST, "") : reason);
+export function reasonOf({ name, reason }) {
+  return escapeText(isQuestion(name) ? reason.replace(REST, "") : reason);
 }
 
 const isText = (value) => typeof value === "string";
-const row = (name, value) => [h("dt", {}, oneLine(name)), h("dd", {}, value)];
+const row = (name, value) => [h("dt", {}, escapeLine(name)), h("dd", {}, value)];
 
 // For each tool the arguments that are drawn in a way of their own, if they are texts; all others are rows.
-const DRAWN = {
+const RENDERERS = {
   __proto__: null,
   bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, "Command")] },
   python: { code: (given) => [sizedIfLong(given.code), exactBlock(given.code, "Code")] },
   write_file: { content: (given) => [sized(given.content), exactBlock(given.content, "Content of the file")] },
-  edit_file: { old: () => null, new: (given) => changed(spelled(given.old), spelled(given.new)) },
+  edit_file: { old: () => null, new: (given) => changeDiff(escapeText(given.old), escapeText(given.new)) },
 };
 
 const LONG_LINES = 8; // from here on some may be out of sight
@@ -84,8 +84,8 @@ const sizedIfLong = (text) => (linesIn(text) >= LONG_LINES ? sized(text) : null)
 const count = (number, word) => `${number.toLocaleString()} ${word}${number === 1 ? "" : "s"}`;
 
 /** All arguments of a call, none left out: elements. */
-export function argumentsShown({ name, arguments: given }) {
-  const drawn = DRAWN[name] ?? {};
+export function renderArguments({ name, arguments: given }) {
+  const drawn = RENDERERS[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
   const rest = Object.entries(given).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
   const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value)));
@@ -93,7 +93,7 @@ export function argumentsShown({ name, arguments: given }) {
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given)) : null,
     rest.length || fits ? null : h("p", { class: "faint" }, "Without arguments."),
-    warned(given).map((words) => h("p", { class: "approval-warning" }, words)),
+    renderWarnings(given).map((words) => h("p", { class: "approval-warning" }, words)),
   ];
 }
 
@@ -106,10 +106,10 @@ function valueShown(name, value) {
 
 function plainShown(name, text) {
   if (text.length > SHORT || text.includes("\n")) return exactBlock(text, name);
-  return h("code", { dir: "ltr", class: "exact-word" }, spelled(text));
+  return h("code", { dir: "ltr", class: "exact-word" }, escapeText(text));
 }
 
-function warned(given) {
+function renderWarnings(given) {
   return warnings(
     Object.values(given)
       .map((value) => (isText(value) ? value : JSON.stringify(value)))
@@ -117,14 +117,14 @@ function warned(given) {
   );
 }
 
-const UNBOXED =
+const UNSANDBOXED =
   "No sandbox holds it: it can do all that the account can which dragoman runs under, on the whole machine.";
-const BOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
+const SANDBOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
 
-function boxed(given, { sandbox, boxed: whole, networked }) {
-  const box = BOXES[sandbox];
-  if (!box) return UNBOXED;
-  const hosts = sandbox === "bubblewrap" ? reached(given) : null;
+function sandboxEffect(given, { sandbox, boxed: whole, networked }) {
+  const box = SANDBOXES[sandbox];
+  if (!box) return UNSANDBOXED;
+  const hosts = sandbox === "bubblewrap" ? requestedHosts(given) : null;
   if (hosts)
     return `It runs in ${box}, with network to ${hosts}: what it can read, your workspace included, can be sent there. Services of this machine and its local network are out of its reach.`;
   if (whole) return `It runs in ${box}: it can change your workspace, and has no network.`;
@@ -133,12 +133,12 @@ function boxed(given, { sandbox, boxed: whole, networked }) {
   return `It runs in ${box}, which does not hold everything here: parts of this machine are open to it.`;
 }
 
-const FILE = ({ path }) => `The file ${oneLine(String(path))} in your workspace changes. Nothing else does.`;
+const FILE = ({ path }) => `The file ${escapeLine(String(path))} in your workspace changes. Nothing else does.`;
 
-const AFFECTED = {
+const EFFECTS = {
   __proto__: null,
-  bash: boxed,
-  python: boxed,
+  bash: sandboxEffect,
+  python: sandboxEffect,
   write_file: FILE,
   edit_file: FILE,
   web_fetch: ({ url }) => `${hostOf(url)} gets this request, and learns whatever is in the address.`,
@@ -163,10 +163,10 @@ function hostOf(url) {
 }
 
 /** Whom and what the call touches, in sentences. `tool`: its row of GET /tools, if there is one. */
-export function affected({ name, arguments: given }, server, tool) {
+export function effectOf({ name, arguments: given }, server, tool) {
   const parts = mcpParts(name);
-  if (isQuestion(name)) return `Your answer goes to the MCP server ${oneLine(parts.server)}.`;
-  const service = `The MCP server ${oneLine(parts?.server ?? "")} gets these arguments. The sandbox does not hold it.`;
-  const words = parts ? service : AFFECTED[name]?.(given, server ?? {});
-  return [words, (!AFFECTED[name] && RISKS[tool?.risk]) || null].filter(Boolean).join(" ");
+  if (isQuestion(name)) return `Your answer goes to the MCP server ${escapeLine(parts.server)}.`;
+  const service = `The MCP server ${escapeLine(parts?.server ?? "")} gets these arguments. The sandbox does not hold it.`;
+  const words = parts ? service : EFFECTS[name]?.(given, server ?? {});
+  return [words, (!EFFECTS[name] && RISKS[tool?.risk]) || null].filter(Boolean).join(" ");
 }

@@ -1,17 +1,17 @@
 /** What a person adds to a decision: other arguments, what else is allowed for the session, a word of reason. */
 
-import { reached } from "./call_description.js";
+import { requestedHosts } from "./call_description.js";
 import { h } from "../dom/elements.js";
-import { oneLine, unseenIn, withoutUnseen } from "../text/exact_text.js";
-import { isWhole, readJSON } from "../text/json.js";
+import { escapeLine, invisibleIn, withoutInvisible } from "../text/exact_text.js";
+import { isExactInteger, parseJSON } from "../text/json.js";
 
 const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off", dir: "ltr" };
 
 let made = 0;
-const fresh = (name) => `${name}-${++made}`;
+const newId = (name) => `${name}-${++made}`;
 
 /** What a form cannot read; `field` is where. */
-export class Unreadable extends Error {
+export class InvalidInput extends Error {
   constructor(message, field) {
     super(message);
     this.field = field;
@@ -43,7 +43,7 @@ const rowsOf = (text) => text.split("\n").reduce((rows, line) => rows + 1 + Math
 function editField(name, value) {
   const isText = typeof value === "string";
   const shown = isText ? value : JSON.stringify(value, null, 2);
-  const id = fresh("edit");
+  const id = newId("edit");
   const input = h("textarea", {
     id,
     class: "exact-input",
@@ -55,12 +55,12 @@ function editField(name, value) {
   });
   input.value = shown;
   const first = input.value; // what the browser has made of it, ends of lines being its own
-  const label = h("label", { for: id }, oneLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
+  const label = h("label", { for: id }, escapeLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
   return {
     name,
     input,
     main: isText && (shown.length > 40 || shown.includes("\n")),
-    element: h("div", { class: "approval-field" }, label, input, unseenNote(input)),
+    element: h("div", { class: "approval-field" }, label, input, invisibleNote(input)),
     touched: () => input.value !== first,
     value() {
       if (input.value === first) return value;
@@ -72,9 +72,9 @@ function editField(name, value) {
 function parsed(name, input) {
   try {
     JSON.parse(input.value, finite);
-    return readJSON(input.value);
+    return parseJSON(input.value);
   } catch (error) {
-    throw new Unreadable(`${name} is not JSON: ${error.message}`, input);
+    throw new InvalidInput(`${name} is not JSON: ${error.message}`, input);
   }
 }
 
@@ -85,17 +85,17 @@ function finite(_, value) {
 }
 
 /** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
-function unseenNote(input) {
+function invisibleNote(input) {
   const words = h("span", {});
   const clean = h("button", { type: "button" }, "Take them out");
   const note = h("p", { class: "approval-warning" }, words, " ", clean);
   const draw = () => {
-    const found = unseenIn(input.value);
+    const found = invisibleIn(input.value);
     note.hidden = !found.length;
     words.textContent = `In here are characters that cannot be seen: ${found.slice(0, 8).join(", ")}.`;
   };
   clean.addEventListener("click", () => {
-    input.value = withoutUnseen(input.value);
+    input.value = withoutInvisible(input.value);
     draw();
     input.focus();
   });
@@ -128,7 +128,7 @@ function withinHost(url) {
 /** A pattern for calls like this one; null where none makes sense. */
 function patternOf(name, given) {
   if (!Object.keys(given).length) return null;
-  const all = Object.fromEntries(Object.entries(given).map(([key, value]) => [key, literal(written(value))]));
+  const all = Object.fromEntries(Object.entries(given).map(([key, value]) => [key, literal(serialised(value))]));
   try {
     const own = (PATTERNS[name] ?? (() => all))(given);
     return own && { ...all, ...own };
@@ -138,18 +138,18 @@ function patternOf(name, given) {
 }
 
 /** A value as the server writes it before it looks at the pattern: JSON in ASCII, keys sorted. */
-function written(value) {
+function serialised(value) {
   if (typeof value === "string") return value;
-  if (Array.isArray(value)) return `[${value.map(inner).join(", ")}]`;
-  if (value === null || typeof value !== "object" || isWhole(value)) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(serialisedPart).join(", ")}]`;
+  if (value === null || typeof value !== "object" || isExactInteger(value)) return JSON.stringify(value);
   return `{${Object.keys(value)
     .sort()
-    .map((key) => `${inner(key)}: ${inner(value[key])}`)
+    .map((key) => `${serialisedPart(key)}: ${serialisedPart(value[key])}`)
     .join(", ")}}`;
 }
 
-function inner(value) {
-  if (typeof value !== "string") return written(value);
+function serialisedPart(value) {
+  if (typeof value !== "string") return serialised(value);
   return JSON.stringify(value).replace(
     /[\u007f-\uffff]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
@@ -165,11 +165,11 @@ const HINTS = {
 /** "Exactly this call", "calls like it", unless they would not count (`exactly`), or "network to these hosts".
  * `value()`: what bounds the grant, as it is sent. */
 export function sessionForm(name, given, { exactly = false } = {}) {
-  const group = fresh("scope");
+  const group = newId("scope");
   const choices = [
     { words: "Exactly this call, with exactly these arguments", fields: [], value: () => ({}) },
-    exactly ? null : likeThis(patternOf(name, given)),
-    reached(given) && NETWORKED.has(name) ? hostsChoice(given) : null,
+    exactly ? null : patternChoice(patternOf(name, given)),
+    requestedHosts(given) && NETWORK_TOOLS.has(name) ? hostsChoice(given) : null,
   ].filter(Boolean);
   for (const one of choices) {
     one.input = h("input", { type: "radio", name: group });
@@ -191,18 +191,18 @@ export function sessionForm(name, given, { exactly = false } = {}) {
   };
 }
 
-function likeThis(suggested) {
+function patternChoice(suggested) {
   if (!suggested) return null;
   const fields = Object.entries(suggested).map(([key, text]) => patternField(key, text));
   const value = () => ({ pattern: Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) });
   return { words: "Calls like it", fields: fields.map(({ element }) => element), value };
 }
 
-const NETWORKED = new Set(["bash", "python"]);
+const NETWORK_TOOLS = new Set(["bash", "python"]);
 
 /** The hosts of the call, or those that its text names: a person adds and takes away. */
 function hostsChoice(given) {
-  const id = fresh("hosts");
+  const id = newId("hosts");
   const named = Array.isArray(given.network)
     ? given.network
     : hostsIn(Object.values(given).filter(isString).join("\n"));
@@ -215,10 +215,10 @@ function hostsChoice(given) {
   const about = h("p", { class: "faint", id: `${id}-hint` }, hint);
   return {
     words: "Network to these hosts, for any command",
-    fields: [h("div", { class: "approval-field" }, label, input, unseenNote(input), about)],
+    fields: [h("div", { class: "approval-field" }, label, input, invisibleNote(input), about)],
     value() {
       const hosts = input.value.split(/[\s,]+/).filter(Boolean);
-      if (!hosts.length) throw new Unreadable("Name at least one host, as in example.org.", input);
+      if (!hosts.length) throw new InvalidInput("Name at least one host, as in example.org.", input);
       return { hosts };
     },
   };
@@ -232,7 +232,7 @@ function hostsIn(text) {
 }
 
 function patternField(key, text) {
-  const id = fresh("pattern");
+  const id = newId("pattern");
   const input = h("input", {
     id,
     class: "exact-input",
@@ -243,7 +243,7 @@ function patternField(key, text) {
     dir: "ltr",
   });
   const hint = HINTS[key] ?? "* stands for any text without ; & | $ and the like, and ends where a host does.";
-  const label = h("label", { for: id }, oneLine(key));
+  const label = h("label", { for: id }, escapeLine(key));
   input.setAttribute("aria-describedby", `${id}-hint`);
   return {
     key,

@@ -1,20 +1,20 @@
 /** What an MCP server asks in the middle of a call: a small form out of its schema, or a page to open. */
 
 import { h } from "../dom/elements.js";
-import { oneLine, spelled } from "../text/exact_text.js";
-import { Unreadable } from "./decision_forms.js";
-import { numberOf } from "../text/json.js";
+import { escapeLine, escapeText } from "../text/exact_text.js";
+import { InvalidInput } from "./decision_forms.js";
+import { parseNumber } from "../text/json.js";
 
 let made = 0;
 
 /** `{element, focus(), value()}`: what the server says and a field for each answer. `value()` raises Unreadable. */
 export function questionForm({ message, schema, url }) {
-  const said = h("p", { class: "approval-question-message", dir: "auto" }, spelled(String(message ?? "")));
+  const said = h("p", { class: "approval-question-message", dir: "auto" }, escapeText(String(message ?? "")));
   if (url !== undefined)
     return { element: h("div", {}, said, pageToOpen(String(url))), focus: () => undefined, value: () => ({}) };
   const needed = Array.isArray(schema?.required) ? schema.required : [];
-  const fields = Object.entries(isTable(schema?.properties) ? schema.properties : {}).map(([name, field]) =>
-    fieldOf(name, isTable(field) ? field : {}, needed.includes(name)),
+  const fields = Object.entries(isObject(schema?.properties) ? schema.properties : {}).map(([name, field]) =>
+    fieldOf(name, isObject(field) ? field : {}, needed.includes(name)),
   );
   return {
     element: h(
@@ -33,12 +33,12 @@ export function questionForm({ message, schema, url }) {
   };
 }
 
-const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The host that this browser would go to stands by itself: an address can be written so that another seems meant. */
 function pageToOpen(written) {
   const url = URL.canParse(written) ? new URL(written) : null;
-  const address = h("code", { dir: "ltr", class: "exact-word" }, spelled(written));
+  const address = h("code", { dir: "ltr", class: "exact-word" }, escapeText(written));
   if (url?.protocol !== "https:") return h("p", {}, "The page has no address that can be opened here: ", address);
   const props = { href: url.href, target: "_blank", rel: "noopener noreferrer" };
   return [
@@ -50,7 +50,7 @@ function pageToOpen(written) {
 /** Titles beside values: `oneOf`/`anyOf` with `const`, or `enum` with `enumNames`. */
 function choicesOf(field) {
   const rows = field.oneOf ?? field.anyOf;
-  if (Array.isArray(rows)) return rows.filter(isTable).map((row) => [row.const, row.title ?? row.const]);
+  if (Array.isArray(rows)) return rows.filter(isObject).map((row) => [row.const, row.title ?? row.const]);
   if (!Array.isArray(field.enum)) return null;
   return field.enum.map((value, place) => [value, field.enumNames?.[place] ?? value]);
 }
@@ -59,9 +59,10 @@ function fieldOf(name, field, needed) {
   const id = `answer-${++made}`;
   const props = { id, "aria-describedby": field.description ? `${id}-hint` : null, required: needed };
   const [input, value] = inputOf(field, props, name);
-  const words = [oneLine(String(field.title ?? name)), needed ? null : h("span", { class: "faint" }, " (optional)")];
+  const words = [escapeLine(String(field.title ?? name)), needed ? null : h("span", { class: "faint" }, " (optional)")];
   const hint =
-    field.description && h("p", { class: "faint", id: `${id}-hint`, dir: "auto" }, spelled(String(field.description)));
+    field.description &&
+    h("p", { class: "faint", id: `${id}-hint`, dir: "auto" }, escapeText(String(field.description)));
   const label = h("label", { for: id }, words);
   const element = h(
     "div",
@@ -82,9 +83,9 @@ function inputOf(field, props, name) {
     const box = h("input", { ...props, required: false, type: "checkbox", checked: field.default === true });
     return [box, () => box.checked];
   }
-  if (field.type === "array") return several(field, props);
+  if (field.type === "array") return multipleChoice(field, props);
   const choices = choicesOf(field);
-  if (choices) return oneOf(choices, field, props);
+  if (choices) return singleChoice(choices, field, props);
   if (NUMBERS[field.type]) return number(field, props, name);
   const input = h("input", {
     ...props,
@@ -110,26 +111,26 @@ function number(field, props, name) {
     input,
     () => {
       if (input.validity.badInput)
-        throw new Unreadable(`${oneLine(String(field.title ?? name))} is not a number.`, input);
-      return input.value === "" ? undefined : numberOf(input.value);
+        throw new InvalidInput(`${escapeLine(String(field.title ?? name))} is not a number.`, input);
+      return input.value === "" ? undefined : parseNumber(input.value);
     },
   ];
 }
 
-function oneOf(choices, field, props) {
+function singleChoice(choices, field, props) {
   const select = h("select", props, h("option", { value: "" }, "Choose"));
   choices.forEach(([value, title], place) => {
-    select.append(h("option", { value: place, selected: value === field.default }, oneLine(String(title))));
+    select.append(h("option", { value: place, selected: value === field.default }, escapeLine(String(title))));
   });
   return [select, () => (select.value === "" ? undefined : choices[Number(select.value)][0])];
 }
 
-function several(field, props) {
-  const choices = choicesOf(isTable(field.items) ? field.items : {}) ?? [];
+function multipleChoice(field, props) {
+  const choices = choicesOf(isObject(field.items) ? field.items : {}) ?? [];
   const usual = Array.isArray(field.default) ? field.default : [];
   const select = h("select", { ...props, multiple: true, size: Math.min(6, Math.max(2, choices.length)) });
   choices.forEach(([value, title], place) => {
-    select.append(h("option", { value: place, selected: usual.includes(value) }, oneLine(String(title))));
+    select.append(h("option", { value: place, selected: usual.includes(value) }, escapeLine(String(title))));
   });
   return [select, () => [...select.selectedOptions].map((option) => choices[Number(option.value)][0])];
 }

@@ -1,8 +1,8 @@
 /** What somebody notices who looks elsewhere: a number in the title, a dot in the icon, and (if wanted) notifications. */
 
-import { brief } from "./call_description.js";
-import { h, say } from "../dom/elements.js";
-import { oneLine } from "../text/exact_text.js";
+import { summaryOf } from "./call_description.js";
+import { h, announce } from "../dom/elements.js";
+import { escapeLine } from "../text/exact_text.js";
 
 const KEY = "dragoman.notify";
 const LONG_S = 30; // a run that took longer is told of when it ends
@@ -11,42 +11,42 @@ const ICON = "/page/icon.svg",
 const BADGE = /^\(\d+\) /;
 
 let waiting = 0;
-const switched = new EventTarget();
+const changes = new EventTarget();
 
 /** Watches what waits and what runs; `show(approval)` brings the person there. */
-export function startNotices(page, show) {
+export function startNotifications(page, show) {
   new MutationObserver(badge).observe(document.querySelector("title"), { childList: true });
   page.store.watch("approvals", (rows) => {
     waiting = rows.length;
     badge();
   });
-  tellOfApprovals(page, show);
-  tellOfRuns(page);
+  notifyApprovals(page, show);
+  notifyRuns(page);
 }
 
 /** Whoever sets the title need not know of the number in it. */
 function badge() {
   const plain = document.title.replace(BADGE, "");
-  const wanted = waiting ? `(${waiting}) ${plain}` : plain;
-  if (document.title !== wanted) document.title = wanted;
+  const isEnabled = waiting ? `(${waiting}) ${plain}` : plain;
+  if (document.title !== isEnabled) document.title = isEnabled;
   const link = document.querySelector('link[rel="icon"]');
   const icon = waiting ? WAITING : ICON;
   if (link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
 }
 
-function tellOfApprovals(page, show) {
+function notifyApprovals(page, show) {
   let known = null;
   page.store.watch("approvals", (rows) => {
     const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
     known = new Set(rows.map(keyOf));
     for (const row of fresh) {
-      const words = brief(row);
-      notify(`${oneLine(row.name)} waits for you`, words, keyOf(row), () => show(row));
+      const words = summaryOf(row);
+      notify(`${escapeLine(row.name)} waits for you`, words, keyOf(row), () => show(row));
     }
   });
 }
 
-function tellOfRuns(page) {
+function notifyRuns(page) {
   let known = new Map();
   page.store.watch("runs", (rows) => {
     const now = new Map(rows.map((row) => [row.id, row]));
@@ -80,17 +80,17 @@ function notify(title, body, tag, clicked) {
 }
 
 /** Whether this browser could, as far as can be known without asking. */
-const possible = () => "Notification" in window && window.isSecureContext;
-const wanted = () => possible() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
+const isSupported = () => "Notification" in window && window.isSecureContext;
+const wanted = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
 
 /** Asks the browser for leave, once somebody has pressed a button for that. Returns what to tell, if it did not work. */
-async function turn(on) {
+async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
-  else if (!possible()) return "This browser shows no notifications for this page. Use https or localhost.";
+  else if (!isSupported()) return "This browser shows no notifications for this page. Use https or localhost.";
   else if ((await Notification.requestPermission()) !== "granted") {
     return "The browser does not allow it. Allow notifications for this site in its settings, then try again.";
   } else localStorage.setItem(KEY, "on");
-  switched.dispatchEvent(new Event("change"));
+  changes.dispatchEvent(new Event("change"));
   return null;
 }
 
@@ -100,12 +100,12 @@ export function notifySwitch() {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const draw = () => (box.checked = wanted());
   box.addEventListener("change", async () => {
-    const why = await turn(box.checked);
+    const why = await enable(box.checked);
     problem.textContent = why ?? "";
     problem.hidden = !why;
     draw();
   });
-  switched.addEventListener("change", draw);
+  changes.addEventListener("change", draw);
   draw();
   const words = "Tell me when a call waits for me, or a long turn ends, while I look elsewhere";
   return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)), problem);
@@ -114,14 +114,14 @@ export function notifySwitch() {
 /** A small button for the tray: there as long as it would change something. */
 export function notifyButton() {
   const button = h("button", { type: "button", class: "notify-button" }, "Notify me next time");
-  const draw = () => (button.hidden = wanted() || !possible() || Notification.permission === "denied");
+  const draw = () => (button.hidden = wanted() || !isSupported() || Notification.permission === "denied");
   button.addEventListener("click", async () => {
-    const why = await turn(true);
-    say(why ?? "You will be notified.");
+    const why = await enable(true);
+    announce(why ?? "You will be notified.");
     if (why) button.textContent = why;
     draw();
   });
-  switched.addEventListener("change", draw);
+  changes.addEventListener("change", draw);
   draw();
   return button;
 }

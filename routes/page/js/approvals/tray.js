@@ -1,20 +1,20 @@
 /** Calls that wait for a person: the first of the open conversation whole, all others in a line, each decided once. */
 
 import { request } from "../feed/api.js";
-import { brief } from "./call_description.js";
+import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
-import { fill, h, icon, say } from "../dom/elements.js";
-import { oneLine } from "../text/exact_text.js";
-import { notifyButton, startNotices } from "./notifications.js";
+import { fill, h, icon, announce } from "../dom/elements.js";
+import { escapeLine } from "../text/exact_text.js";
+import { notifyButton, startNotifications } from "./notifications.js";
 
 const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
 const NOTE_MS = 12_000;
 const SKEW_MS = 30_000; // from here on the two clocks are taken to differ
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
-const briefly = (row) => `${oneLine(row.name)} · ${brief(row)}`;
+const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 
-const ENDS = {
+const OUTCOMES = {
   approved: "It was approved in another window",
   denied: "It was denied in another window",
   expired: "Nobody decided in time, and it was not run",
@@ -29,7 +29,7 @@ class Tray {
   #boxes = new Map(); // of those that were shown whole: what was written in one stays while another is looked at
   #box = null;
   #chosen = null; // the key of the one that somebody wants to see whole
-  #over = new Set(); // decided here: the server's list may still have them
+  #decided = new Set(); // decided here: the server's list may still have them
   #known = new Map(); // every row that was here
   #tools = null;
   #timer = null;
@@ -53,7 +53,7 @@ class Tray {
 
   #listen() {
     const element = this.#element;
-    element.addEventListener("click", (event) => this.#shield(event), true);
+    element.addEventListener("click", (event) => this.#ignoreEarlyClick(event), true);
     element.addEventListener("keydown", (event) => this.#key(event));
     element.addEventListener("focus", () => this.focus());
     element.addEventListener("show", ({ detail }) => this.show(detail));
@@ -73,7 +73,7 @@ class Tray {
     this.#timer = setTimeout(() => delete this.#element.dataset.settling, SETTLE_MS);
   }
 
-  #shield(event) {
+  #ignoreEarlyClick(event) {
     const byPointer = event.detail > 0; // the keyboard is here because somebody has brought it here
     if (!byPointer || !("settling" in this.#element.dataset) || !event.target.closest("button")) return;
     event.preventDefault();
@@ -108,7 +108,7 @@ class Tray {
   }
 
   #changed() {
-    const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#over.has(keyOf(row)));
+    const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#decided.has(keyOf(row)));
     const here = this.#page.store.get("session");
     this.#rows = [...rows.filter((row) => row.session === here), ...rows.filter((row) => row.session !== here)];
     this.#announce();
@@ -120,13 +120,13 @@ class Tray {
     const fresh = this.#rows.filter((row) => !this.#known.has(keyOf(row)));
     for (const row of fresh) this.#known.set(keyOf(row), row);
     if (!fresh.length) return;
-    if (!this.#tools) this.#askForTools();
-    const told = fresh.map((row) => `${oneLine(row.name)} waits for you: ${brief(row)}`);
-    say(told.join(". "), { urgent: true });
+    if (!this.#tools) this.#fetchTools();
+    const told = fresh.map((row) => `${escapeLine(row.name)} waits for you: ${summaryOf(row)}`);
+    announce(told.join(". "), { urgent: true });
   }
 
   /** What there is to know of each tool, once; the answer also tells the server's time. */
-  async #askForTools() {
+  async #fetchTools() {
     this.#tools = new Map();
     try {
       const response = await request("GET", "/tools");
@@ -146,7 +146,7 @@ class Tray {
     const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
     const others = this.#rows.filter((row) => row !== whole);
     const before = this.#layout;
-    if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#exchange(whole);
+    if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#showBox(whole);
     const lines = others.map((row) => this.#line(row, here));
     const words = (elements) => [...elements].map((element) => element.textContent).join("\n");
     if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
@@ -165,7 +165,7 @@ class Tray {
     return [this.#box?.row, ...others].map((one) => one?.call).join();
   }
 
-  #exchange(row) {
+  #showBox(row) {
     const had = this.#box?.element.contains(document.activeElement);
     this.#box = row && this.#boxOf(row);
     fill(this.place, this.#box?.element);
@@ -212,14 +212,14 @@ class Tray {
   #titleOf(session) {
     const sessions = this.#page.store.get("sessions");
     const title = Array.isArray(sessions) && sessions.find((one) => one.id === session)?.title;
-    return title ? `“${oneLine(title)}”` : "another conversation";
+    return title ? `“${escapeLine(title)}”` : "another conversation";
   }
 
   /** A decision was made here, or the server says that there is none to make any more. */
   over(box, words, { own }) {
-    this.#over.add(keyOf(box.row));
-    this.#tell(own ? null : `${box.title}: ${words}`);
-    say(words);
+    this.#decided.add(keyOf(box.row));
+    this.#showNote(own ? null : `${box.title}: ${words}`);
+    announce(words);
     this.#changed();
   }
 
@@ -227,14 +227,14 @@ class Tray {
   #resolved(event) {
     const key = keyOf(event);
     const row = this.#known.get(key);
-    if (!row || this.#over.has(key)) return;
-    this.#over.add(key);
-    const words = `${ENDS[event.decision] ?? event.decision}: ${briefly(row)}`;
-    this.#tell(words);
+    if (!row || this.#decided.has(key)) return;
+    this.#decided.add(key);
+    const words = `${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`;
+    this.#showNote(words);
     this.#changed();
   }
 
-  #tell(words) {
+  #showNote(words) {
     this.note.textContent = words ?? "";
     clearTimeout(this.#noteTimer);
     this.#noteTimer = setTimeout(() => (this.note.textContent = ""), NOTE_MS);
@@ -243,5 +243,5 @@ class Tray {
 
 export function start(page) {
   const tray = new Tray(page);
-  startNotices(page, (row) => tray.show(row));
+  startNotifications(page, (row) => tray.show(row));
 }

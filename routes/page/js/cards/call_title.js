@@ -1,6 +1,6 @@
 /** A call in one line, for cards, approvals and titles of tabs. */
 
-import { oneLine } from "../text/exact_text.js";
+import { escapeLine } from "../text/exact_text.js";
 
 const LONGEST = 200;
 
@@ -38,15 +38,15 @@ const ICONS = {
 
 /** `titleOf("bash", {command: "make test\n..."})` is `make test`. Invisible characters are spelled out. */
 export function titleOf(name, given = {}) {
-  const words = (Object.hasOwn(TITLES, name) ? TITLES[name](given ?? {}) : undefined) ?? rest(given);
+  const words = (Object.hasOwn(TITLES, name) ? TITLES[name](given ?? {}) : undefined) ?? otherArguments(given);
   const first = firstLine(typeof words === "string" ? words : JSON.stringify(words));
-  return oneLine(first.length > LONGEST ? `${first.slice(0, LONGEST)}…` : first);
+  return escapeLine(first.length > LONGEST ? `${first.slice(0, LONGEST)}…` : first);
 }
 
 /** `server · tool` for tools of MCP servers, the name itself for others. */
 export function nameOf(name) {
   const [, server, tool] = /^mcp__(.+?)__(.+)$/s.exec(name) ?? [];
-  return oneLine(server ? `${server} · ${tool}` : name).slice(0, LONGEST);
+  return escapeLine(server ? `${server} · ${tool}` : name).slice(0, LONGEST);
 }
 
 /** The icon of a tool, for `icon()`. */
@@ -60,7 +60,7 @@ function firstLine(text) {
 }
 
 /** Of a tool that is not known here: its only value, or all of them. */
-function rest(given) {
+function otherArguments(given) {
   const values = Object.values(given ?? {});
   if (!values.length) return "";
   return values.length === 1 && typeof values[0] === "string" ? values[0] : JSON.stringify(given);

@@ -1,10 +1,10 @@
 /** What a tool is called with: first as the model writes it, then as it was understood. */
 
 import { codeBlock } from "../text/code.js";
-import { changed } from "../text/diff.js";
+import { changeDiff } from "../text/diff.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { spelled } from "../text/exact_text.js";
-import { Growing } from "./streaming_text.js";
+import { escapeText } from "../text/exact_text.js";
+import { StreamingText } from "./streaming_text.js";
 import { fileLanguage } from "../text/file_language.js";
 import { PartialObject } from "./partial_json.js";
 import { PartialTags } from "./partial_tags.js";
@@ -18,14 +18,14 @@ const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
 // how fields are called on the page
 const FIELDS = { old: "Instead of", new: "Write", content: "Content", code: "", command: "" };
 
-const command = (words) => folding(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
+const command = (words) => foldable(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
 
 // name of a tool -> the argument that is shown as what it is, and how
-const SHOWN = {
+const RENDERERS = {
   bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), rest],
   python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), rest],
   write_file: ({ content, ...rest }) => [codeBlock(String(content ?? ""), fileLanguage(rest.path)), rest],
-  edit_file: ({ old, new: after, ...rest }) => [changed(String(old ?? ""), String(after ?? "")), rest],
+  edit_file: ({ old, new: after, ...rest }) => [changeDiff(String(old ?? ""), String(after ?? "")), rest],
 };
 
 export class CardArguments {
@@ -35,7 +35,7 @@ export class CardArguments {
   #boxes = new Map();
   #reader = new PartialObject(this);
   #raw = []; // until it is clear that it is JSON
-  #begun = false;
+  #isObject = false;
   #failed = false;
 
   constructor(name) {
@@ -47,9 +47,9 @@ export class CardArguments {
   write(text) {
     if (!text) return;
     this.element.hidden = false;
-    if (this.#failed) this.#grow(text);
+    if (this.#failed) this.#appendRaw(text);
     else {
-      if (!this.#begun) this.#raw.push(text);
+      if (!this.#isObject) this.#raw.push(text);
       this.#reader.feed(text);
     }
   }
@@ -58,9 +58,11 @@ export class CardArguments {
   settle(given, { by = null } = {}) {
     this.fields = given ?? {};
     this.#boxes.clear();
-    const [main, rest] = Object.hasOwn(SHOWN, this.#name) ? SHOWN[this.#name](this.fields) : [null, this.fields];
+    const [main, rest] = Object.hasOwn(RENDERERS, this.#name)
+      ? RENDERERS[this.#name](this.fields)
+      : [null, this.fields];
     const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
-    const note = by && h("p", { class: "card-note" }, `Changed by ${spelled(by)}.`);
+    const note = by && h("p", { class: "card-note" }, `Changed by ${escapeText(by)}.`);
     fill(this.element, note, main, rows.length ? table(rows) : null);
     this.element.hidden = !this.element.childNodes.length;
   }
@@ -68,7 +70,7 @@ export class CardArguments {
   // What PartialObject tells.
 
   open(name) {
-    this.#begun = true;
+    this.#isObject = true;
     const label = Object.hasOwn(FIELDS, name) ? FIELDS[name] : name;
     if (IN_TITLE.has(name)) this.#boxes.set(name, null);
     else if (this.element.childElementCount < MOST_ROWS) this.#boxes.set(name, this.#box(label, name));
@@ -87,25 +89,25 @@ export class CardArguments {
   }
 
   failed() {
-    if (this.#begun) return; // what can be read of it stays
+    if (this.#isObject) return; // what can be read of it stays
     const raw = this.#raw.splice(0).join("");
     this.#failed = !/^\s*</.test(raw);
-    if (this.#failed) return void this.#grow(raw);
+    if (this.#failed) return void this.#appendRaw(raw);
     this.#reader = new PartialTags(this);
     this.#reader.feed(raw);
   }
 
   /** The text is the one argument that such tools have, or is shown as it is. */
-  #grow(text) {
+  #appendRaw(text) {
     const name = Object.hasOwn(RAW, this.#name) ? RAW[this.#name] : "";
     if (!this.#boxes.has(name)) this.open(name);
     this.text(name, text);
   }
 
   #box(label, name) {
-    const growing = new Growing(name || "Arguments");
-    const words = label && h("span", { class: "card-field" }, spelled(label));
-    this.element.append(h("div", { class: "card-growing" }, words || null, growing.element));
+    const growing = new StreamingText(name || "Arguments");
+    const words = label && h("span", { class: "card-field" }, escapeText(label));
+    this.element.append(h("div", { class: "card-streaming" }, words || null, growing.element));
     return growing;
   }
 }
@@ -120,13 +122,13 @@ export function table(rows) {
 }
 
 function rowOf([name, value]) {
-  return [h("dt", { dir: "auto" }, spelled(name.slice(0, TITLE_PART))), h("dd", { dir: "auto" }, shownValue(value))];
+  return [h("dt", { dir: "auto" }, escapeText(name.slice(0, TITLE_PART))), h("dd", { dir: "auto" }, shownValue(value))];
 }
 
 function shownValue(value) {
-  if (typeof value === "string" && !value.includes("\n") && value.length < 200) return spelled(value);
+  if (typeof value === "string" && !value.includes("\n") && value.length < 200) return escapeText(value);
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return folding(h("pre", { tabindex: 0 }), text);
+  return foldable(h("pre", { tabindex: 0 }), text);
 }
 
 const LINES = 10;
@@ -135,9 +137,9 @@ const FOLDED = 4_000; // characters that are laid out of a folded one
 const MOST = 200_000; // and of an open one
 
 /** The block with this text, spelled out; if it is long, with a button that shows all of it and folds it again. */
-function folding(block, text) {
+function foldable(block, text) {
   const lines = text.split("\n").length;
-  const show = (open) => (block.textContent = shown(text, open));
+  const show = (open) => (block.textContent = shortened(text, open));
   show(false);
   if (lines <= LINES + 2 && text.length <= CHARACTERS) return block;
   const words = lines > LINES + 2 ? `Show all ${lines.toLocaleString()} lines` : "Show all";
@@ -153,8 +155,8 @@ function folding(block, text) {
   return box;
 }
 
-function shown(text, open) {
+function shortened(text, open) {
   const left = text.length - MOST;
   const rest = open && left > 0 ? `\n[${left.toLocaleString()} more characters are not shown here]` : "";
-  return spelled(text.slice(0, open ? MOST : FOLDED)) + rest;
+  return escapeText(text.slice(0, open ? MOST : FOLDED)) + rest;
 }

@@ -1,7 +1,7 @@
 /** The line at the top of a tool's card: which tool, for what, how it is, since when; and how to stop it. */
 
 import { fill, h, icon } from "../dom/elements.js";
-import { span } from "../dom/clock.js";
+import { formatDuration } from "../dom/clock.js";
 import { iconOf, nameOf } from "./call_title.js";
 
 // state -> its word and its icon: never told by colour alone
@@ -70,7 +70,7 @@ export class CardHead {
   tell(seconds, { over = false, atLeast = false } = {}) {
     this.time.hidden = seconds === null || (atLeast && seconds < 1);
     if (this.time.hidden) return;
-    const words = over && seconds < 0.095 ? `${Math.round(seconds * 1_000)} ms` : span(seconds);
+    const words = over && seconds < 0.095 ? `${Math.round(seconds * 1_000)} ms` : formatDuration(seconds);
     this.time.textContent = atLeast ? `over ${words}` : words;
   }
 }

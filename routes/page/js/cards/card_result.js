@@ -4,9 +4,9 @@ import { codeBlock } from "../text/code.js";
 import { counted, diffOf, rowOf } from "../text/diff.js";
 import { rowsOfUnified } from "../text/diff_rows.js";
 import { h } from "../dom/elements.js";
-import { spelled } from "../text/exact_text.js";
+import { escapeText } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
-import { readJSON } from "../text/json.js";
+import { parseJSON } from "../text/json.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
 
@@ -20,7 +20,7 @@ const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to
 const NOTE_MOST = 300; // characters of such a note at the end of a text
 
 /** What a tool has noted at the end of its result, and the groups of that; [] where it has not. */
-function noted(pattern, text) {
+function trailer(pattern, text) {
   const found = pattern.exec(text.slice(-NOTE_MOST)); // all of it may be long, and somebody's who means harm
   return found ? [found[0], found.groups] : [];
 }
@@ -44,7 +44,7 @@ const RESULTS = {
 };
 
 function ofProcess({ text, tail, exitCode }) {
-  const [end = "", { signal, limit } = {}] = noted(EXIT, text);
+  const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
   const output = text.slice(0, text.length - end.length);
   const why = [exitCode === undefined ? null : `exit ${exitCode}`, signal, limit && `time limit ${limit}`];
   return {
@@ -61,24 +61,24 @@ function ofChange({ text, fields }) {
   const [first, ...rest] = text.split("\n");
   const rows = rowsOfUnified(rest.join("\n"));
   const { added, removed } = counted(rows);
-  const changes = rows.filter(({ kind }) => kind === "new" || kind === "gone");
+  const changes = rows.filter(({ kind }) => kind === "added" || kind === "removed");
   const isDiff = changes.length > 0;
   return {
     element: () => [
-      h("p", { class: "card-note" }, spelled(first)),
+      h("p", { class: "card-note" }, escapeText(first)),
       isDiff ? diffOf(rows, String(fields.path)) : notes(rows),
     ],
     brief: () =>
-      isDiff ? h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)) : h("p", {}, spelled(first)),
+      isDiff ? h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)) : h("p", {}, escapeText(first)),
     extra: isDiff ? `+${added} −${removed}` : "",
     replacesArguments: isDiff,
   };
 }
 
-const notes = (rows) => rows.map(({ text }) => h("p", { class: "card-note" }, spelled(text)));
+const notes = (rows) => rows.map(({ text }) => h("p", { class: "card-note" }, escapeText(text)));
 
 function ofFile({ text, fields }) {
-  const [end = "", { note } = {}] = noted(PAGE_NOTE, text);
+  const [end = "", { note } = {}] = trailer(PAGE_NOTE, text);
   const code = text.slice(0, text.length - end.length);
   const lines = code.replace(/\n$/, "").split("\n").length;
   return {
@@ -92,7 +92,7 @@ function ofFile({ text, fields }) {
 function ofText({ text, label, whole, fileName }, stranger = null) {
   const json = prettyJSON(text);
   const warning =
-    stranger && h("p", { class: "card-stranger" }, "Written by strangers: ", h("bdi", {}, spelled(stranger)));
+    stranger && h("p", { class: "card-untrusted" }, "Written by strangers: ", h("bdi", {}, escapeText(stranger)));
   return {
     element: () => [warning, json ? codeBlock(json, "json") : words(text, { label, whole, fileName })],
     brief: () => firstLines(text),
@@ -107,13 +107,13 @@ function words(text, { label, whole, fileName }) {
 
 /** What went wrong is read from its end: that is where programs say it. */
 function failure(text) {
-  return h("div", { class: "card-problem", dir: "auto" }, spelled(text));
+  return h("div", { class: "card-problem", dir: "auto" }, escapeText(text));
 }
 
 function prettyJSON(text) {
   if (text.length > JSON_MOST || !/^\s*[[{]/.test(text)) return null;
   try {
-    return JSON.stringify(readJSON(text), null, 2);
+    return JSON.stringify(parseJSON(text), null, 2);
   } catch {
     return null;
   }
@@ -137,11 +137,11 @@ const brief = (lines) =>
   h(
     "div",
     { class: "brief-lines" },
-    lines.map((line) => h("div", {}, bare(line))),
+    lines.map((line) => h("div", {}, withoutEscapes(line))),
   );
 
 /** A line of output without what a terminal would obey. */
-function bare(line) {
+function withoutEscapes(line) {
   const shown = line.replace(/\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|.)/g, "");
-  return spelled(shown.replace(/\r+$/, "").split("\r").at(-1).slice(0, LINE));
+  return escapeText(shown.replace(/\r+$/, "").split("\r").at(-1).slice(0, LINE));
 }

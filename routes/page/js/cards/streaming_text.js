@@ -1,32 +1,32 @@
 /** Text that grows while somebody looks at it, as code: its end is followed, unless the reader has scrolled up. */
 
-import { h, soon } from "../dom/elements.js";
-import { spelled } from "../text/exact_text.js";
+import { h, onNextFrame } from "../dom/elements.js";
+import { escapeText } from "../text/exact_text.js";
 
 const BLOCK = 8_000; // characters that are laid out anew at once
 const BLOCK_END = 16_000; // without any end of a line
 const NEAR = 30;
 
-export class Growing {
+export class StreamingText {
   #waiting = [];
-  #held = ""; // half a character, or half an end of a line
+  #incomplete = ""; // half a character, or half an end of a line
   #block = null;
   #following = true;
 
   constructor(label) {
-    const props = { class: "growing", role: "group", tabindex: 0, dir: "ltr", "aria-label": label };
+    const props = { class: "streaming-text", role: "group", tabindex: 0, dir: "ltr", "aria-label": label };
     this.element = h("div", { ...props, onscroll: () => this.#scrolled() });
   }
 
   append(text) {
     this.#waiting.push(text);
-    soon(this.#draw);
+    onNextFrame(this.#draw);
   }
 
   #draw = () => {
-    const text = this.#held + this.#waiting.splice(0).join("");
-    this.#held = text.slice(/[\r\ud800-\udbff]$/.test(text) ? -1 : text.length);
-    const shown = spelled(text.slice(0, text.length - this.#held.length).replaceAll("\r\n", "\n"));
+    const text = this.#incomplete + this.#waiting.splice(0).join("");
+    this.#incomplete = text.slice(/[\r\ud800-\udbff]$/.test(text) ? -1 : text.length);
+    const shown = escapeText(text.slice(0, text.length - this.#incomplete.length).replaceAll("\r\n", "\n"));
     for (let left = shown; left; ) left = this.#put(left);
     // Behind all that is drawn for this picture: many that grow at once are laid out once.
     if (this.#following) queueMicrotask(() => (this.element.scrollTop = this.element.scrollHeight));

@@ -4,18 +4,18 @@ import { post } from "../feed/api.js";
 import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
 import { resultOf } from "./card_result.js";
-import { ticking } from "../dom/clock.js";
-import { fill, h, icon, say, selectedIn, soon } from "../dom/elements.js";
-import { spelled } from "../text/exact_text.js";
+import { startTicking } from "../dom/clock.js";
+import { fill, h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
+import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf, titleOf } from "./call_title.js";
-import { outputOf } from "../feed/output.js";
+import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of why a call was refused
 const LONG_S = 5; // what takes longer is told to a screen reader when it ends
-const FOLDED = new Set(["done", "refused", "unrun"]);
-const OVER = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
+const FOLDED_STATES = new Set(["done", "refused", "unrun"]);
+const TERMINAL_STATES = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
   approved: (by) => ["next", `approved by ${by}`],
   denied: (by) => ["refused", `denied by ${by}`],
@@ -35,7 +35,7 @@ const writing = new WeakMap(); // of each run, the cards whose call has not begu
 
 export class ToolCard {
   #state = null;
-  #words = null; // other words for the state
+  #stateText = null; // other words for the state
   #chosen = null; // whether the reader has opened or folded it
   #began = 0; // of performance.now()
   #seconds = null;
@@ -49,10 +49,10 @@ export class ToolCard {
   constructor(call, name, view) {
     Object.assign(this, { call, name, view });
     this.given = new CardArguments(name);
-    this.note = h("div", { class: "card-asks", hidden: true });
+    this.note = h("div", { class: "card-approval", hidden: true });
     this.result = h("div", { class: "card-result" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.whole = outputOf(view.asked.run, call);
+    this.whole = callOutput(view.asked.run, call);
     this.tail = new Tail({ label: `Output of ${nameOf(name)}`, whole: this.whole, name: `${name}-${call}` });
     this.body = h("div", { class: "card-body" }, this.given.element, this.tail.element, this.result);
     this.brief = h("div", { class: "card-brief", hidden: true });
@@ -61,24 +61,24 @@ export class ToolCard {
     this.element.append(this.head.element, this.note, this.problem, this.brief, this.body);
     if (!writing.has(view)) writing.set(view, new Set());
     writing.get(view).add(this);
-    this.#enter("writing");
+    this.#setState("writing");
   }
 
   /** A piece of the arguments, as the model writes them. */
   write({ text }) {
-    if (this.#state === "next") this.#enter("writing");
+    if (this.#state === "next") this.#setState("writing");
     this.given.write(text);
-    soon(this.#title);
+    onNextFrame(this.#title);
   }
 
   start({ name, arguments: given, elapsed_s = 0 }) {
-    this.#understood(name, given);
-    this.#count(elapsed_s);
-    this.#enter("running");
+    this.#setCall(name, given);
+    this.#setElapsed(elapsed_s);
+    this.#setState("running");
   }
 
   progress(event) {
-    this.#count(event.elapsed_s);
+    this.#setElapsed(event.elapsed_s);
     this.tail.show(event);
   }
 
@@ -90,47 +90,47 @@ export class ToolCard {
     const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
-    this.#enter(ok ? "done" : "failed");
-    if (!this.view.restoring && (!ok || duration_s > LONG_S)) say(this.#label);
+    this.#setState(ok ? "done" : "failed");
+    if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
 
   reject({ reason, name }) {
-    if (name && name !== this.name) this.#understood(name, this.given.fields);
-    if (this.#state !== "refused") this.#words = null;
+    if (name && name !== this.name) this.#setCall(name, this.given.fields);
+    if (this.#state !== "refused") this.#stateText = null;
     this.#result = {
       element: () => null,
-      brief: () => h("p", { class: "card-reason", dir: "auto" }, spelled(reason.slice(0, REASON))),
+      brief: () => h("p", { class: "card-reason", dir: "auto" }, escapeText(reason.slice(0, REASON))),
       stays: true,
     };
-    this.#enter("refused", this.#words);
+    this.#setState("refused", this.#stateText);
   }
 
   /** The call waits for a person: the tray above the composer is where they answer. */
   ask({ call, name, arguments: given, reason }) {
     this.#question = call;
-    this.#understood(name, given);
+    this.#setCall(name, given);
     const onclick = () => this.#toTray();
     const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), "Answer");
-    fill(this.note, h("span", { dir: "auto" }, spelled(reason ?? "")), button);
-    this.#enter("waiting");
+    fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), button);
+    this.#setState("waiting");
   }
 
   resolve({ decision, by, arguments: given, note }) {
     const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
-    const [state, words] = decisions[decision]?.(spelled(by)) ?? ["next", decision];
+    const [state, words] = decisions[decision]?.(escapeText(by)) ?? ["next", decision];
     if (given) this.#changedBy = by;
     if (given) this.given.settle(given, { by });
-    this.#enter(state, note ? `${words}: “${spelled(note)}”` : words);
+    this.#setState(state, note ? `${words}: “${escapeText(note)}”` : words);
   }
 
   /** The run is over: whatever the card still shows as under way is not any more. */
   runEnded() {
-    if (OVER.has(this.#state)) return;
+    if (TERMINAL_STATES.has(this.#state)) return;
     const failed = this.view.ended?.type === "run.failed";
     const state = this.#state === "running" ? (failed ? "unknown" : "stopped") : "unrun";
     this.#atLeast = this.#state === "running" && !this.#untick; // the log has no time of its end
     if (this.#untick) this.#tick();
-    this.#enter(state);
+    this.#setState(state);
   }
 
   /** The page shows something else now. */
@@ -139,7 +139,7 @@ export class ToolCard {
     this.#untick = null;
   }
 
-  #understood(name, given) {
+  #setCall(name, given) {
     if (name && name !== this.name) {
       this.name = name;
       const arguments_ = new CardArguments(name);
@@ -157,49 +157,49 @@ export class ToolCard {
 
   get #label() {
     const title = titleOf(this.name, this.given.fields);
-    const state = this.#words ?? STATES[this.#state][0];
+    const state = this.#stateText ?? STATES[this.#state][0];
     return `${nameOf(this.name)}${title ? `: ${title}` : ""}, ${state}`;
   }
 
-  #enter(state, words = null) {
+  #setState(state, words = null) {
     this.#state = state;
-    this.#words = words;
+    this.#stateText = words;
     this.element.dataset.state = state;
     this.head.show(state, words);
     this.note.hidden = state !== "waiting";
     this.#title();
-    this.#waitInLine();
-    this.#clock();
-    this.#layOut();
+    this.#updateSiblings();
+    this.#updateClock();
+    this.#updateLayout();
   }
 
   /** The calls of a round that have not begun wait for the one that has. */
-  #waitInLine() {
+  #updateSiblings() {
     const cards = writing.get(this.view);
     if (this.#state === "writing") return;
     cards.delete(this);
     if (this.#state !== "running" && this.#state !== "waiting") return;
-    for (const other of cards) if (other.#state === "writing") other.#enter("next");
+    for (const other of cards) if (other.#state === "writing") other.#setState("next");
     for (const other of cards) cards.add(other);
   }
 
-  #count(elapsed_s) {
+  #setElapsed(elapsed_s) {
     this.#seconds = elapsed_s;
     this.#began = performance.now() - elapsed_s * 1_000;
   }
 
   /** Ticks while it runs; of a run that comes from the log only once it is clear that it still does. */
-  #clock() {
+  #updateClock() {
     const runs = this.#state === "running";
-    if (runs) soon(this.#beginTicking);
-    this.head.tell(this.#seconds, { over: OVER.has(this.#state), atLeast: this.#atLeast });
+    if (runs) onNextFrame(this.#beginTicking);
+    this.head.tell(this.#seconds, { over: TERMINAL_STATES.has(this.#state), atLeast: this.#atLeast });
     if (runs || !this.#untick) return;
     this.#untick();
     this.#untick = null;
   }
 
   #beginTicking = () => {
-    if (this.#state === "running" && this.element.isConnected) this.#untick ??= ticking(() => this.#tick());
+    if (this.#state === "running" && this.element.isConnected) this.#untick ??= startTicking(() => this.#tick());
   };
 
   #tick() {
@@ -209,14 +209,14 @@ export class ToolCard {
 
   #fold(open) {
     this.#chosen = open;
-    this.#layOut();
+    this.#updateLayout();
   }
 
   /** Open while something happens in it and where it failed; else a line and two, unless the reader wants more. */
-  #layOut() {
-    const over = OVER.has(this.#state);
-    const read = this.tail.opened || selectedIn(this.body);
-    const open = this.#chosen ?? (!FOLDED.has(this.#state) || read);
+  #updateLayout() {
+    const over = TERMINAL_STATES.has(this.#state);
+    const read = this.tail.opened || hasSelection(this.body);
+    const open = this.#chosen ?? (!FOLDED_STATES.has(this.#state) || read);
     this.head.expand(open);
     this.body.hidden = !open;
     if (open) this.#drawResult();

@@ -1,7 +1,7 @@
 /** Files that go with a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
 
 import { request } from "../feed/api.js";
-import { fill, h, icon, say } from "../dom/elements.js";
+import { fill, h, icon, announce } from "../dom/elements.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
@@ -37,18 +37,18 @@ export class Attachments {
 
   /** Takes what fits; says of the others why they do not. */
   async add(files) {
-    this.#say("");
+    this.#showProblem("");
     this.#reading++;
     const refused = [];
     for (const file of files) {
       try {
-        this.#keep(await taken(file));
+        this.#append(await readFile(file));
       } catch (error) {
         refused.push(`${file.name || "The file"}: ${error.message}`);
       }
     }
     this.#reading--;
-    this.#say(refused.length ? [...refused, KINDS].join(" ") : "");
+    this.#showProblem(refused.length ? [...refused, KINDS].join(" ") : "");
     this.onChange();
   }
 
@@ -70,10 +70,10 @@ export class Attachments {
     for (const { url } of files) if (url) URL.revokeObjectURL(url);
   }
 
-  #keep(file) {
+  #append(file) {
     this.#files.push(file);
     this.#draw();
-    say(`${file.name} is attached.`);
+    announce(`${file.name} is attached.`);
   }
 
   #draw() {
@@ -98,17 +98,17 @@ export class Attachments {
     return h("li", {}, look, name, h("button", props, icon("cross")));
   }
 
-  #say(words) {
+  #showProblem(words) {
     this.problem.hidden = !words;
     this.problem.textContent = words;
   }
 }
 
 /** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error that says why not. */
-async function taken(file) {
+async function readFile(file) {
   const name = file.name || "pasted";
   if (PICTURES.has(file.type)) {
-    const picture = await smaller(file);
+    const picture = await scaledDown(file);
     const kind = file.type.slice(6).toUpperCase();
     return {
       name,
@@ -171,7 +171,7 @@ export function fenced(text, language = "") {
 const languageOf = (name) => /\.(\w{1,8})$/.exec(name)?.[1] ?? "";
 
 /** The files of a message that was sent before, to be sent again. Raises Refused. */
-export function sentBefore({ attachments = [] }, session) {
+export function fetchAttachments({ attachments = [] }, session) {
   return Promise.all(
     attachments.map(async ({ sha256, name, media_type }) => {
       const response = await request("GET", `/sessions/${encodeURIComponent(session)}/files/${sha256}`);
@@ -186,7 +186,7 @@ const LONGEST = 2048; // pixels of the longer side
 const QUALITY = 0.88;
 
 /** The picture as it is, or a smaller one. Raises an Error where it cannot be read. */
-export async function smaller(file) {
+export async function scaledDown(file) {
   if (file.size <= MOST_BYTES) return file;
   const bitmap = await createImageBitmap(file).catch(() => null);
   if (!bitmap) throw new Error("this picture cannot be read. Is it whole?");
@@ -208,7 +208,7 @@ const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
 /** `take(files)` for each drop; a veil says meanwhile that they may be dropped. */
 export function dropZone(take) {
-  const veil = h("div", { class: "drop-veil", hidden: true }, h("p", {}, "Drop files to attach them"));
+  const veil = h("div", { class: "drop-overlay", hidden: true }, h("p", {}, "Drop files to attach them"));
   document.body.append(veil);
   let inside = 0; // each element that is crossed enters and leaves
   const on = (name, does) =>

@@ -1,11 +1,11 @@
 /** Where a person writes: a message for a new run, or one more word to the run that is under way. */
 
 import { ACCEPTED, Attachments, dropZone } from "./attachments.js";
-import { h, icon, say } from "../dom/elements.js";
-import { keep, kept } from "../dom/storage.js";
-import { Sending } from "./sender.js";
+import { h, icon, announce } from "../dom/elements.js";
+import { writeStored, readStored } from "../dom/storage.js";
+import { Sender } from "./sender.js";
 
-const SHARE = 0.4; // of the height of the page, for the text
+const MAX_HEIGHT = 0.4; // of the height of the page, for the text
 const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half the page
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
@@ -29,19 +29,19 @@ export function start(page) {
 
 class Composer {
   #page;
-  #sending;
-  #draftOf = null;
+  #sender;
+  #draftSession = null;
   #escaped = -Infinity;
   #stopping = false;
 
   constructor(page) {
     this.#page = page;
-    this.#sending = new Sending(page);
+    this.#sender = new Sender(page);
     this.form = page.at("composer");
     this.attachments = new Attachments(() => this.#show());
     this.#build();
     this.#listen();
-    this.#draft();
+    this.#loadDraft();
     this.#show();
     if (HOVERS.matches) this.text.focus();
   }
@@ -49,7 +49,7 @@ class Composer {
   /** Puts words into the box, for the person to send. */
   fill(words) {
     this.text.value = words;
-    this.#typed();
+    this.#textChanged();
     this.text.focus();
   }
 
@@ -59,23 +59,23 @@ class Composer {
 
   /** Sends words that are not in the box. */
   send(words) {
-    return this.#try(() => this.#sending.send(words, [], this.#options({ steer: false })));
+    return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false })));
   }
 
   /** The same message as in an earlier turn (`asked` of its view), as a new turn; `more`: fields of POST /chat. */
   again(asked, more = {}) {
-    return this.#try(() => this.#sending.again(asked, { ...this.#options({ steer: false }), ...more }));
+    return this.#attempt(() => this.#sender.again(asked, { ...this.#options({ steer: false }), ...more }));
   }
 
   #build() {
     const keys = { id: "composer-text", rows: 1, "aria-label": "Message", enterkeyhint: "send", dir: "auto" };
     this.text = h("textarea", { ...keys, placeholder: "Ask for something" });
     this.pick = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true, "aria-label": "Files" });
-    this.when = choice("When it is read", WHEN, (value) => keep("when", value), kept("when"));
-    this.mode = choice("Approvals", MODES, (value) => this.#chose(value), kept("approval"));
+    this.when = choice("When it is read", WHEN, (value) => writeStored("when", value), readStored("when"));
+    this.mode = choice("Approvals", MODES, (value) => this.#modeChanged(value), readStored("approval"));
     this.mode.setAttribute("aria-describedby", "composer-mode");
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
-    this.#explain();
+    this.#explainMode();
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.hint = h("span", { class: "composer-hint faint" });
     const attach = {
@@ -119,7 +119,7 @@ class Composer {
       event.preventDefault();
       this.#submit();
     });
-    this.text.addEventListener("input", () => this.#typed());
+    this.text.addEventListener("input", () => this.#textChanged());
     this.text.addEventListener("keydown", (event) => this.#key(event));
     this.text.addEventListener("paste", (event) => this.#paste(event));
     this.pick.addEventListener("change", () =>
@@ -133,7 +133,7 @@ class Composer {
     });
     store.watch("working", () => this.#show());
     store.watch("me", ({ role }) => this.#offer(role));
-    store.watch("session", () => this.#draft());
+    store.watch("session", () => this.#loadDraft());
     store.watch("paused", () => this.#problem(""));
   }
 
@@ -144,16 +144,16 @@ class Composer {
       option.hidden = option.disabled = Boolean(needs) && role !== needs;
       if (option.hidden && option.selected) this.mode.value = "";
     }
-    this.#explain();
+    this.#explainMode();
   }
 
-  #chose(mode) {
-    keep("approval", mode);
-    this.#explain();
+  #modeChanged(mode) {
+    writeStored("approval", mode);
+    this.#explainMode();
   }
 
   /** What the one mode does that is not safe to choose by its name alone. */
-  #explain() {
+  #explainMode() {
     this.meaning.textContent = this.mode.value === "auto" ? AUTO : "";
     this.meaning.hidden = !this.meaning.textContent;
   }
@@ -168,17 +168,17 @@ class Composer {
     const whole = this.text.value,
       files = this.attachments.take();
     this.text.value = "";
-    this.#typed();
-    const failed = await this.#try(() => this.#sending.send(text, files, this.#options()));
+    this.#textChanged();
+    const failed = await this.#attempt(() => this.#sender.send(text, files, this.#options()));
     if (!failed) return this.attachments.forget(files);
     this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // they may have gone on writing
     this.attachments.restore(files);
-    this.#typed();
+    this.#textChanged();
     this.text.focus();
   }
 
   /** Whether it has failed; why is shown. */
-  async #try(doing) {
+  async #attempt(doing) {
     this.#problem("");
     try {
       await doing();
@@ -198,10 +198,10 @@ class Composer {
     if (this.#stopping) return;
     this.#stopping = true;
     this.#show();
-    await this.#try(() => this.#sending.stop());
+    await this.#attempt(() => this.#sender.stop());
     this.#stopping = false;
     this.#show();
-    this.#back();
+    this.#focusBox();
   }
 
   #key(event) {
@@ -230,7 +230,7 @@ class Composer {
     if (event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
     this.#escaped = event.timeStamp;
     this.hint.textContent = "Press Esc again to stop";
-    say("Press Escape again to stop the run.");
+    announce("Press Escape again to stop the run.");
     setTimeout(() => (this.hint.textContent = ""), TWICE_MS);
   }
 
@@ -241,27 +241,27 @@ class Composer {
     this.attachments.add(files);
   }
 
-  #typed() {
-    keep(`draft.${this.#draftOf ?? "new"}`, this.text.value);
+  #textChanged() {
+    writeStored(`draft.${this.#draftSession ?? "new"}`, this.text.value);
     this.#grow();
     this.#show();
   }
 
   #grow() {
     this.text.style.setProperty("height", "auto");
-    const most = SHARE * innerHeight;
+    const most = MAX_HEIGHT * innerHeight;
     this.text.style.setProperty("height", `${Math.min(this.text.scrollHeight, most)}px`);
     this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
   }
 
   /** Each conversation has its own words that were not sent yet; what one has written goes along into the new one. */
-  #draft() {
+  #loadDraft() {
     const session = this.#page.store.get("session") ?? null;
-    const goesOn = this.#draftOf === null && session && this.#page.conversation.latest;
-    if (goesOn) keep("draft.new", null);
-    this.#draftOf = session;
-    if (!goesOn) this.text.value = kept(`draft.${session ?? "new"}`) ?? "";
-    this.#typed();
+    const goesOn = this.#draftSession === null && session && this.#page.conversation.latest;
+    if (goesOn) writeStored("draft.new", null);
+    this.#draftSession = session;
+    if (!goesOn) this.text.value = readStored(`draft.${session ?? "new"}`) ?? "";
+    this.#textChanged();
   }
 
   #show() {
@@ -275,12 +275,12 @@ class Composer {
     this.go.disabled = this.attachments.busy;
     this.when.hidden = !working || !words;
     // A button that goes takes no focus with it.
-    if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#back();
+    if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#focusBox();
     this.text.placeholder = working ? "Add something while it works" : "Ask for something";
   }
 
   /** Focus to the box; to what is around it where that would bring up a keyboard. */
-  #back() {
+  #focusBox() {
     (HOVERS.matches ? this.text : this.form).focus();
   }
 }

@@ -1,10 +1,10 @@
 /** The conversation in the middle: the runs of one session, those of the log first, then as the feed tells them. */
 
-import { fill, h, say } from "../dom/elements.js";
-import { Follower } from "./scroll_follower.js";
-import { keep, kept } from "../dom/storage.js";
-import { carried } from "../panels/models.js";
-import { logOf, placed, replay } from "./run_log.js";
+import { fill, h, announce } from "../dom/elements.js";
+import { ScrollFollower } from "./scroll_follower.js";
+import { writeStored, readStored } from "../dom/storage.js";
+import { moveChoice } from "../panels/models.js";
+import { fetchLog, inOrder, replay } from "./run_log.js";
 import { RunView } from "./run_view.js";
 import { welcome } from "./welcome.js";
 
@@ -13,25 +13,28 @@ const PAGE = 20; // runs that are read at a time
 export class Conversation {
   #page;
   #runs = new Map();
-  #sending = []; // views of messages that the server has not confirmed yet
+  #pending = []; // views of messages that the server has not confirmed yet
   #list = h("div", { class: "runs" });
   #earlier = h("button", { type: "button", class: "earlier", hidden: true, onclick: () => this.#showEarlier() });
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
   #failed = false;
-  #hears = false; // the feed tells of this session, and all that comes before is shown
+  #isLive = false; // the feed tells of this session, and all that comes before is shown
 
   constructor(page) {
     this.#page = page;
     this.element = page.at("conversation");
     this.#earlier.append("Show earlier");
-    this.element.append(this.#head, h("div", { class: "earlier-place" }, this.#earlier), this.#list);
-    this.follower = new Follower(this.element, this.#list);
+    this.element.append(this.#head, h("div", { class: "earlier-row" }, this.#earlier), this.#list);
+    this.follower = new ScrollFollower(this.element, this.#list);
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
-    page.store.watch("link", ({ state, why }) => state === "refused" && why?.status === 404 && this.#gone(why));
+    page.store.watch(
+      "link",
+      ({ state, why }) => state === "refused" && why?.status === 404 && this.#sessionMissing(why),
+    );
     addEventListener("popstate", () => this.#fromAddress());
-    addEventListener("pagehide", () => this.#keepPlace());
-    document.addEventListener("visibilitychange", () => document.hidden && this.#keepPlace());
+    addEventListener("pagehide", () => this.#savePosition());
+    document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());
   }
 
   /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
@@ -39,10 +42,10 @@ export class Conversation {
     const { store } = this.#page;
     if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
     const opening = ++this.#opening;
-    this.#hears = false;
-    this.#keepPlace();
+    this.#isLive = false;
+    this.#savePosition();
     this.#clear();
-    if (!moved) remember(session);
+    if (!moved) updateAddress(session);
     store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
     if (session === null) {
       fill(this.#head, welcome(this.#page));
@@ -50,25 +53,25 @@ export class Conversation {
     }
     fill(this.#head, h("p", { class: "opening faint" }, "Opening the conversation …"));
     try {
-      const log = await logOf(session, { runs: PAGE });
+      const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
       fill(this.#head);
       store.set({ title: log.title, earlier: log.earlier, spent: log.usage ?? null });
       await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
-      if (opening === this.#opening) this.#broken(session, error);
+      if (opening === this.#opening) this.#showFailure(session, error);
     }
   }
 
   /** One event of the feed. */
   add({ type, run, seq, data }) {
-    if (!this.#hears) return;
-    if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#asked(data));
+    if (!this.#isLive) return;
+    if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#addRun(data));
     const view = this.#runs.get(run);
     if (!view || seq <= view.seq) return;
     view.add({ ...data, seq });
     this.follower.news();
-    if (view.ended) this.#work();
+    if (view.ended) this.#updateWorking();
   }
 
   /** A message that is on its way is shown at once; `begun` or `unsent` says what became of it. */
@@ -76,7 +79,7 @@ export class Conversation {
     const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
     const view = new RunView(mine, this.#page);
-    this.#sending.push(view);
+    this.#pending.push(view);
     fill(this.#head);
     this.#list.append(view.element);
     this.follower.reset();
@@ -85,29 +88,29 @@ export class Conversation {
 
   /** The server has the message of `view`. A session that begins with it is open from now on. */
   begun(view, { run, session, state }) {
-    this.#sending = this.#sending.filter((one) => one !== view);
+    this.#pending = this.#pending.filter((one) => one !== view);
     if (!view.element.isConnected) return; // the person has left; whoever is back is told by the log or the feed
     if (this.#failed) return void this.open(session, { moved: true });
     const { store } = this.#page;
     const known = this.#runs.get(run);
     const asked = { ...view.asked, run, session, state };
     const others = view.asked.run && view.asked.run !== run; // who said the same elsewhere, at the same time
-    if (others) this.#asked(asked);
+    if (others) this.#addRun(asked);
     else if (known && known !== view) return view.element.remove();
     else if (!known) this.#adopt(view, asked);
     if (!store.get("session")) {
-      remember(session);
-      carried(session);
+      updateAddress(session);
+      moveChoice(session);
       store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
       this.#listen(session, `${run}:0`);
       if (view.asked.message.files?.length) this.#reread(view, session);
     }
-    this.#work();
+    this.#updateWorking();
   }
 
   /** What was sent is told by the feed only to whoever has not begun it: with files there is more to know of it. */
   async #reread(view, session) {
-    const { runs } = await logOf(session, { runs: 1 });
+    const { runs } = await fetchLog(session, { runs: 1 });
     const { events, ...asked } = runs.find(({ run }) => run === view.asked.run) ?? {};
     if (asked.run) view.begin(asked);
   }
@@ -115,7 +118,7 @@ export class Conversation {
   /** The server does not have it. False if no answer came, and it turns out that it has: its run was heard of. */
   unsent(view, { status }) {
     if (view.asked.run) return status !== 0;
-    this.#sending = this.#sending.filter((one) => one !== view);
+    this.#pending = this.#pending.filter((one) => one !== view);
     view.element.remove();
     if (!this.#runs.size && !this.#page.store.get("session")) fill(this.#head, welcome(this.#page));
     return true;
@@ -140,41 +143,41 @@ export class Conversation {
   }
 
   #listen(session, cursor) {
-    this.#hears = true;
+    this.#isLive = true;
     this.#page.feed.follow(session, cursor);
   }
 
   #clear() {
     for (const view of this.#runs.values()) view.leave();
     this.#runs = new Map();
-    this.#sending = [];
+    this.#pending = [];
     this.#failed = false;
     fill(this.#list);
     fill(this.#head);
     this.follower.reset();
   }
 
-  #work() {
+  #updateWorking() {
     this.#page.store.set({ working: this.current?.asked.run ?? null });
   }
 
   /** A run is heard of: the view of the message that was sent from here, or a new one. */
-  #asked(asked) {
+  #addRun(asked) {
     const words = asked.message?.text ?? null;
     const known = this.#runs.get(asked.run);
-    const mine = this.#sending.find((view) => view.asked.message?.text === words);
+    const mine = this.#pending.find((view) => view.asked.message?.text === words);
     if (known) known.begin(asked);
     else if (mine) this.#adopt(mine, asked);
     else this.#list.append(this.#view(asked).element);
     this.#place(this.#runs.get(asked.run));
     fill(this.#head);
     if (!known) this.follower.news();
-    this.#work();
+    this.#updateWorking();
   }
 
   /** Runs stand in the order in which the server has them: what was sent from here may come behind others'. */
   #place(view) {
-    const views = placed([...this.#runs.values()], view);
+    const views = inOrder([...this.#runs.values()], view);
     this.#runs = new Map(views.map((one) => [one.asked.run, one]));
     const before = views[views.indexOf(view) - 1]?.element ?? null;
     if (view.element.previousElementSibling === before) return;
@@ -183,7 +186,7 @@ export class Conversation {
   }
 
   #adopt(view, asked) {
-    this.#sending = this.#sending.filter((one) => one !== view);
+    this.#pending = this.#pending.filter((one) => one !== view);
     view.begin(asked);
     this.#runs.set(asked.run, view);
   }
@@ -208,9 +211,9 @@ export class Conversation {
         if (!(await replay(views[at], log.runs[at].events, wanted))) return;
         if (log.runs[at].run !== live) continue;
         this.#listen(log.session, log.cursor);
-        this.#work();
+        this.#updateWorking();
       }
-    }, this.#keptPlace(log.session));
+    }, this.#savedPosition(log.session));
     if (wanted() && !live) this.#listen(log.session, null);
   }
 
@@ -220,7 +223,7 @@ export class Conversation {
     const [first] = this.#runs.keys();
     this.#earlier.disabled = true;
     try {
-      const log = await logOf(store.get("session"), { before: first, runs: PAGE });
+      const log = await fetchLog(store.get("session"), { before: first, runs: PAGE });
       if (opening !== this.#opening) return;
       const runs = this.#runs;
       this.#runs = new Map();
@@ -237,9 +240,9 @@ export class Conversation {
       const focused = document.activeElement === this.#earlier;
       store.set({ earlier: log.earlier });
       if (focused && !log.earlier) this.element.focus({ preventScroll: true });
-      say(`${views.length} earlier turns are shown.`);
+      announce(`${views.length} earlier turns are shown.`);
     } catch (error) {
-      say(error.message, { urgent: true });
+      announce(error.message, { urgent: true });
       this.#earlier.textContent = `Show earlier (${error.message})`;
     } finally {
       this.#earlier.disabled = false;
@@ -252,49 +255,49 @@ export class Conversation {
     this.open(named || null, { moved: true });
   }
 
-  #gone(why) {
-    if (this.#page.store.get("session")) this.#broken(this.#page.store.get("session"), why);
+  #sessionMissing(why) {
+    if (this.#page.store.get("session")) this.#showFailure(this.#page.store.get("session"), why);
   }
 
-  #broken(session, error) {
+  #showFailure(session, error) {
     const { store } = this.#page;
     this.#clear();
     store.set({ earlier: false, working: null });
     const missing = error.status === 404;
     this.#failed = !missing;
-    if (missing) this.#leave(session);
+    if (missing) this.#detachSession(session);
     const words = missing ? "This conversation is not there any more. It may have been deleted." : error.message;
     const begin = () => this.open(null);
     const again = () => this.open(session, { moved: true });
     const [label, next] = missing ? ["Begin a new one", begin] : ["Try again", again];
     const offer = h("button", { type: "button", onclick: next }, label);
-    fill(this.#head, h("div", { class: "lost-session", role: "alert" }, h("p", {}, words), offer));
+    fill(this.#head, h("div", { class: "session-error", role: "alert" }, h("p", {}, words), offer));
     this.#listen(null, null);
   }
 
   /** What is written next begins a new conversation, with the words that were meant for the one that has gone. */
-  #leave(session) {
-    keep("draft.new", kept(`draft.${session}`) ?? kept("draft.new"));
-    keep(`draft.${session}`, null);
+  #detachSession(session) {
+    writeStored("draft.new", readStored(`draft.${session}`) ?? readStored("draft.new"));
+    writeStored(`draft.${session}`, null);
     this.#page.store.set({ session: null, title: null });
   }
 
   /** Where the reader was is known again after a reload. */
-  #keepPlace() {
+  #savePosition() {
     const session = this.#page.store.get("session");
     if (!session || !this.#runs.size) return;
     const place = this.follower.place;
-    keep(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
+    writeStored(`place.${session}`, place && { run: place.element.dataset.run, offset: place.offset });
   }
 
-  #keptPlace(session) {
-    const place = kept(`place.${session}`);
+  #savedPosition(session) {
+    const place = readStored(`place.${session}`);
     const view = place && this.#runs.get(place.run);
     return view ? { element: view.element, offset: place.offset } : null;
   }
 }
 
-function remember(session) {
+function updateAddress(session) {
   if (location.hash.slice(1) === (session ?? "")) return;
   history.pushState(null, "", session ? `#${session}` : location.pathname);
 }

@@ -1,26 +1,26 @@
 /** What somebody is told who comes for the first time and finds a model that is a demonstration. */
 
 import { h, icon } from "../dom/elements.js";
-import { fetching } from "../dom/forms.js";
-import { prefer, preferred } from "../dom/storage.js";
+import { loadOnce } from "../dom/forms.js";
+import { writePreference, readPreference } from "../dom/storage.js";
 
 const NEEDED = ["server", "me", "endpoints"]; // what must be known before anything is said
 const SEEN = "first-visit"; // who has read that the model is a demonstration
 
 /** What somebody should know who comes for the first time and finds the embedded model; hidden where there is no need. */
 export function firstVisit(page) {
-  note ??= watching(page);
-  return note;
+  box ??= watching(page);
+  return box;
 }
 
-let note = null; // one for the page, however often a conversation begins
+let box = null; // one for the page, however often a conversation begins
 
 function watching(page) {
   const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });
   const draw = () => {
     const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));
     const others = endpoints?.endpoints.some(({ name, models }) => name !== server?.endpoint && models.length);
-    box.hidden = !server?.embedded || !me || !endpoints || others || preferred(SEEN) === "read";
+    box.hidden = !server?.embedded || !me || !endpoints || others || readPreference(SEEN) === "read";
     if (!box.hidden && !box.firstChild) box.append(...welcome(page, me, box));
   };
   for (const key of NEEDED) page.store.watch(key, draw);
@@ -34,7 +34,7 @@ function welcome(page, { role }, box) {
       type: "button",
       class: "primary",
       "aria-expanded": "false",
-      onclick: fetching(
+      onclick: loadOnce(
         () => import("../panels/connect_model.js"),
         (form) => form.openConnect(page, connect),
       ),
@@ -43,7 +43,7 @@ function welcome(page, { role }, box) {
     "Connect a model",
   );
   const away = () => {
-    prefer(SEEN, "read");
+    writePreference(SEEN, "read");
     box.hidden = true;
     page.at("composer-text")?.focus();
   };

@@ -1,50 +1,54 @@
 /** What people and models say: the person's words, the model's answer as it streams in, its thoughts folded. */
 
-import { attached } from "./message_files.js";
-import { span, ticking } from "../dom/clock.js";
+import { fileElement } from "./message_files.js";
+import { formatDuration, startTicking } from "../dom/clock.js";
 import { copyButton } from "../dom/copy.js";
-import { h, soon } from "../dom/elements.js";
-import { Flow } from "./paced_text.js";
+import { h, onNextFrame } from "../dom/elements.js";
+import { PacedText } from "./paced_text.js";
 import { Markdown } from "../markdown/markdown.js";
-import { prose } from "../text/escape_invisible.js";
+import { escapeProse } from "../text/escape_invisible.js";
 
-const LONG = 1_200,
-  LONG_LINES = 12; // characters and lines of a message that is folded
+const MAX_CHARACTERS = 1_200,
+  MAX_LINES = 12; // characters and lines of a message that is folded
 const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
 
 /** The person's own words, as they are. `message`: `{text, attachments?}` of a message. */
 export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
   const ended = JOB_ENDED.exec(text)?.[0];
-  if (ended) return ofJob(ended, text);
-  const files = attachments.map((one) => attached(one, session));
+  if (ended) return jobMessage(ended, text);
+  const files = attachments.map((one) => fileElement(one, session));
   return h(
     "div",
-    { class: steered ? "said steered" : "said", role: "group", "aria-label": steered ? "You, while it worked" : "You" },
-    steered && h("p", { class: "said-mark" }, "while it worked"),
-    files.length > 0 && h("div", { class: "said-files" }, files),
+    {
+      class: steered ? "user-message steered" : "user-message",
+      role: "group",
+      "aria-label": steered ? "You, while it worked" : "You",
+    },
+    steered && h("p", { class: "steered-mark" }, "while it worked"),
+    files.length > 0 && h("div", { class: "user-files" }, files),
     text && foldable(text),
   );
 }
 
 /** The end of a background job begins a turn, too, in words that are for the model. */
-function ofJob(ended, text) {
+function jobMessage(ended, text) {
   const whole = h(
     "details",
     {},
     h("summary", {}, "What the model was told"),
-    h("pre", { class: "said-text", dir: "auto", tabindex: 0 }, prose(text)),
+    h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text)),
   );
   return h(
     "div",
-    { class: "said from-job", role: "group", "aria-label": "From a background job" },
-    h("p", { dir: "auto" }, prose(ended)),
+    { class: "user-message from-job", role: "group", "aria-label": "From a background job" },
+    h("p", { dir: "auto" }, escapeProse(ended)),
     whole,
   );
 }
 
 function foldable(text) {
-  const words = h("p", { class: "said-text", dir: "auto" }, prose(text));
-  if (text.length <= LONG && text.split("\n", LONG_LINES + 1).length <= LONG_LINES) return words;
+  const words = h("p", { class: "user-text", dir: "auto" }, escapeProse(text));
+  if (text.length <= MAX_CHARACTERS && text.split("\n", MAX_LINES + 1).length <= MAX_LINES) return words;
   words.classList.add("folded");
   const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, "Show all");
   more.addEventListener("click", () => {
@@ -56,7 +60,7 @@ function foldable(text) {
 }
 
 const flowInto = (markdown) =>
-  new Flow({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
+  new PacedText({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
 
 /** The model's answer: `add` text as it comes, `close` when something else follows. */
 export class Answer {
@@ -80,23 +84,23 @@ export class Answer {
   }
 
   close() {
-    this.element.classList.add("whole");
+    this.element.classList.add("complete");
     this.#flow.close();
   }
 }
 
 /** What a model thinks before it answers, folded. */
-export class Thought {
+export class Reasoning {
   #began;
   #stop;
-  #words = new Markdown("markdown thought-text");
+  #words = new Markdown("markdown reasoning-text");
   #flow = flowInto(this.#words);
 
   constructor(view) {
     this.#began = view?.restoring ? null : performance.now();
     this.title = h("span", {}, "Thinking…");
-    this.element = h("details", { class: "thought thinking" }, h("summary", {}, this.title), this.#words.element);
-    if (this.#began !== null) this.#stop = ticking(() => soon(this.#tick));
+    this.element = h("details", { class: "reasoning thinking" }, h("summary", {}, this.title), this.#words.element);
+    if (this.#began !== null) this.#stop = startTicking(() => onNextFrame(this.#tick));
   }
 
   add(text) {
@@ -104,7 +108,7 @@ export class Thought {
   }
 
   close() {
-    const took = this.#took();
+    const took = this.#elapsed();
     this.#stop?.();
     this.#began = null;
     this.element.classList.remove("thinking");
@@ -112,12 +116,12 @@ export class Thought {
     this.#flow.close();
   }
 
-  #took() {
+  #elapsed() {
     const took = this.#began === null ? 0 : (performance.now() - this.#began) / 1000;
-    return took < 1 ? null : span(took);
+    return took < 1 ? null : formatDuration(took);
   }
 
   #tick = () => {
-    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#took() ?? ""}`;
+    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#elapsed() ?? ""}`;
   };
 }

@@ -2,48 +2,48 @@
 
 import { request } from "../feed/api.js";
 import { dialog, h, icon } from "../dom/elements.js";
-import { exact } from "../text/escape_invisible.js";
+import { escapeCode } from "../text/escape_invisible.js";
 
-const SOON = "300px"; // pictures are fetched when they come so near
+const PRELOAD_MARGIN = "300px"; // pictures are fetched when they come so near
 
 /** `{sha256, media_type, size, name, width?, height?, pages?}` of a session's message, as an element. */
-export function attached(file, session) {
-  const name = exact(file.name || (isPicture(file) ? "picture" : "document"));
+export function fileElement(file, session) {
+  const name = escapeCode(file.name || (isPicture(file) ? "picture" : "document"));
   return isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
 }
 
 const isPicture = ({ media_type: kind }) => kind.startsWith("image/");
 
-async function fetched({ sha256 }, session) {
+async function fetchFile({ sha256 }, session) {
   const path = `/sessions/${encodeURIComponent(session)}/files/${encodeURIComponent(sha256)}`;
   return (await request("GET", path)).blob();
 }
 
 function thumbnail(file, session, name) {
   const size = file.width && file.height ? { width: file.width, height: file.height } : {};
-  const image = h("img", { class: "said-picture", alt: name, ...size });
+  const image = h("img", { class: "user-picture", alt: name, ...size });
   const button = h(
     "button",
-    { type: "button", class: "said-open", title: name, "aria-label": `Picture: ${name}` },
+    { type: "button", class: "picture-button", title: name, "aria-label": `Picture: ${name}` },
     image,
   );
-  button.addEventListener("click", () => image.src && large(image.src, name));
+  button.addEventListener("click", () => image.src && openPicture(image.src, name));
   new IntersectionObserver(
     async ([seen], observer) => {
       if (!seen.isIntersecting) return;
       observer.disconnect();
       try {
-        image.src = URL.createObjectURL(await fetched(file, session));
+        image.src = URL.createObjectURL(await fetchFile(file, session));
       } catch (error) {
-        button.replaceWith(h("span", { class: "said-file", title: error.message }, icon("warn"), h("bdi", {}, name)));
+        button.replaceWith(h("span", { class: "file-chip", title: error.message }, icon("warn"), h("bdi", {}, name)));
       }
     },
-    { rootMargin: SOON },
+    { rootMargin: PRELOAD_MARGIN },
   ).observe(button);
   return button;
 }
 
-function large(source, name) {
+function openPicture(source, name) {
   return dialog(name, (close) => [
     h("img", { class: "large-picture", src: source, alt: name }),
     h("button", { type: "button", onclick: () => close() }, "Close"),
@@ -53,10 +53,10 @@ function large(source, name) {
 function chip(file, session, name) {
   const pages = file.pages ? `${file.pages} ${file.pages === 1 ? "page" : "pages"}` : "";
   const words = [icon("file"), h("bdi", {}, name), pages && h("span", { class: "faint" }, pages)];
-  const button = h("button", { type: "button", class: "said-file", title: `Save ${name}` }, words);
+  const button = h("button", { type: "button", class: "file-chip", title: `Save ${name}` }, words);
   button.addEventListener("click", async () => {
     try {
-      const source = URL.createObjectURL(await fetched(file, session));
+      const source = URL.createObjectURL(await fetchFile(file, session));
       h("a", { href: source, download: file.name ? name : "document.pdf" }).click();
       setTimeout(() => URL.revokeObjectURL(source), 10_000);
     } catch (error) {

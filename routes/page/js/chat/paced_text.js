@@ -1,13 +1,13 @@
 /** Text on its way to the screen: so much of it per picture as is smooth, however much comes at once. */
 
-import { soon } from "../dom/elements.js";
+import { onNextFrame } from "../dom/elements.js";
 
 const SLICE = 2_000; // characters between two looks at the clock
 const PICTURE_MS = 8; // for all texts of the page together
 
 const waiting = new Set();
 
-export class Flow {
+export class PacedText {
   #pieces = [];
   #closed = false;
 
@@ -19,13 +19,13 @@ export class Flow {
   add(text) {
     if (!text) return;
     this.#pieces.push(text);
-    wait(this);
+    enqueue(this);
   }
 
   /** No more is added; what was is still shown in its time. */
   close() {
     this.#closed = true;
-    wait(this);
+    enqueue(this);
   }
 
   /** Takes in what there is until it is `late()`. Returns whether that was all. */
@@ -51,17 +51,17 @@ export class Flow {
   }
 }
 
-function wait(flow) {
+function enqueue(flow) {
   waiting.add(flow);
-  soon(pourAll);
+  onNextFrame(drainAll);
 }
 
-function pourAll() {
+function drainAll() {
   const until = performance.now() + PICTURE_MS;
   const late = () => performance.now() > until;
   for (const flow of waiting) {
     if (flow.pour(late)) waiting.delete(flow);
     if (late()) break;
   }
-  if (waiting.size) soon(pourAll);
+  if (waiting.size) onNextFrame(drainAll);
 }

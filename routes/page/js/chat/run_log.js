@@ -1,18 +1,18 @@
 /** Runs of a session as the server has them: asked for, drawn again from their events, and in their order. */
 
 import { get } from "../feed/api.js";
-import { breath, inSlices } from "../dom/scheduling.js";
+import { yieldToBrowser, forEachInSlices } from "../dom/scheduling.js";
 
 /** What GET /sessions/{id}/log says. Raises Refused. */
-export const logOf = (session, query) =>
+export const fetchLog = (session, query) =>
   get(`/sessions/${encodeURIComponent(session)}/log?${new URLSearchParams(query)}`);
 
 /** Draws a run from its events. False if nobody wants it any more. */
 export async function replay(view, events, wanted) {
   view.restoring = true;
-  const whole = await inSlices(events, (event) => view.add(event), wanted);
+  const whole = await forEachInSlices(events, (event) => view.add(event), wanted);
   view.restored();
-  await breath();
+  await yieldToBrowser();
   return whole && wanted();
 }
 
@@ -20,7 +20,7 @@ export async function replay(view, events, wanted) {
  * The views, with `view` behind those of runs that were created before its own. Clocks differ: what is known by the
  * clock of this browser alone (`asked.here`) counts as earlier.
  */
-export function placed(views, view) {
+export function inOrder(views, view) {
   const others = views.filter((one) => one !== view);
   const { created } = view.asked;
   const at = others.findLastIndex(({ asked }) => asked.here || asked.created <= created) + 1;

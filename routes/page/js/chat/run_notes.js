@@ -1,6 +1,6 @@
 /** Quiet lines between what is said: notices, what the model reads no more of, and how a run ended. */
 
-import { span, ticking, when } from "../dom/clock.js";
+import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 
@@ -104,8 +104,8 @@ export function turnFoot({ model, created, seconds, usage }) {
   const date = new Date(created * 1000);
   const facts = [
     h("bdi", {}, model),
-    h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, when(created)),
-    seconds === null ? null : span(seconds),
+    h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, formatTime(created)),
+    seconds === null ? null : formatDuration(seconds),
     tokens(usage),
     usage?.cost ? h("span", { title: "cost" }, cost(usage.cost)) : null,
   ];
@@ -152,7 +152,7 @@ export class Working {
     this.#since = performance.now();
     this.#time.textContent = "";
     this.element.hidden = false;
-    this.#stop = ticking(() => this.#tick());
+    this.#stop = startTicking(() => this.#tick());
   }
 
   hide() {
@@ -163,6 +163,6 @@ export class Working {
 
   #tick() {
     const seconds = (performance.now() - this.#since) / 1000;
-    if (seconds >= 1) this.#time.textContent = span(Math.floor(seconds)).replace(".0", "");
+    if (seconds >= 1) this.#time.textContent = formatDuration(Math.floor(seconds)).replace(".0", "");
   }
 }

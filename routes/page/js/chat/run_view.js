@@ -1,8 +1,8 @@
 /** One run: the words it was asked for with, and what its events make of it. A handler for each type of event. */
 
 import { post } from "../feed/api.js";
-import { h, say } from "../dom/elements.js";
-import { Answer, Thought, userMessage } from "./message.js";
+import { h, announce } from "../dom/elements.js";
+import { Answer, Reasoning, userMessage } from "./message.js";
 import { ending, Note, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { ToolCard } from "../cards/tool_card.js";
 
@@ -10,7 +10,7 @@ const HANDLERS = {
   "run.started": (view, event) => view.start(event),
   "round.started": (view) => view.close(),
   "text.delta": (view, { text }) => view.write(Answer, text),
-  "reasoning.delta": (view, { text }) => view.write(Thought, text),
+  "reasoning.delta": (view, { text }) => view.write(Reasoning, text),
   "message.added": (view, event) => view.heard(event),
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
@@ -27,8 +27,8 @@ const HANDLERS = {
   "run.finished": (view, event) => view.end(event),
   "run.failed": (view, event) => view.end(event),
 };
-const TOLD_ELSEWHERE = new Set(["queued"]); // notices of what the view itself shows
-const WAITS = { sending: "Sending", queued: "Waiting for its turn" };
+const SHOWN_ELSEWHERE = new Set(["queued"]); // notices of what the view itself shows
+const WAITING_TEXTS = { sending: "Sending", queued: "Waiting for its turn" };
 
 export class RunView {
   seq = 0;
@@ -38,20 +38,20 @@ export class RunView {
   usage = null; // its last `usage`
   #part = null;
   #note = null;
-  #blank = "";
+  #blankText = "";
   #cards = new Map();
   #open = new Set(); // calls that are not answered
   #steers = []; // messages for this run that it has not read
   #working = new Working();
   #message = null;
-  #takeBack = null;
+  #cancelButton = null;
 
   /** `asked`: what `run.asked` says; `run` is null while the message is on its way. */
   constructor(asked, page) {
     this.page = page;
     this.body = h("div", { class: "run-body" });
     this.waiting = h("div", { class: "run-waiting" });
-    const heading = h("h2", { class: "unseen" }, "Answer"); // by which screen readers go from turn to turn
+    const heading = h("h2", { class: "visually-hidden" }, "Answer"); // by which screen readers go from turn to turn
     const parts = [heading, this.body, this.#working.element, this.waiting];
     this.element = h("article", { class: "run", "aria-label": "Turn" }, parts);
     this.begin(asked);
@@ -62,28 +62,28 @@ export class RunView {
     const shown = this.asked?.message;
     this.asked = asked;
     if (asked.run) this.element.dataset.run = asked.run;
-    if (asked.message && (!shown || asked.message.attachments?.length)) this.#ask(asked);
-    if (asked.run && asked.state === "queued") this.#offerToTakeBack(asked.run);
-    this.#idle();
+    if (asked.message && (!shown || asked.message.attachments?.length)) this.#showMessage(asked);
+    if (asked.run && asked.state === "queued") this.#offerCancel(asked.run);
+    this.#updateWorking();
   }
 
-  #offerToTakeBack(run) {
-    if (this.#takeBack) return;
+  #offerCancel(run) {
+    if (this.#cancelButton) return;
     const onclick = async () => {
-      this.#takeBack.disabled = true;
+      this.#cancelButton.disabled = true;
       try {
         await post(`/runs/${run}/cancel`);
         if (!this.started) this.end({ type: "run.finished", reason: "cancelled" }); // its log is told later
       } catch (error) {
         this.note("take_back", error.message);
       }
-      this.#idle();
+      this.#updateWorking();
     };
-    this.#takeBack = h("button", { type: "button", class: "take-back", onclick }, "Take it back");
-    this.#working.element.append(this.#takeBack);
+    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, "Take it back");
+    this.#working.element.append(this.#cancelButton);
   }
 
-  #ask({ message, session }) {
+  #showMessage({ message, session }) {
     this.#message?.remove();
     this.#message = userMessage(message, session);
     if (message.files?.length) this.#message.append(h("p", { class: "faint", dir: "auto" }, message.files.join(" · ")));
@@ -93,27 +93,27 @@ export class RunView {
   add(event) {
     this.seq = event.seq;
     HANDLERS[event.type]?.(this, event);
-    if (!this.restoring) this.#idle();
+    if (!this.restoring) this.#updateWorking();
   }
 
   /** All that the log has is shown: from here on what comes is news. */
   restored() {
     this.restoring = false;
-    this.#idle();
+    this.#updateWorking();
   }
 
   start(event) {
     this.started = event;
     this.asked = { ...this.asked, state: "running" };
-    this.#takeBack?.remove();
+    this.#cancelButton?.remove();
   }
 
   /** Empty lines between calls are no part of their own: they wait for the words behind them. */
   write(Kind, text) {
-    const words = this.#blank + text;
-    this.#blank = "";
+    const words = this.#blankText + text;
+    this.#blankText = "";
     if (this.#part instanceof Kind || words.trim()) this.part(Kind).add(words);
-    else this.#blank = words;
+    else this.#blankText = words;
   }
 
   /** The open part of this kind: text goes on where it was, unless something came between. */
@@ -130,7 +130,7 @@ export class RunView {
   close() {
     this.#part?.close();
     this.#part = null;
-    this.#blank = "";
+    this.#blankText = "";
   }
 
   append(element) {
@@ -171,7 +171,7 @@ export class RunView {
 
   /** One line for several that tell the same, one after the other. */
   note(code, words) {
-    if (TOLD_ELSEWHERE.has(code)) return;
+    if (SHOWN_ELSEWHERE.has(code)) return;
     if (this.#note?.code === code) return this.#note.again(words);
     const note = new Note(code, words);
     this.append(note.element);
@@ -219,7 +219,7 @@ export class RunView {
     this.close();
     if (event.reason === "cancelled" && !this.started) event.reason = "taken_back";
     this.ended = event;
-    this.#takeBack?.remove();
+    this.#cancelButton?.remove();
     for (const card of this.#cards.values()) card.runEnded();
     const { composer } = this.page;
     const line = ending(event, {
@@ -230,7 +230,7 @@ export class RunView {
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";
     if (this.started) this.append(turnFoot(this.#facts(event)));
-    if (!this.restoring) say(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
+    if (!this.restoring) announce(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
   }
 
   /** Clocks differ: the server's times are set against each other, and the browser's only where those are missing. */
@@ -258,9 +258,9 @@ export class RunView {
   }
 
   /** What is under way without anything to see of it is said. */
-  #idle() {
-    const waits = this.started ? null : WAITS[this.asked.state];
-    this.element.classList.toggle("waits", Boolean(waits));
+  #updateWorking() {
+    const waits = this.started ? null : WAITING_TEXTS[this.asked.state];
+    this.element.classList.toggle("waiting", Boolean(waits));
     if (this.ended || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
     this.#working.show(waits ?? "Thinking");
   }

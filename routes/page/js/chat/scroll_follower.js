@@ -2,8 +2,8 @@
 
 import { h, icon } from "../dom/elements.js";
 
-const AT = 8,
-  NEAR = 80; // pixels from the end that are the end, and that count as it for who moves towards it
+const AT_END = 8,
+  NEAR_END = 80; // pixels from the end that are the end, and that count as it for who moves towards it
 
 const FRAMES = 6; // until what can be seen has been laid out: its size is estimated before that
 
@@ -14,12 +14,12 @@ function nextFrame() {
   });
 }
 
-export class Follower {
+export class ScrollFollower {
   #box;
   #list;
   #last = 0;
-  #held = null;
-  #news = false;
+  #anchor = null;
+  #hasNews = false;
 
   /** `box` scrolls, `list` is what grows in it. */
   constructor(box, list) {
@@ -38,7 +38,7 @@ export class Follower {
 
   /** To the end, and along with it from now on. */
   toEnd() {
-    this.#held = null;
+    this.#anchor = null;
     this.following = true;
     this.settle();
     this.#box.focus({ preventScroll: true });
@@ -49,15 +49,15 @@ export class Follower {
     const box = this.#box;
     if (!this.#list.firstElementChild) return this.#show(); // what stands there instead is read from its beginning
     if (this.following) box.scrollTop = box.scrollHeight;
-    else if (this.#held) box.scrollTop += this.#offset(this.#held.element) - this.#held.offset;
+    else if (this.#anchor) box.scrollTop += this.#offset(this.#anchor.element) - this.#anchor.offset;
     this.#last = box.scrollTop;
     this.#show();
   }
 
   /** Something new stands at the end: who does not look there is told. */
   news() {
-    if (this.following || this.#news) return;
-    this.#news = true;
+    if (this.following || this.#hasNews) return;
+    this.#hasNews = true;
     this.#show();
   }
 
@@ -67,17 +67,17 @@ export class Follower {
    */
   async holding(work, place = this.place) {
     if (place) this.following = false;
-    this.#held = place;
+    this.#anchor = place;
     // Browsers hold on to something as well, but not at the very top, and some not at all: one of the two is enough.
     this.#box.style.setProperty("overflow-anchor", "none");
     try {
       await work();
-      for (let frame = 0; frame < FRAMES && this.#held === place; frame++) {
+      for (let frame = 0; frame < FRAMES && this.#anchor === place; frame++) {
         this.settle();
         await nextFrame();
       }
     } finally {
-      this.#held = null;
+      this.#anchor = null;
       this.#box.style.removeProperty("overflow-anchor");
     }
   }
@@ -92,7 +92,7 @@ export class Follower {
 
   /** As at the beginning: at the end of what is to come. */
   reset() {
-    this.#held = null;
+    this.#anchor = null;
     this.following = true;
     this.#box.scrollTop = 0;
     this.settle();
@@ -108,20 +108,20 @@ export class Follower {
     if (box.scrollTop === this.#last) return this.#show(); // that was us
     const up = box.scrollTop < this.#last - 2,
       down = box.scrollTop > this.#last + 2;
-    if (up && left > AT) this.following = false;
-    else if (!this.#held && (left <= AT || (down && left < NEAR))) this.following = true;
+    if (up && left > AT_END) this.following = false;
+    else if (!this.#anchor && (left <= AT_END || (down && left < NEAR_END))) this.following = true;
     this.#last = box.scrollTop;
-    if (this.#held) this.#held.offset = this.#offset(this.#held.element);
+    if (this.#anchor) this.#anchor.offset = this.#offset(this.#anchor.element);
     this.#show();
   }
 
   #show() {
     const box = this.#box;
     const away =
-      !this.following && this.#list.firstElementChild && box.scrollHeight - box.scrollTop - box.clientHeight > NEAR;
-    if (!away) this.#news = false;
+      !this.following && this.#list.firstElementChild && box.scrollHeight - box.scrollTop - box.clientHeight > NEAR_END;
+    if (!away) this.#hasNews = false;
     this.button.hidden = !away;
-    this.button.setAttribute("aria-label", this.#news ? "To the end: there is something new" : "To the end");
-    this.words.textContent = this.#news ? "New" : "";
+    this.button.setAttribute("aria-label", this.#hasNews ? "To the end: there is something new" : "To the end");
+    this.words.textContent = this.#hasNews ? "New" : "";
   }
 }

@@ -1,12 +1,12 @@
 /** What becomes of a message: a run of its own, a word to the run under way, or one that waits behind it. */
 
 import { post } from "../feed/api.js";
-import { messageOf, sentBefore, wordsOf } from "./attachments.js";
+import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
-export class Sending {
+export class Sender {
   #page;
   #last = null; // what was tried last, and the key that keeps it from being begun twice
-  #first = null; // the message that begins a session: its view, and the session once there is one
+  #opening = null; // the message that begins a session: its view, and the session once there is one
 
   constructor(page) {
     this.#page = page;
@@ -24,7 +24,7 @@ export class Sending {
 
   /** The same as an earlier turn. Raises Refused. */
   async again({ message, session }, options) {
-    const files = await sentBefore(message, session);
+    const files = await fetchAttachments(message, session);
     await this.send(message.text, files, options);
   }
 
@@ -55,13 +55,13 @@ export class Sending {
     const view = conversation.sending({ text: wordsOf(text, files), files: names });
     const session = store.get("session") ?? (await this.#beginning());
     const sent = this.#post(view, session, text, files, fields);
-    if (!session) this.#first = { view, session: sent.catch(() => null) };
+    if (!session) this.#opening = { view, session: sent.catch(() => null) };
     await sent;
   }
 
   /** The session that a message before this one begins, which may be on its way: both belong together. */
   #beginning() {
-    return this.#first?.view.element.isConnected ? this.#first.session : null;
+    return this.#opening?.view.element.isConnected ? this.#opening.session : null;
   }
 
   async #post(view, session, text, files, fields) {
@@ -85,11 +85,11 @@ export class Sending {
   /** Where no answer came, the server may have begun it all the same: the same words again find that run. */
   #key(body) {
     const said = JSON.stringify(body);
-    if (this.#last?.said !== said) this.#last = { said, key: random() };
+    if (this.#last?.said !== said) this.#last = { said, key: randomKey() };
     return this.#last.key;
   }
 }
 
-function random() {
+function randomKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

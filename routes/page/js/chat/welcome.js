@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { firstVisit } from "./first_visit.js";
-import { answering } from "../panels/models.js";
+import { currentModel } from "../panels/models.js";
 
 /** What each needs, and what is asked for; the first three that fit are shown. */
 const EXAMPLES = [
@@ -17,11 +17,11 @@ const EXAMPLES = [
 ];
 const SHOWN = 3;
 
-let arrived = false; // the first one is shown a little later, when what stands in it is known: nothing jumps
+let hasAppeared = false; // the first one is shown a little later, when what stands in it is known: nothing jumps
 
 /** The element; it knows by itself who answers. */
 export function welcome(page) {
-  const who = h("p", { class: "welcome-who faint" });
+  const who = h("p", { class: "welcome-model-line faint" });
   const examples = h("ul", { class: "examples", "aria-label": "Things to try" });
   const stops = [];
   const draw = () => {
@@ -31,15 +31,22 @@ export function welcome(page) {
   fill(who, ...answers(page));
   // A key tells what it is at once, when this is not on the page yet: that is no reason to stop.
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
-  offered().then((tools) => fill(examples, ...fitting(tools).map((words) => example(words, page))));
+  availableTools().then((tools) => fill(examples, ...fittingExamples(tools).map((words) => example(words, page))));
   const title = h("h2", { class: "welcome-title" }, "What shall be done?");
-  const element = h("div", { class: arrived ? "welcome" : "welcome arriving" }, firstVisit(page), title, who, examples);
-  arrived = true;
+  const element = h(
+    "div",
+    { class: hasAppeared ? "welcome" : "welcome arriving" },
+    firstVisit(page),
+    title,
+    who,
+    examples,
+  );
+  hasAppeared = true;
   return element;
 }
 
 function answers(page) {
-  const { name, endpoint } = answering(page);
+  const { name, endpoint } = currentModel(page);
   if (!name) return [];
   const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : null;
   return [h("bdi", { class: "welcome-model" }, name), " answers", of, "."].flat();
@@ -47,7 +54,7 @@ function answers(page) {
 
 let known = null;
 
-async function offered() {
+async function availableTools() {
   known ??= get("/tools").then(
     ({ tools }) => new Set(tools.map(({ name }) => name)),
     () => {
@@ -58,7 +65,7 @@ async function offered() {
   return known;
 }
 
-function fitting(tools) {
+function fittingExamples(tools) {
   return EXAMPLES.filter(([tool]) => tool === null || tools.has(tool))
     .slice(0, SHOWN)
     .map(([, words]) => words);

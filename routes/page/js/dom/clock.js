@@ -3,23 +3,23 @@
 import { guarded } from "./errors.js";
 
 const EVERY_MS = 250;
-const watching = new Set();
+const tickers = new Set();
 let timer = null;
 
 /** Calls `tick` four times a second until it is told to stop. Returns how to do that. */
-export function ticking(tick) {
-  watching.add(tick);
-  timer ??= setInterval(() => watching.forEach((one) => guarded(one)), EVERY_MS);
+export function startTicking(tick) {
+  tickers.add(tick);
+  timer ??= setInterval(() => tickers.forEach((one) => guarded(one)), EVERY_MS);
   return () => {
-    watching.delete(tick);
-    if (watching.size) return;
+    tickers.delete(tick);
+    if (tickers.size) return;
     clearInterval(timer);
     timer = null;
   };
 }
 
 /** `4.2 s`, `1:03`, `2:00:11`; nothing is shorter than no time, whatever two clocks make of it. */
-export function span(seconds) {
+export function formatDuration(seconds) {
   if (!(seconds > 0)) return "0.0 s";
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
@@ -30,7 +30,7 @@ export function span(seconds) {
 }
 
 /** `14:03` of today, `yesterday`, `12 Nov`. `at`: Unix time in seconds. */
-export function when(at) {
+export function formatTime(at) {
   const date = new Date(at * 1000);
   const now = new Date();
   const days = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / 86_400_000);

@@ -1,6 +1,6 @@
 /** A button that copies a text, and says that it has. */
 
-import { h, icon, say } from "./elements.js";
+import { h, icon, announce } from "./elements.js";
 
 const SHOWN_MS = 2_000;
 
@@ -14,18 +14,18 @@ export function copyButton(name, text, words = "") {
   );
   let shown = null;
   button.addEventListener("click", async () => {
-    const copied = await copy(text());
+    const copied = await copyText(text());
     clearTimeout(shown);
     const told = copied ? "Copied" : "Select the text and copy it by hand";
     button.replaceChildren(icon(copied ? "check" : "cross"), told);
-    say(told);
+    announce(told);
     shown = setTimeout(() => button.replaceChildren(icon("copy"), words), SHOWN_MS);
   });
   return button;
 }
 
 /** Whether the text is on the clipboard now. */
-export async function copy(text) {
+export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -36,7 +36,7 @@ export async function copy(text) {
 
 function copyBySelecting(text) {
   const focused = document.activeElement;
-  const area = h("textarea", { class: "unseen", "aria-hidden": "true", tabindex: -1, value: text });
+  const area = h("textarea", { class: "visually-hidden", "aria-hidden": "true", tabindex: -1, value: text });
   document.body.append(area);
   area.select();
   const copied = document.execCommand("copy");

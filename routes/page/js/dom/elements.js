@@ -78,20 +78,20 @@ export function icon(name) {
 
 const HIDDEN_MS = 250;
 const due = new Set();
-let asked = false;
+let scheduled = false;
 
 /** Runs `draw` once before the next picture, however often it is asked for: no layout per token. */
-export function soon(draw) {
+export function onNextFrame(draw) {
   due.add(draw);
-  if (asked) return;
-  asked = true;
+  if (scheduled) return;
+  scheduled = true;
   // A tab that nobody looks at gets no frames; what is said there must not pile up.
   if (document.hidden) setTimeout(drawAll, HIDDEN_MS);
   else requestAnimationFrame(drawAll);
 }
 
 function drawAll() {
-  asked = false;
+  scheduled = false;
   const now = [...due];
   due.clear();
   for (const draw of now) guarded(draw);
@@ -101,26 +101,26 @@ document.addEventListener("visibilitychange", () => {
   if (due.size) drawAll();
 });
 
-const SAY_MS = 150; // a region that is emptied and filled at once is read by no screen reader
-const unsaid = { polite: [], urgent: [] };
+const ANNOUNCE_MS = 150; // a region that is emptied and filled at once is read by no screen reader
+const pending = { polite: [], urgent: [] };
 
 /** Tells a screen reader; whoever calls it does so once for something finished, never for each piece of it. */
-export function say(words, { urgent = false } = {}) {
+export function announce(words, { urgent = false } = {}) {
   const name = urgent ? "urgent" : "polite";
-  if (unsaid[name].push(words) > 1) return;
+  if (pending[name].push(words) > 1) return;
   const region = document.getElementById(name);
   region.textContent = "";
-  setTimeout(() => (region.textContent = [...new Set(unsaid[name].splice(0))].join(" ")), SAY_MS);
+  setTimeout(() => (region.textContent = [...new Set(pending[name].splice(0))].join(" ")), ANNOUNCE_MS);
 }
 
 /** Focus to `element`, or to where one writes if it has gone: never to nowhere. */
-export function focusBack(element) {
+export function restoreFocus(element) {
   if (element?.isConnected && element !== document.body) element.focus();
   if (document.activeElement === document.body) document.getElementById("composer-text")?.focus();
 }
 
 /** Whether the reader has selected something that begins in the element: it must not change under their hand. */
-export function selectedIn(element) {
+export function hasSelection(element) {
   // Whether a selection is empty can be asked for itself, but that lays out the whole page.
   const { anchorNode, anchorOffset, focusNode, focusOffset } = document.getSelection();
   return element.contains(anchorNode) && (anchorNode !== focusNode || anchorOffset !== focusOffset);
@@ -146,7 +146,7 @@ export function dialog(title, build) {
     box.addEventListener("close", () => {
       box.remove();
       resolve(given);
-      focusBack(opener);
+      restoreFocus(opener);
     });
     box.append(heading, build(close));
     document.body.append(box);

@@ -32,7 +32,7 @@ export class Outcome {
  * Does `work()` once, however often the button is pressed meanwhile; a refusal is told in the outcome. Answers with
  * what `work` does, or undefined where it was refused. The button keeps the focus: one that is disabled would lose it.
  */
-export async function doing(button, outcome, work) {
+export async function runOnce(button, outcome, work) {
   if (button.ariaDisabled === "true") return undefined;
   button.ariaDisabled = "true";
   outcome.clear();
@@ -48,16 +48,16 @@ export async function doing(button, outcome, work) {
 }
 
 /** A button that does something of the server's, and the line beneath that says what was wrong with it. */
-export function action(label, outcome, work, props = {}) {
-  const button = h("button", { type: "button", ...props, onclick: () => doing(button, outcome, work) }, label);
+export function actionButton(label, outcome, work, props = {}) {
+  const button = h("button", { type: "button", ...props, onclick: () => runOnce(button, outcome, work) }, label);
   return button;
 }
 
 /** A button that asks in its own place before it does what cannot be undone. */
-export function sure(label, question, yes, outcome, work) {
-  const box = h("span", { class: "sure" });
+export function confirmButton(label, question, yes, outcome, work) {
+  const box = h("span", { class: "confirm" });
   const ask = h("button", { type: "button", class: "danger" }, label);
-  const doIt = action(yes, outcome, work, { class: "danger" });
+  const doIt = actionButton(yes, outcome, work, { class: "danger" });
   const keep = h("button", { type: "button" }, "Keep");
   const back = () => {
     fill(box, ask);
@@ -78,7 +78,7 @@ export function sure(label, question, yes, outcome, work) {
 }
 
 /** Rows of a word and what it says, those without a value left out. */
-export function pairs(rows) {
+export function factList(rows) {
   const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
   return h(
     "dl",
@@ -88,7 +88,7 @@ export function pairs(rows) {
 }
 
 /** A folded part of a panel, whose content is made when it is first opened. */
-export function folded(title, make) {
+export function collapsible(title, make) {
   const body = h("div", { class: "folded" });
   const details = h("details", {}, h("summary", {}, title), body);
   details.addEventListener("toggle", () => {
@@ -98,10 +98,10 @@ export function folded(title, make) {
 }
 
 /** `12,400`, as this browser's person writes numbers. */
-export const number = (value) => Number(value).toLocaleString();
+export const formatNumber = (value) => Number(value).toLocaleString();
 
 /** What a button does that needs `load`, an `import()`: pressed once more while that is fetched it is no second wish. */
-export function fetching(load, open) {
+export function loadOnce(load, open) {
   let under_way = false;
   return async () => {
     if (under_way) return;
@@ -115,8 +115,8 @@ export function fetching(load, open) {
 }
 
 /** The rows of a list, in order; `make` is asked again only for those that have changed. Focus stays where it can. */
-export class Rows {
-  #made = new Map();
+export class KeyedRows {
+  #rows = new Map();
 
   constructor(element, make) {
     Object.assign(this, { element, make });
@@ -124,13 +124,13 @@ export class Rows {
 
   show(rows, keyOf) {
     const focused = document.activeElement;
-    const held = [...this.#made].find(([, { element }]) => element.contains(focused))?.[0];
-    this.#made = new Map(rows.map((row) => [keyOf(row), this.#kept(row, this.#made.get(keyOf(row)))]));
-    this.#place([...this.#made.values()].map(({ element }) => element));
-    if (held !== undefined && !focused.isConnected) refocus(focused, this.#made.get(held)?.element ?? this.element);
+    const held = [...this.#rows].find(([, { element }]) => element.contains(focused))?.[0];
+    this.#rows = new Map(rows.map((row) => [keyOf(row), this.#rowFor(row, this.#rows.get(keyOf(row)))]));
+    this.#place([...this.#rows.values()].map(({ element }) => element));
+    if (held !== undefined && !focused.isConnected) moveFocus(focused, this.#rows.get(held)?.element ?? this.element);
   }
 
-  #kept(row, known) {
+  #rowFor(row, known) {
     const told = JSON.stringify(row);
     return known?.told === told ? known : { told, element: this.make(row, known?.element) };
   }
@@ -146,7 +146,7 @@ export class Rows {
 }
 
 /** To what does the same as `gone` did, or to the place where it was. */
-function refocus(gone, place) {
+function moveFocus(gone, place) {
   const same = [...place.querySelectorAll(gone.localName)].find(
     (one) => one.value === gone.value && one.textContent === gone.textContent,
   );

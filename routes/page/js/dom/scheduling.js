@@ -3,7 +3,7 @@
 const SLICE_MS = 12;
 
 /** The next moment at which the browser has nothing more urgent to do. */
-export function breath() {
+export function yieldToBrowser() {
   if (globalThis.scheduler?.yield) return scheduler.yield();
   return new Promise((resolve) => {
     const channel = new MessageChannel();
@@ -16,11 +16,11 @@ export function breath() {
 }
 
 /** Calls `each` for all items, in order. Ends early, with false, once `wanted()` no longer says true. */
-export async function inSlices(items, each, wanted = () => true) {
+export async function forEachInSlices(items, each, wanted = () => true) {
   let began = performance.now();
   for (const item of items) {
     if (performance.now() - began > SLICE_MS) {
-      await breath();
+      await yieldToBrowser();
       began = performance.now();
     }
     if (!wanted()) return false;

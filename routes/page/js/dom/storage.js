@@ -2,7 +2,7 @@
 
 const PREFIX = "dragoman.";
 
-function asked(ask, storage = () => sessionStorage) {
+function withStorage(ask, storage = () => sessionStorage) {
   try {
     return ask(storage());
   } catch {
@@ -11,26 +11,29 @@ function asked(ask, storage = () => sessionStorage) {
 }
 
 /** The JSON kept under `key`, or null. */
-export function kept(key) {
-  return asked((storage) => JSON.parse(storage.getItem(PREFIX + key)));
+export function readStored(key) {
+  return withStorage((storage) => JSON.parse(storage.getItem(PREFIX + key)));
 }
 
 /** `value` as JSON; null and "" forget. */
-export function keep(key, value) {
+export function writeStored(key, value) {
   if (value === null || value === undefined || value === "")
-    return asked((storage) => storage.removeItem(PREFIX + key));
-  return asked((storage) => storage.setItem(PREFIX + key, JSON.stringify(value)));
+    return withStorage((storage) => storage.removeItem(PREFIX + key));
+  return withStorage((storage) => storage.setItem(PREFIX + key, JSON.stringify(value)));
 }
 
-const lasting = () => localStorage; // may be switched off, so that even its name raises
+const persistent = () => localStorage; // may be switched off, so that even its name raises
 
 /** What this browser remembers of a person's taste, for all tabs, as text: nothing that was said or is secret. */
-export const preferred = (key) => asked((storage) => storage.getItem(PREFIX + key), lasting);
+export const readPreference = (key) => withStorage((storage) => storage.getItem(PREFIX + key), persistent);
 
 /** Remembers it; null and "" forget. */
-export function prefer(key, value) {
-  asked((storage) => (value ? storage.setItem(PREFIX + key, value) : storage.removeItem(PREFIX + key)), lasting);
+export function writePreference(key, value) {
+  withStorage(
+    (storage) => (value ? storage.setItem(PREFIX + key, value) : storage.removeItem(PREFIX + key)),
+    persistent,
+  );
 }
 
 /** Forgets all that this tab remembers. */
-export const forgetAll = () => asked((storage) => storage.clear());
+export const clearStored = () => withStorage((storage) => storage.clear());

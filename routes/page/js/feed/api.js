@@ -1,11 +1,11 @@
 /** Requests to the server that has served this page. The token is in sessionStorage, never in a URL. */
 
-import { readJSON } from "../text/json.js";
+import { parseJSON } from "../text/json.js";
 import { guarded } from "../dom/errors.js";
 
 const KEY = "dragoman.token";
-const ASK_MS = 30_000; // for an answer to a question
-const ACT_MS = 180_000; // for the rest: files are long, and servers that are tried out slow
+const READ_TIMEOUT_MS = 30_000; // for an answer to a question
+const WRITE_TIMEOUT_MS = 180_000; // for the rest: files are long, and servers that are tried out slow
 
 /** What the server refuses: `status`, `code`, and a message that says what to do next. */
 export class Refused extends Error {
@@ -15,9 +15,9 @@ export class Refused extends Error {
   }
 }
 
-let kept = null; // where a browser keeps nothing, the token lasts as long as the page
+let fallbackToken = null; // where a browser keeps nothing, the token lasts as long as the page
 
-function stored(ask, otherwise) {
+function withStorage(ask, otherwise) {
   try {
     return ask(sessionStorage);
   } catch {
@@ -26,14 +26,14 @@ function stored(ask, otherwise) {
 }
 
 export const token = {
-  get: () => kept ?? stored((storage) => storage.getItem(KEY), null),
+  get: () => fallbackToken ?? withStorage((storage) => storage.getItem(KEY), null),
   set: (value) => {
-    kept = value;
-    stored((storage) => storage.setItem(KEY, value));
+    fallbackToken = value;
+    withStorage((storage) => storage.setItem(KEY, value));
   },
   forget: () => {
-    kept = null;
-    stored((storage) => storage.removeItem(KEY));
+    fallbackToken = null;
+    withStorage((storage) => storage.removeItem(KEY));
   },
 };
 
@@ -44,7 +44,7 @@ export function onSignedOut(tell) {
   signedOut.add(tell);
 }
 
-function unknown(message) {
+function signalSignedOut(message) {
   signedOut.forEach((tell) => guarded(tell, message));
 }
 
@@ -52,10 +52,10 @@ function unknown(message) {
  * The Response of one request, with its body still to be read. Raises Refused; status 0, code `offline` where no answer
  * came, `timeout` where none began within `wait_ms`; and AbortError when `signal` says so.
  */
-export async function request(method, path, { body, headers = {}, signal, wait_ms = patience(method) } = {}) {
+export async function request(method, path, { body, headers = {}, signal, wait_ms = timeoutOf(method) } = {}) {
   const late = new AbortController();
   const sent = body === undefined ? undefined : JSON.stringify(body);
-  const all = headed(headers, sent);
+  const all = requestHeaders(headers, sent);
   const timer = setTimeout(() => late.abort(), wait_ms);
   try {
     const signals = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
@@ -63,20 +63,20 @@ export async function request(method, path, { body, headers = {}, signal, wait_m
     if (response.ok) return response;
     throw await refusal(response);
   } catch (error) {
-    throw named(error, signal, late.signal, wait_ms);
+    throw requestError(error, signal, late.signal, wait_ms);
   } finally {
     clearTimeout(timer);
   }
 }
 
-const patience = (method) => (method === "GET" ? ASK_MS : ACT_MS);
+const timeoutOf = (method) => (method === "GET" ? READ_TIMEOUT_MS : WRITE_TIMEOUT_MS);
 
-function headed(headers, sent) {
+function requestHeaders(headers, sent) {
   const all = { ...headers };
   const secret = token.get();
   if (secret && !/^[\x21-\x7e]+$/.test(secret)) {
     const message = "That is no token: tokens have letters, digits and signs only. Copy it again.";
-    unknown(message);
+    signalSignedOut(message);
     throw new Refused(401, "unauthenticated", message);
   }
   if (secret) all.authorization = `Bearer ${secret}`;
@@ -87,12 +87,12 @@ function headed(headers, sent) {
 async function refusal(response) {
   const said = await response.json().catch(() => null);
   const { code = "broken", message = `The server answered ${response.status}.`, ...more } = said?.error ?? {};
-  if (response.status === 401) unknown(message);
+  if (response.status === 401) signalSignedOut(message);
   return new Refused(response.status, code, message, more);
 }
 
 /** What a failed request is called: fetch has one name for all that happens on the way. */
-function named(error, signal, late, wait_ms) {
+function requestError(error, signal, late, wait_ms) {
   if (error instanceof Refused) return error;
   if (signal?.aborted) return new DOMException("Not wanted any more.", "AbortError");
   if (error instanceof SyntaxError) {
@@ -105,14 +105,14 @@ function named(error, signal, late, wait_ms) {
 }
 
 /** The JSON of an answer, null where it has none. */
-async function json(method, path, { signal, wait_ms = patience(method), ...options } = {}) {
+async function json(method, path, { signal, wait_ms = timeoutOf(method), ...options } = {}) {
   const late = AbortSignal.timeout(wait_ms); // the body has to be there in time as well
   const signals = signal ? AbortSignal.any([signal, late]) : late;
   try {
     const response = await request(method, path, { ...options, signal: signals, wait_ms: 2 * wait_ms });
-    return response.status === 204 ? null : readJSON(await response.text());
+    return response.status === 204 ? null : parseJSON(await response.text());
   } catch (error) {
-    throw named(error, signal, late, wait_ms);
+    throw requestError(error, signal, late, wait_ms);
   }
 }
 

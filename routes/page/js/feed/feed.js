@@ -1,17 +1,17 @@
 /** The page's one connection: `GET /events`, taken up again where it broke, for as long as the page is there. */
 
 import { request, Refused } from "./api.js";
-import { Room } from "./tab_connections.js";
+import { ConnectionSlot } from "./tab_connections.js";
 import { EventReader } from "./sse.js";
 import { guarded } from "../dom/errors.js";
 
-const FIRST_MS = 500,
-  MOST_MS = 15_000; // between two attempts
-const STEADY_MS = 5_000; // a connection that held so long was a good one
-const SILENT_MS = 33_000; // the server says something every 15 s: a connection that misses that twice is dead
-const QUIET_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
-const LOOK_MS = 5_000;
-const FINAL = [400, 401, 403, 404]; // what is refused so is refused again
+const MIN_BACKOFF_MS = 500,
+  MAX_BACKOFF_MS = 15_000; // between two attempts
+const STABLE_MS = 5_000; // a connection that held so long was a good one
+const SILENCE_TIMEOUT_MS = 33_000; // the server says something every 15 s: a connection that misses that twice is dead
+const WAKE_TIMEOUT_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
+const CHECK_MS = 5_000;
+const PERMANENT = [400, 401, 403, 404]; // what is refused so is refused again
 // What rows of long lists are known by: one that this connection has told before comes as that alone.
 const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
 
@@ -21,15 +21,17 @@ export class Feed {
   #abort = null;
   #generation = 0;
   #rows = {};
-  #room = new Room();
-  #heard = 0; // when the server said something last, by the clock on the wall: others stand still in sleep
+  #slot = new ConnectionSlot();
+  #receivedAt = 0; // when the server said something last, by the clock on the wall: others stand still in sleep
 
-  /** `onEvent({id, type, data, run, seq})`; `onLink("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
-  constructor(onEvent, onLink) {
+  /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
+  constructor(onEvent, onConnection) {
     this.onEvent = onEvent;
-    this.onLink = onLink;
-    addEventListener("online", () => this.#check(QUIET_MS));
-    document.addEventListener("visibilitychange", () => this.#check(document.hidden ? SILENT_MS : QUIET_MS));
+    this.onConnection = onConnection;
+    addEventListener("online", () => this.#abortIfSilent(WAKE_TIMEOUT_MS));
+    document.addEventListener("visibilitychange", () =>
+      this.#abortIfSilent(document.hidden ? SILENCE_TIMEOUT_MS : WAKE_TIMEOUT_MS),
+    );
   }
 
   /** Listen to a session (or to none) from behind `cursor` on (`run_x:17`, or null). */
@@ -51,32 +53,32 @@ export class Feed {
   }
 
   /** Cuts a connection that has been silent for longer than this; it is taken up anew. */
-  #check(most_ms) {
-    if (this.#heard && Date.now() - this.#heard > most_ms) this.#abort?.abort();
+  #abortIfSilent(most_ms) {
+    if (this.#receivedAt && Date.now() - this.#receivedAt > most_ms) this.#abort?.abort();
   }
 
   async #listen(generation) {
-    let wait_ms = FIRST_MS;
+    let wait_ms = MIN_BACKOFF_MS;
     while (generation === this.#generation) {
-      await this.#room.needed();
+      await this.#slot.needed();
       if (generation !== this.#generation) return;
       const began = performance.now(),
         before = this.#cursor;
       let why;
-      this.onLink("connecting", {});
+      this.onConnection("connecting", {});
       try {
-        await this.#once(generation);
+        await this.#readUntilClosed(generation);
       } catch (error) {
         why = error;
       }
       if (generation !== this.#generation) return;
-      if (why instanceof Refused && FINAL.includes(why.status)) return this.onLink("refused", { why });
-      if (this.#room.resting) continue;
-      if (performance.now() - began > STEADY_MS || this.#cursor !== before) wait_ms = FIRST_MS;
+      if (why instanceof Refused && PERMANENT.includes(why.status)) return this.onConnection("refused", { why });
+      if (this.#slot.resting) continue;
+      if (performance.now() - began > STABLE_MS || this.#cursor !== before) wait_ms = MIN_BACKOFF_MS;
       const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
-      this.onLink("lost", { why, in_s: pause_ms / 1000 });
+      this.onConnection("lost", { why, in_s: pause_ms / 1000 });
       await this.#pause(pause_ms);
-      wait_ms = Math.min(MOST_MS, wait_ms * 1.7);
+      wait_ms = Math.min(MAX_BACKOFF_MS, wait_ms * 1.7);
     }
   }
 
@@ -96,40 +98,40 @@ export class Feed {
   }
 
   /** One connection, until it ends. Raises Refused; SyntaxError for what is no event; AbortError when it is cut. */
-  async #once(generation) {
+  async #readUntilClosed(generation) {
     const abort = (this.#abort = new AbortController());
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
     const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
     const cut = () => abort.abort();
-    this.#room.enter(cut);
+    this.#slot.enter(cut);
     let silent;
     try {
       const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });
-      this.onLink("open", {});
+      this.onConnection("open", {});
       this.#rows = {};
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = new EventReader();
-      this.#heard = Date.now();
-      silent = setInterval(() => this.#check(SILENT_MS), LOOK_MS);
+      this.#receivedAt = Date.now();
+      silent = setInterval(() => this.#abortIfSilent(SILENCE_TIMEOUT_MS), CHECK_MS);
       for (;;) {
         const { value, done } = await reader.read();
         if (done || generation !== this.#generation) return;
-        this.#heard = Date.now();
+        this.#receivedAt = Date.now();
         for (const event of events.feed(value)) {
           if (generation !== this.#generation) return; // what was told made the page turn elsewhere
-          this.#tell(event);
+          this.#dispatch(event);
         }
       }
     } finally {
       clearInterval(silent);
-      this.#heard = 0;
+      this.#receivedAt = 0;
       abort.abort();
     }
   }
 
   /** The cursor is behind an event before it is told: one that breaks a part of the page is not told for ever. */
-  #tell({ id, type, data }) {
-    if (type === "state") return guarded(this.onEvent, { id, type, data: this.#whole(data) });
+  #dispatch({ id, type, data }) {
+    if (type === "state") return guarded(this.onEvent, { id, type, data: this.#withKnownRows(data) });
     if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });
     this.#cursor = id;
     const colon = id.lastIndexOf(":");
@@ -137,7 +139,7 @@ export class Feed {
   }
 
   /** The state with the rows that it only names. */
-  #whole(state) {
+  #withKnownRows(state) {
     const whole = { ...state };
     for (const [name, keys] of Object.entries(KEYS)) {
       if (!state[name]) continue;

@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 
-const EVERY_MS = 500; // while it goes on
-const FRESH = 1_000; // pieces at most that one reading takes: no server keeps it going for ever
+const POLL_MS = 500; // while it goes on
+const MAX_READS = 1_000; // pieces at most that one reading takes: no server keeps it going for ever
 
 /** Reads of a call's output: see GET /runs/{run}/calls/{call}/output. */
-export function outputOf(run, call) {
+export function callOutput(run, call) {
   const path = `/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}/output`;
   return (after) => get(`${path}?after=${after}`);
 }
@@ -15,9 +15,9 @@ export function outputOf(run, call) {
  * The pieces of text from the beginning to what there is by now; with `follow` to the end, for as long as `wanted()`.
  * Where something is not kept any more a line says so. Raises Refused.
  */
-export async function* pieces(whole, { follow = false, wanted = () => true } = {}) {
+export async function* readPieces(whole, { follow = false, wanted = () => true } = {}) {
   let after = 0;
-  for (let read = 0; wanted() && (follow || read < FRESH); read++) {
+  for (let read = 0; wanted() && (follow || read < MAX_READS); read++) {
     const piece = await whole(after);
     if (!wanted()) return;
     if (piece.from > after) yield `\n[${(piece.from - after).toLocaleString()} characters are not kept]\n`;
@@ -26,7 +26,7 @@ export async function* pieces(whole, { follow = false, wanted = () => true } = {
     after = Math.max(after, piece.next);
     if (piece.next < piece.characters && !stands) continue;
     if (piece.done || !follow) return;
-    await pause(EVERY_MS);
+    await pause(POLL_MS);
   }
 }
 

@@ -1,6 +1,6 @@
 /** Server-Sent Events out of text in any slicing, as the HTML standard reads them; linear, however it is sliced. */
 
-import { readJSON } from "../text/json.js";
+import { parseJSON } from "../text/json.js";
 
 const LINE_END = /\r\n|\n|\r/g;
 
@@ -49,6 +49,6 @@ export class EventReader {
     this.#id = null;
     this.#type = "";
     this.#data = [];
-    if (data) events.push({ ...event, data: readJSON(data) });
+    if (data) events.push({ ...event, data: parseJSON(data) });
   }
 }

@@ -9,60 +9,61 @@ import { token } from "./api.js";
 const CHANNEL = "dragoman.feed";
 const HIDDEN_MS = 60_000;
 
-export class Room {
+export class ConnectionSlot {
   resting = false; // the connection was let go of here
-  #leads = false;
-  #long = false; // nobody has looked at this tab for long
+  #isLeader = false;
+  #longHidden = false; // nobody has looked at this tab for long
   #timer = null;
   #cut = () => undefined;
   #wake = () => undefined;
-  #others = "BroadcastChannel" in globalThis ? new BroadcastChannel(CHANNEL) : null;
+  #channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(CHANNEL) : null;
 
   constructor() {
     // Held until the tab is closed. Where there are no locks (plain HTTP that is not localhost) no tab lets go.
-    if (navigator.locks) navigator.locks.request(leader(), () => this.#lead()).catch(() => this.#lead());
-    else this.#leads = true;
-    document.addEventListener("visibilitychange", () => this.#look());
-    this.#others?.addEventListener("message", () => this.#rest());
-    this.#look();
+    if (navigator.locks)
+      navigator.locks.request(lockName(), () => this.#becomeLeader()).catch(() => this.#becomeLeader());
+    else this.#isLeader = true;
+    document.addEventListener("visibilitychange", () => this.#visibilityChanged());
+    this.#channel?.addEventListener("message", () => this.#release());
+    this.#visibilityChanged();
   }
 
   /** Resolves when a connection may be made: at once, unless it was let go of and nobody looks at this tab yet. */
   async needed() {
-    if (this.#idle && (this.resting || this.#long)) await new Promise((resolve) => (this.#wake = resolve));
+    if (this.#idle && (this.resting || this.#longHidden)) await new Promise((resolve) => (this.#wake = resolve));
     this.resting = false;
   }
 
   /** A connection is made; `cut` ends it. */
   enter(cut) {
     this.#cut = cut;
-    this.#others?.postMessage("room");
+    this.#channel?.postMessage("room");
   }
 
   get #idle() {
-    return document.hidden && !this.#leads;
+    return document.hidden && !this.#isLeader;
   }
 
-  #lead() {
-    this.#leads = true;
+  #becomeLeader() {
+    this.#isLeader = true;
     this.#wake(); // the tab that led is gone
     return new Promise(() => undefined);
   }
 
-  #look() {
+  #visibilityChanged() {
     clearTimeout(this.#timer);
     if (document.hidden) {
       this.#timer = setTimeout(() => {
-        this.#long = true;
-        this.#rest();
+        this.#longHidden = true;
+        this.#release();
       }, HIDDEN_MS);
     } else {
-      this.#long = false;
+      this.#longHidden = false;
       this.#wake();
     }
   }
 
-  #rest() {
+  #release() {
     if (!this.#idle) return;
     this.resting = true;
     this.#cut();
@@ -70,7 +71,7 @@ export class Room {
 }
 
 /** The name of a lock: whoever of a person's tabs has it keeps its connection. Says nothing of the token. */
-function leader() {
+function lockName() {
   const sum = [...(token.get() ?? "")].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
   return `${CHANNEL}.${sum.toString(36)}`;
 }

@@ -119,6 +119,6 @@ function item({ words }, { inner }) {
 }
 
 /** A box of a task list. */
-export function marked(done) {
+export function taskBox(done) {
   return h("span", { class: done ? "task-box done" : "task-box", role: "img", "aria-label": done ? "done" : "to do" });
 }

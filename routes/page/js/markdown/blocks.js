@@ -8,7 +8,7 @@ import { h } from "../dom/elements.js";
 import { inline } from "./inline.js";
 import { cutWithin, Line } from "./line.js";
 import { References } from "./references.js";
-import { GOES_ON, NOTHING, STARTS, marked } from "./block_starts.js";
+import { GOES_ON, NOTHING, STARTS, taskBox } from "./block_starts.js";
 import { alignments, cells, row, tableOf } from "./tables.js";
 
 const DEEPEST = 40; // lists, items and quotes in each other; deeper ones stay as they were written
@@ -226,7 +226,7 @@ export class Blocks {
     }
     const task = /^\[([ xX])\][ \t]+(?=\S)/.exec(line.words);
     if (task) line.take(task[0].length);
-    const element = h("li", { class: task && "task" }, task && marked(task[1] !== " "));
+    const element = h("li", { class: task && "task" }, task && taskBox(task[1] !== " "));
     this.#push({ kind: "item", container: true, ordered, element, offset: indent + width + wide });
   }
 

@@ -2,8 +2,8 @@
 
 import { h } from "../dom/elements.js";
 import { Runs } from "./emphasis.js";
-import { address, link, picture, unlinked } from "./links.js";
-import { exact, prose } from "../text/escape_invisible.js";
+import { address, link, imageLink, unlinked } from "./links.js";
+import { escapeCode, escapeProse } from "../text/escape_invisible.js";
 
 const PLAIN = /(?:(?!https?:\/\/|www\.)[^\\`*_~[\]!<&$\n])+/iy;
 const BARE = /(?:https?:\/\/|www\.)[^\s<>[\]`"\u201c\u201d\u3000-\u303f\uff00-\uffef]+/iy;
@@ -84,7 +84,7 @@ class Inline {
   }
 
   #say(text) {
-    return this.#put(document.createTextNode(prose(text)));
+    return this.#put(document.createTextNode(escapeProse(text)));
   }
 
   #put(node) {
@@ -180,7 +180,7 @@ class Inline {
     opener.node.remove();
     const url = address(written.url);
     const inside = written.short ? ["[", within, "]"] : [within];
-    if (opener.image) return self.#put(picture(url, written.url, self.text.slice(opener.from, end)));
+    if (opener.image) return self.#put(imageLink(url, written.url, self.text.slice(opener.from, end)));
     self.#spent = self.#brackets.length;
     return self.#put(url ? link(url, ...inside) : unlinked(written.url, ...inside));
   }
@@ -239,7 +239,7 @@ class Inline {
   static bare(self) {
     const from = self.#at,
       found = /[\p{L}\p{N}_]/u.test(characterBefore(self.text, from)) ? null : self.#match(BARE);
-    const written = found && trimmed(found[0]);
+    const written = found && withoutTrailing(found[0]);
     const url = written && address(/^www/i.test(written) ? `https://${written}` : written);
     self.#at = from + (url ? written.length : 1);
     if (url) self.#put(link(url, written));
@@ -270,7 +270,7 @@ function characterBefore(text, at) {
 }
 
 /** An address without what ends the sentence around it. */
-function trimmed(written) {
+function withoutTrailing(written) {
   let end = written.length;
   let unopened = written.split(")").length - written.split("(").length;
   for (;;) {
@@ -284,7 +284,7 @@ function trimmed(written) {
 function code(written) {
   const words = written.replaceAll("\n", " ");
   const bare = /^ .*[^ ].* $/s.test(words) ? words.slice(1, -1) : words;
-  return h("code", { dir: "ltr" }, exact(bare));
+  return h("code", { dir: "ltr" }, escapeCode(bare));
 }
 
-const math = (written) => h("code", { class: "math", dir: "ltr" }, exact(written));
+const math = (written) => h("code", { class: "math", dir: "ltr" }, escapeCode(written));

@@ -1,7 +1,7 @@
 /** Links that models write: only to the web and to mail addresses, and never to another host than their words claim. */
 
 import { h } from "../dom/elements.js";
-import { exact } from "../text/escape_invisible.js";
+import { escapeCode } from "../text/escape_invisible.js";
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 const MOST = 4_000; // characters of an address
@@ -20,26 +20,26 @@ export function link(url, ...nodes) {
   const anchor = h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer", dir: "auto" }, nodes);
   spellOut(anchor);
   const words = anchor.textContent.trim(),
-    place = placeOf(url);
+    place = targetOf(url);
   if (!words) anchor.append(place);
   else if (misleads(words, url, place)) anchor.append(" ", h("bdi", { class: "link-host" }, `(${place})`));
   return anchor;
 }
 
 /** A picture is not fetched from elsewhere: its address could carry what the model has read. */
-export function picture(url, written, words) {
-  const place = url ? placeOf(url) : exact(written.slice(0, 60));
-  const said = `image: ${exact(words) || "without words"} (${place})`;
+export function imageLink(url, written, words) {
+  const place = url ? targetOf(url) : escapeCode(written.slice(0, 60));
+  const said = `image: ${escapeCode(words) || "without words"} (${place})`;
   return url ? link(url, said) : h("span", { class: "not-link" }, said);
 }
 
 /** What was meant as a link and may not be one: its words, and where it should have led. */
 export function unlinked(written, ...nodes) {
   const shown = written.length > 200 ? `${written.slice(0, 200)}…` : written;
-  return h("span", { class: "not-link" }, nodes, " ", h("bdi", { class: "link-host" }, `(${exact(shown)})`));
+  return h("span", { class: "not-link" }, nodes, " ", h("bdi", { class: "link-host" }, `(${escapeCode(shown)})`));
 }
 
-const placeOf = (url) => (url.protocol === "mailto:" ? exact(decoded(url.pathname)).slice(0, 200) : url.host);
+const targetOf = (url) => (url.protocol === "mailto:" ? escapeCode(decoded(url.pathname)).slice(0, 200) : url.host);
 
 function decoded(text) {
   try {
@@ -60,5 +60,5 @@ function misleads(words, url, place) {
 
 function spellOut(element) {
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) walker.currentNode.data = exact(walker.currentNode.data);
+  while (walker.nextNode()) walker.currentNode.data = escapeCode(walker.currentNode.data);
 }

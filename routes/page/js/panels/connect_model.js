@@ -2,8 +2,8 @@
 
 import { post } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
-import { Outcome, doing, field } from "../dom/forms.js";
-import { choose, refresh } from "./models.js";
+import { Outcome, runOnce, field } from "../dom/forms.js";
+import { chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 
 const CUSTOM = "Something else";
@@ -22,10 +22,10 @@ const SHOWN = 12; // names of models that a successful test lists
 
 /** Opens the form, or closes it. */
 export function openConnect(page, opener) {
-  return showPanel(page, "connect", "Connect a model", () => new Connecting(page).element, opener);
+  return showPanel(page, "connect", "Connect a model", () => new ConnectForm(page).element, opener);
 }
 
-class Connecting {
+class ConnectForm {
   #page;
   #tested = null; // what was tried last with success, as text: only that is kept without another word
 
@@ -60,13 +60,13 @@ class Connecting {
     this.models = field("Model", this.model, "Answers in this conversation; others can be picked later.");
     this.outcome = new Outcome();
     this.test = h("button", { class: "primary", type: "submit" }, "Test");
-    this.save = h("button", { type: "button", onclick: () => this.#keep() }, "Save without a test");
+    this.save = h("button", { type: "button", onclick: () => this.#save() }, "Save without a test");
     this.element = this.#form();
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#try();
+      this.#test();
     });
-    for (const input of [this.url, this.name, this.key]) input.addEventListener("input", () => this.#forget());
+    for (const input of [this.url, this.name, this.key]) input.addEventListener("input", () => this.#invalidateTest());
     this.#fill();
   }
 
@@ -89,11 +89,11 @@ class Connecting {
     const { name, url } = PRESETS[this.preset.value];
     Object.assign(this.url, { value: url });
     Object.assign(this.name, { value: name });
-    this.#forget();
+    this.#invalidateTest();
   }
 
   /** Something has changed since the test. */
-  #forget() {
+  #invalidateTest() {
     this.#tested = null;
     this.models.hidden = true;
     fill(this.save, "Save without a test");
@@ -102,18 +102,18 @@ class Connecting {
     this.outcome.clear();
   }
 
-  #wish() {
+  #body() {
     const key = this.key.value.trim();
     return { name: this.name.value.trim(), url: this.url.value.trim(), keys: key ? [key] : [] };
   }
 
-  async #try() {
-    const wish = this.#wish();
-    const found = await doing(this.test, this.outcome, () => {
+  async #test() {
+    const wish = this.#body();
+    const found = await runOnce(this.test, this.outcome, () => {
       this.outcome.tell("Asking the server which models it has …");
       return post("/endpoints", { ...wish, test: true });
     });
-    if (!found || JSON.stringify(wish) !== JSON.stringify(this.#wish())) return;
+    if (!found || JSON.stringify(wish) !== JSON.stringify(this.#body())) return;
     if (!found.ok) return void this.outcome.tell(found.problem, "problem");
     this.#tested = found;
     const names = found.models.slice(0, SHOWN).join(", ");
@@ -132,14 +132,14 @@ class Connecting {
     this.test.className = "";
   }
 
-  async #keep() {
+  async #save() {
     if (!this.element.reportValidity()) return;
-    const wish = this.#wish();
+    const wish = this.#body();
     const model = this.#tested && !this.models.hidden ? this.model.value : null;
-    const kept = await doing(this.save, this.outcome, () => post("/endpoints", model ? { ...wish, model } : wish));
+    const kept = await runOnce(this.save, this.outcome, () => post("/endpoints", model ? { ...wish, model } : wish));
     if (!kept) return;
     this.key.value = "";
-    choose(this.#page, model ? `${kept.name}/${model}` : kept.name);
+    chooseModel(this.#page, model ? `${kept.name}/${model}` : kept.name);
     await refresh(this.#page);
     const done = h(
       "p",

@@ -1,11 +1,11 @@
 /** What is allowed for the open conversation, exactly, and the buttons that take it back. */
 
 import { remove } from "../feed/api.js";
-import { argumentsShown } from "../approvals/call_description.js";
-import { when } from "../dom/clock.js";
-import { fill, h, say } from "../dom/elements.js";
-import { exactBlock, oneLine } from "../text/exact_text.js";
-import { action, Outcome, pairs, Rows, sure } from "../dom/forms.js";
+import { renderArguments } from "../approvals/call_description.js";
+import { formatTime } from "../dom/clock.js";
+import { fill, h, announce } from "../dom/elements.js";
+import { exactBlock, escapeLine } from "../text/exact_text.js";
+import { actionButton, Outcome, factList, KeyedRows, confirmButton } from "../dom/forms.js";
 import { refresh } from "./grants.js";
 import { showPanel } from "./panel.js";
 
@@ -24,10 +24,12 @@ export function toggle(page, opener) {
 function content(page, watch) {
   const outcome = new Outcome();
   const list = h("ul", { class: "grants" });
-  const rows = new Rows(list, (grant) => row(page, grant));
+  const rows = new KeyedRows(list, (grant) => row(page, grant));
   const none = h("p", {}, NONE);
   const foot = h("div", { class: "buttons" });
-  const all = sure("Withdraw all", "Ask again for all of these?", "Withdraw all", outcome, () => withdraw(page, null));
+  const all = confirmButton("Withdraw all", "Ask again for all of these?", "Withdraw all", outcome, () =>
+    withdraw(page, null),
+  );
   fill(foot, all);
   watch("grants", (grants) => {
     rows.show(grants, ({ id }) => id);
@@ -43,19 +45,19 @@ const moment = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medi
 function row(page, grant) {
   const outcome = new Outcome();
   const what = KINDS[grant.kind] ?? grant.kind;
-  const label = `Withdraw: ${oneLine(grant.tool)}, ${what}`;
+  const label = `Withdraw: ${escapeLine(grant.tool)}, ${what}`;
   const facts = [
-    ["Given", `${when(grant.created)} by ${oneLine(grant.by)}`],
+    ["Given", `${formatTime(grant.created)} by ${escapeLine(grant.by)}`],
     ["Until", grant.expires_at ? moment(grant.expires_at) : "the conversation is deleted"],
   ];
   return h(
     "li",
     { class: "grant" },
-    h("h3", {}, h("code", {}, oneLine(grant.tool)), " ", h("span", { class: "faint" }, what)),
+    h("h3", {}, h("code", {}, escapeLine(grant.tool)), " ", h("span", { class: "faint" }, what)),
     bounds(grant),
-    pairs(facts),
+    factList(facts),
     grant.tainted ? h("p", { class: "approval-warning" }, TAINTED) : null,
-    action("Withdraw", outcome, () => withdraw(page, grant), { class: "danger", "aria-label": label }),
+    actionButton("Withdraw", outcome, () => withdraw(page, grant), { class: "danger", "aria-label": label }),
     outcome.element,
   );
 }
@@ -63,15 +65,15 @@ function row(page, grant) {
 /** What it covers, every character of it. */
 function bounds({ kind, tool, pattern, hosts, arguments: given }) {
   if (kind === "hosts") return exactBlock(hosts.join("\n"), "Hosts");
-  if (kind === "pattern") return argumentsShown({ name: "", arguments: pattern });
+  if (kind === "pattern") return renderArguments({ name: "", arguments: pattern });
   return given
-    ? argumentsShown({ name: tool, arguments: given })
+    ? renderArguments({ name: tool, arguments: given })
     : h("p", { class: "faint" }, "Its arguments are not kept.");
 }
 
 async function withdraw(page, grant) {
   const session = encodeURIComponent(page.store.get("session"));
   await remove(`/sessions/${session}/grants${grant ? `/${encodeURIComponent(grant.id)}` : ""}`);
-  say(grant ? "Withdrawn. It is asked for again." : "All withdrawn. They are asked for again.");
+  announce(grant ? "Withdrawn. It is asked for again." : "All withdrawn. They are asked for again.");
   await refresh(page);
 }

@@ -1,7 +1,7 @@
 /** Background jobs in a few words: their states, their commands, and an announcement when one has ended. */
 
-import { say } from "../dom/elements.js";
-import { spelled } from "../text/exact_text.js";
+import { announce } from "../dom/elements.js";
+import { escapeText } from "../text/exact_text.js";
 
 export const STATES = {
   starting: "starting",
@@ -25,7 +25,7 @@ export function outcome({ state, exit_code: code, reason }) {
 
 /** The lines of its command, with invisible characters spelled out. */
 export const lines = ({ command: text }) =>
-  spelled(text)
+  escapeText(text)
     .replace(/^\s*#!bg[ \t]*\n/, "")
     .trimEnd()
     .split("\n");
@@ -36,7 +36,7 @@ export function start(page) {
   let running = new Map();
   page.store.watch("jobs", (jobs) => {
     for (const job of jobs) {
-      if (running.has(job.id) && !isRunning(job)) say(`The job ${firstLine(job)} has ended: ${outcome(job)}`);
+      if (running.has(job.id) && !isRunning(job)) announce(`The job ${firstLine(job)} has ended: ${outcome(job)}`);
     }
     running = new Map(jobs.filter(isRunning).map((job) => [job.id, job]));
   });

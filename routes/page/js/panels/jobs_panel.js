@@ -1,8 +1,8 @@
 /** Background jobs: those that run with what they write last, those that have ended folded below. */
 
 import { get, post, Refused } from "../feed/api.js";
-import { span, ticking, when } from "../dom/clock.js";
-import { fill, h, icon, say } from "../dom/elements.js";
+import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
+import { fill, h, icon, announce } from "../dom/elements.js";
 import { firstLine, lines, outcome, STATES, isRunning } from "./jobs.js";
 import { Tail } from "../terminal/output_tail.js";
 
@@ -10,7 +10,7 @@ const LINES = 3; // of a command before it is opened
 const output = (job) => (after) => get(`/jobs/${encodeURIComponent(job)}/output?after=${after}`);
 
 /** Whether a person should look: it has not ended as it should. */
-const wentWrong = ({ state, exit_code: code }) => (state === "exited" ? code !== 0 : state !== "cancelled");
+const hasFailed = ({ state, exit_code: code }) => (state === "exited" ? code !== 0 : state !== "cancelled");
 
 class JobRow {
   #page;
@@ -31,7 +31,7 @@ class JobRow {
     this.words = h("span", {});
     const state = h("p", { class: "job-state" }, icon("play"), this.words, this.elapsed);
     this.#offerStop();
-    this.#stop = ticking(() => this.#tick());
+    this.#stop = startTicking(() => this.#tick());
     this.#tick();
     this.update(this.job);
     const props = { class: "job", dataset: { job: this.job.id }, "aria-label": `Job ${firstLine(this.job)}` };
@@ -43,13 +43,13 @@ class JobRow {
     const tail = h("div", { class: "job-tail" });
     const state = h(
       "span",
-      { class: wentWrong(job) ? "job-outcome wrong" : "job-outcome" },
-      icon(wentWrong(job) ? "warn" : "check"),
+      { class: hasFailed(job) ? "job-outcome wrong" : "job-outcome" },
+      icon(hasFailed(job) ? "warn" : "check"),
       outcome(job),
     );
     const title = h("span", { class: "job-title" }, h("code", { dir: "ltr" }, firstLine(job)), state);
-    const took = job.ended && job.started ? ` · ${span(job.ended - job.started)}` : "";
-    const facts = h("p", { class: "faint" }, `${when(job.ended ?? job.created)}${took}`);
+    const took = job.ended && job.started ? ` · ${formatDuration(job.ended - job.started)}` : "";
+    const facts = h("p", { class: "faint" }, `${formatTime(job.ended ?? job.created)}${took}`);
     const details = h(
       "details",
       { class: "job-details" },
@@ -97,7 +97,7 @@ class JobRow {
   #confirm() {
     const sure = h("button", { type: "button", class: "danger", onclick: () => this.#cancel(sure) }, "Stop it");
     const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, "Let it run");
-    fill(this.foot, h("span", { class: "job-sure" }, "Stop this job, with all that it started?"), back, sure);
+    fill(this.foot, h("span", { class: "job-confirm" }, "Stop this job, with all that it started?"), back, sure);
     back.focus();
   }
 
@@ -105,7 +105,7 @@ class JobRow {
     button.disabled = true;
     try {
       await post(`/jobs/${encodeURIComponent(this.job.id)}/cancel`);
-      say("The job was stopped.");
+      announce("The job was stopped.");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.#offerStop();
@@ -115,7 +115,7 @@ class JobRow {
   }
 
   #tick() {
-    this.elapsed.textContent = span(Date.now() / 1000 - (this.job.started ?? this.job.created));
+    this.elapsed.textContent = formatDuration(Date.now() / 1000 - (this.job.started ?? this.job.created));
   }
 
   /** Returns whether this row can show it: one that has ended is drawn anew. */

@@ -2,7 +2,7 @@
 
 import { get, post } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
-import { doing, field, folded, Outcome, Rows } from "../dom/forms.js";
+import { runOnce, field, collapsible, Outcome, KeyedRows } from "../dom/forms.js";
 import { Server } from "./mcp_server.js";
 import { isDown } from "./mcp_states.js";
 import { showPanel } from "./panel.js";
@@ -23,8 +23,8 @@ export function toggle(page, button) {
 }
 
 /** Those that want a person first; else by name, as they come. */
-const need = (server) => (server.held.length ? 2 : 0) + (isDown(server) ? 1 : 0);
-const byNeed = (one, other) => need(other) - need(one);
+const urgencyOf = (server) => (server.held.length ? 2 : 0) + (isDown(server) ? 1 : 0);
+const byUrgency = (one, other) => urgencyOf(other) - urgencyOf(one);
 
 class ServerList {
   #rows;
@@ -39,14 +39,14 @@ class ServerList {
       "There are none. MCP servers bring tools: those of the file mcp.json, and those that you add here.",
     );
     this.list = h("div", { class: "servers" });
-    this.#rows = new Rows(this.list, (row, old) => new Server(this, row, old).element);
+    this.#rows = new KeyedRows(this.list, (row, old) => new Server(this, row, old).element);
     this.element = h(
       "div",
       { class: "stack" },
       this.problem,
       this.none,
       this.list,
-      folded("Add a server", () => this.#adding()),
+      collapsible("Add a server", () => this.#addForm()),
     );
   }
 
@@ -67,10 +67,10 @@ class ServerList {
     this.problem.hidden = !problem;
     if (!servers) return;
     this.none.hidden = servers.length > 0;
-    this.#rows.show(servers.toSorted(byNeed), ({ name }) => name);
+    this.#rows.show(servers.toSorted(byUrgency), ({ name }) => name);
   }
 
-  #adding() {
+  #addForm() {
     const url = h("input", {
       type: "url",
       required: true,
@@ -100,7 +100,7 @@ class ServerList {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const headers = secret.value ? { headers: { Authorization: `Bearer ${secret.value.trim()}` } } : {};
-      const added = await doing(add, outcome, () =>
+      const added = await runOnce(add, outcome, () =>
         post("/mcp/servers", { name: name.value.trim(), url: url.value.trim(), ...headers }),
       );
       if (!added) return;

@@ -2,9 +2,9 @@
 
 import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
-import { fill, h, say } from "../dom/elements.js";
-import { oneLine } from "../text/exact_text.js";
-import { action, doing, folded, number, Outcome, pairs, sure } from "../dom/forms.js";
+import { fill, h, announce } from "../dom/elements.js";
+import { escapeLine } from "../text/exact_text.js";
+import { actionButton, runOnce, collapsible, formatNumber, Outcome, factList, confirmButton } from "../dom/forms.js";
 import { STATES } from "./mcp_states.js";
 
 /** `list` is asked to look again after whatever was done; `old` is what stood there before. */
@@ -17,7 +17,7 @@ export class Server {
       "section",
       { class: "server", "aria-label": status.name },
       this.#head(),
-      this.#trouble(),
+      this.#problem(),
       this.#held(),
       this.#tools(),
       this.#about(),
@@ -34,12 +34,12 @@ export class Server {
       "h3",
       { dir: "auto" },
       h("span", { class: "dot", dataset: { state }, "aria-hidden": "true" }),
-      h("span", { class: "server-name" }, oneLine(name)),
+      h("span", { class: "server-name" }, escapeLine(name)),
       h("span", { class: "faint" }, STATES[state] ?? state),
     );
   }
 
-  #trouble() {
+  #problem() {
     const { error, auth_url, next_try } = this.status;
     const link = auth_url ? signIn(auth_url) : null;
     const again = next_try
@@ -61,7 +61,7 @@ export class Server {
         `Models do not see ${held.length === 1 ? "it" : "them"} until you have looked at what has changed.`,
       ),
       held.map((one) => this.#heldTool(one)),
-      held.length > 1 && action("Approve all", this.outcome, () => this.#approve(held)),
+      held.length > 1 && actionButton("Approve all", this.outcome, () => this.#approve(held)),
     );
   }
 
@@ -70,10 +70,10 @@ export class Server {
     return h(
       "div",
       { class: "held-tool" },
-      h("h4", { dir: "auto" }, tool ? oneLine(tool) : "What the server says of itself"),
-      h("p", { class: "faint", dir: "auto" }, oneLine(why)),
+      h("h4", { dir: "auto" }, tool ? escapeLine(tool) : "What the server says of itself"),
+      h("p", { class: "faint", dir: "auto" }, escapeLine(why)),
       diff && unifiedDiff(diff),
-      action("Approve", this.outcome, () => this.#approve([held]), {
+      actionButton("Approve", this.outcome, () => this.#approve([held]), {
         "aria-label": `Approve ${tool || "what it says of itself"}`,
       }),
     );
@@ -84,7 +84,7 @@ export class Server {
     let problem = null;
     try {
       for (const { tool, digest } of held) await post(`${this.at}/approve`, { tool, digest });
-      say(`Approved: ${held.map(({ tool }) => oneLine(tool)).join(", ")}`);
+      announce(`Approved: ${held.map(({ tool }) => escapeLine(tool)).join(", ")}`);
     } catch (error) {
       if (error.code !== "tool_changed") throw error;
       problem = error.message;
@@ -95,11 +95,11 @@ export class Server {
   #tools() {
     const { tools, token_estimate: cost } = this.status;
     if (!tools.length) return null;
-    const details = folded(`${tools.length} tools, about ${number(cost)} tokens`, () =>
+    const details = collapsible(`${tools.length} tools, about ${formatNumber(cost)} tokens`, () =>
       h(
         "ul",
         { class: "tool-names" },
-        tools.map((name) => h("li", { dir: "auto" }, oneLine(name))),
+        tools.map((name) => h("li", { dir: "auto" }, escapeLine(name))),
       ),
     );
     details.dataset.part = "tools";
@@ -125,7 +125,7 @@ export class Server {
       h(
         "div",
         { class: "stack" },
-        pairs([
+        factList([
           ["Reached by", transport],
           [transport === "stdio" ? "Command" : "Address", target],
           ["Set up in", from_api ? "the database: added here" : "mcp.json"],
@@ -145,7 +145,7 @@ export class Server {
             notes.map((note) => h("li", { dir: "auto", class: "faint" }, note)),
           ),
       );
-    const details = folded("Details", make);
+    const details = collapsible("Details", make);
     details.dataset.part = "about";
     return details;
   }
@@ -156,9 +156,9 @@ export class Server {
       const { lines: said } = await get(`${this.at}/logs`);
       fill(lines, said.length ? said.join("\n") : "It has written nothing.");
     };
-    const details = folded("Log", () => {
-      const again = action("Read again", this.outcome, load);
-      doing(again, this.outcome, load);
+    const details = collapsible("Log", () => {
+      const again = actionButton("Read again", this.outcome, load);
+      runOnce(again, this.outcome, load);
       return h("div", { class: "stack" }, lines, h("div", { class: "buttons" }, again));
     });
     details.dataset.part = "log";
@@ -179,9 +179,9 @@ export class Server {
     return h(
       "div",
       { class: "buttons" },
-      on && action("Reconnect", this.outcome, act("reconnect")),
-      action(on ? "Switch off" : "Switch on", this.outcome, act(on ? "disable" : "enable")),
-      from_api && sure("Remove", `Remove ${name} and its tools?`, "Remove it", this.outcome, away),
+      on && actionButton("Reconnect", this.outcome, act("reconnect")),
+      actionButton(on ? "Switch off" : "Switch on", this.outcome, act(on ? "disable" : "enable")),
+      from_api && confirmButton("Remove", `Remove ${name} and its tools?`, "Remove it", this.outcome, away),
     );
   }
 }
@@ -193,7 +193,7 @@ function signIn(address) {
     return h("p", { class: "problem" }, "The page where it wants you to sign in has no address that can be opened.");
   const link = h(
     "a",
-    { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in" },
+    { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in-link" },
     `Sign in at ${url.host}`,
   );
   return h("p", {}, link, h("span", { class: "faint" }, " It opens in another tab. Go on only if you know this host."));

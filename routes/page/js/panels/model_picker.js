@@ -3,8 +3,8 @@
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { number, Outcome, Rows, sure } from "../dom/forms.js";
-import { answering, choose, refresh } from "./models.js";
+import { formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
+import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 
 const MANY = 8; // models from which on one searches
@@ -33,7 +33,7 @@ class Picker {
     this.problem = h("p", { class: "problem", hidden: true });
     this.none = h("p", { class: "faint", hidden: true });
     this.list = h("div", { class: "picks", role: "radiogroup", "aria-label": "Model of this conversation" });
-    this.#rows = new Rows(this.list, (row) => this.#section(row));
+    this.#rows = new KeyedRows(this.list, (row) => this.#section(row));
     const admin = page.store.get("me")?.role === "admin";
     this.element = h(
       "div",
@@ -66,7 +66,7 @@ class Picker {
     this.#rows.show(
       [
         { key: "", own, words: this.#words },
-        ...endpoints.map((one) => ({ key: one.name, ...steady(one), words: this.#words })),
+        ...endpoints.map((one) => ({ key: one.name, ...withoutCountdowns(one), words: this.#words })),
       ],
       ({ key }) => key,
     );
@@ -109,7 +109,7 @@ class Picker {
       head,
       about(row),
       drawn,
-      more > 0 && h("p", { class: "faint" }, `And ${number(more)} more: search for them.`),
+      more > 0 && h("p", { class: "faint" }, `And ${formatNumber(more)} more: search for them.`),
       row.origin === "added" && this.#removal(row.name),
     );
   }
@@ -119,7 +119,7 @@ class Picker {
       type: "radio",
       name: "model",
       value,
-      onchange: () => choose(this.#page, value || null),
+      onchange: () => chooseModel(this.#page, value || null),
     });
     return h(
       "label",
@@ -135,27 +135,27 @@ class Picker {
     const outcome = new Outcome();
     const away = async () => {
       await remove(`/endpoints/${encodeURIComponent(name)}`);
-      if (answering(this.#page).endpoint === name && this.#page.store.get("model")) choose(this.#page, null);
+      if (currentModel(this.#page).endpoint === name && this.#page.store.get("model")) chooseModel(this.#page, null);
       await refresh(this.#page);
     };
     return h(
       "div",
       {},
-      sure("Remove", `Remove ${name}? Runs under way keep it until they end.`, "Remove it", outcome, away),
+      confirmButton("Remove", `Remove ${name}? Runs under way keep it until they end.`, "Remove it", outcome, away),
       outcome.element,
     );
   }
 }
 
 /** Without what counts down by itself, so that a row is drawn anew only when there is something to see. */
-function steady({ back_in_s, resting, under_way, waiting, ...rest }) {
+function withoutCountdowns({ back_in_s, resting, under_way, waiting, ...rest }) {
   return rest;
 }
 
 function described(endpoint, { name, window, abilities = [], any }) {
   const has = (ability) => abilities.find((one) => one.name === ability)?.value === true;
   const signs = [has("images") && "sees pictures", has("pdf") && "reads PDF", has("tools") && "calls tools natively"];
-  const note = any ? "whatever it serves" : window ? `${number(window)} tokens` : "";
+  const note = any ? "whatever it serves" : window ? `${formatNumber(window)} tokens` : "";
   return { value: any ? name : `${endpoint}/${name}`, name, note, signs: signs.filter(Boolean) };
 }
 

@@ -1,17 +1,17 @@
 /** Which model answers, and which there are; they are picked in model_picker.js. */
 
 import { get } from "../feed/api.js";
-import { say } from "../dom/elements.js";
-import { keep, kept } from "../dom/storage.js";
+import { announce } from "../dom/elements.js";
+import { writeStored, readStored } from "../dom/storage.js";
 
-const KEPT = "model."; // and the session: what was picked for it
+const CHOICE_KEY = "model."; // and the session: what was picked for it
 const SOON_MS = 5_000; // between two questions for a window that is not known yet
 
 let asked_at = 0;
 
 export function start(page) {
-  page.store.watch("session", (session) => page.store.set({ model: kept(KEPT + (session ?? "new")) }));
-  page.store.watch("link", ({ state }) => state === "open" && refresh(page));
+  page.store.watch("session", (session) => page.store.set({ model: readStored(CHOICE_KEY + (session ?? "new")) }));
+  page.store.watch("connection", ({ state }) => state === "open" && refresh(page));
   page.store.watch("server", () => page.store.get("endpoints") && refresh(page));
   page.store.watch("usage", (usage) => {
     if (page.store.get("me")?.role === "guest") return; // is told no windows
@@ -32,20 +32,20 @@ export async function refresh(page) {
 }
 
 /** Picks a model for the conversation that is open; null for the server's default. */
-export function choose(page, model) {
-  keep(KEPT + (page.store.get("session") ?? "new"), model);
+export function chooseModel(page, model) {
+  writeStored(CHOICE_KEY + (page.store.get("session") ?? "new"), model);
   page.store.set({ model });
-  say(model ? `${model} answers from now on.` : "The default model answers from now on.");
+  announce(model ? `${model} answers from now on.` : "The default model answers from now on.");
 }
 
 /** A conversation has begun with what was picked before it had a name. */
-export function carried(session) {
-  keep(KEPT + session, kept(`${KEPT}new`));
-  keep(`${KEPT}new`, null);
+export function moveChoice(session) {
+  writeStored(CHOICE_KEY + session, readStored(`${CHOICE_KEY}new`));
+  writeStored(`${CHOICE_KEY}new`, null);
 }
 
 /** The model that answers next: `{name, endpoint}`. */
-export function answering(page) {
+export function currentModel(page) {
   const server = page.store.get("server") ?? {};
   const known = page.store.get("endpoints");
   const picked = page.store.get("model");
@@ -63,6 +63,6 @@ export function windowOf(page, model) {
     .get("endpoints")
     ?.endpoints.flatMap(({ name, models }) => models.map((one) => ({ ...one, of: name })));
   const fits = found?.filter((one) => one.window && one.name === model) ?? [];
-  const { endpoint } = answering(page);
+  const { endpoint } = currentModel(page);
   return (fits.find(({ of }) => of === endpoint) ?? fits[0])?.window ?? null;
 }

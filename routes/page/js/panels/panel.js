@@ -1,6 +1,6 @@
 /** The panel at the side, on a narrow page over the rest: one thing at a time, opened by a button, closed by Escape. */
 
-import { fill, focusBack, h, icon } from "../dom/elements.js";
+import { fill, restoreFocus, h, icon } from "../dom/elements.js";
 import { guarded } from "../dom/errors.js";
 
 const OVER = matchMedia("(max-width: 60rem)"); // as in css/layout.css: the panel lies over the page
@@ -54,7 +54,7 @@ export class Panel {
     this.element.hidden = true;
     fill(this.element);
     this.#cover();
-    focusBack(opener);
+    restoreFocus(opener);
     return false;
   }
 

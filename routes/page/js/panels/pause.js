@@ -1,8 +1,8 @@
 /** The kill switch: a button for admins, and for everybody a line that says that nothing goes on. */
 
 import { post } from "../feed/api.js";
-import { dialog, fill, h, icon, say } from "../dom/elements.js";
-import { Outcome, doing } from "../dom/forms.js";
+import { dialog, fill, h, icon, announce } from "../dom/elements.js";
+import { Outcome, runOnce } from "../dom/forms.js";
 
 /** For admins: pauses, or goes on. */
 export function pauseButton(page) {
@@ -13,7 +13,7 @@ export function pauseButton(page) {
     button.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
     button.title = paused ? "Resume" : "Pause the server";
-    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "unseen" }, paused ? "Resume" : "Pause"));
+    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "visually-hidden" }, paused ? "Resume" : "Pause"));
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
   return button;
@@ -48,7 +48,7 @@ export function pauseBanner(page) {
       h("strong", {}, "Paused. "),
       `No model is asked, and no tool, job or MCP server started, until ${admin ? "you go on" : "an admin goes on"}.`,
     );
-    if (paused !== before) say(paused ? "The server is paused." : "The server goes on.");
+    if (paused !== before) announce(paused ? "The server is paused." : "The server goes on.");
     before = paused;
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
@@ -56,7 +56,7 @@ export function pauseBanner(page) {
 }
 
 async function resume(button, outcome, page) {
-  const answer = await doing(button, outcome, () => post("/resume"));
+  const answer = await runOnce(button, outcome, () => post("/resume"));
   if (answer) page.store.set({ paused: answer.paused });
 }
 
@@ -64,7 +64,7 @@ function pause(page) {
   const outcome = new Outcome();
   return dialog("Pause the server?", (close) => {
     const now = async (button, cancel) => {
-      const answer = await doing(button, outcome, () => post("/pause", { cancel }));
+      const answer = await runOnce(button, outcome, () => post("/pause", { cancel }));
       if (!answer) return;
       page.store.set({ paused: answer.paused });
       close(true);

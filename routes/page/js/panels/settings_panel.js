@@ -2,9 +2,9 @@
 
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
-import { Outcome, action, doing, pairs, field, folded, number } from "../dom/forms.js";
-import { prefer, preferred } from "../dom/storage.js";
-import { leave, SIGNED_OUT, signedIn } from "./sign_in.js";
+import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
+import { writePreference, readPreference } from "../dom/storage.js";
+import { signOut, SIGNED_OUT, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
 import { applyTheme, THEME, THEMES } from "./theme.js";
@@ -37,22 +37,22 @@ function content(page) {
   return h(
     "div",
     { class: "stack" },
-    pairs([
+    factList([
       ["You are", name],
       ["Role", ROLES[role] ?? role],
       ["Server", version && `dragoman ${version}`],
     ]),
-    signedIn() && h("button", { type: "button", onclick: () => leave(SIGNED_OUT, location.pathname) }, "Sign out"),
-    !signedIn() &&
+    isSignedIn() && h("button", { type: "button", onclick: () => signOut(SIGNED_OUT, location.pathname) }, "Sign out"),
+    !isSignedIn() &&
       h("p", { class: "faint" }, "This server has no tokens: who reaches it on this machine is its admin."),
     h("h3", {}, "Look"),
     theme(),
     h("h3", {}, "Notifications"),
     notifySwitch(page),
-    later("Used this month", monthly),
-    admin && later("Who may come in", tokens),
-    admin && later(`The last ${AUDITED} decisions`, audit),
-    folded("Keys", () =>
+    loadedSection("Used this month", monthly),
+    admin && loadedSection("Who may come in", tokens),
+    admin && loadedSection(`The last ${AUDITED} decisions`, audit),
+    collapsible("Keys", () =>
       h(
         "dl",
         { class: "pairs keys" },
@@ -67,24 +67,24 @@ const ROLES = { admin: "admin: may do everything", user: "user", guest: "guest: 
 function theme() {
   const select = h(
     "select",
-    { value: preferred(THEME) ?? "" },
+    { value: readPreference(THEME) ?? "" },
     Object.entries(THEMES).map(([value, name]) => h("option", { value }, name)),
   );
   select.addEventListener("change", () => {
-    prefer(THEME, select.value);
+    writePreference(THEME, select.value);
     applyTheme(select.value);
   });
   return field("Colours", select);
 }
 
 /** A folded part whose content the server is asked for when it is opened. */
-function later(title, load) {
-  return folded(title, () => {
+function loadedSection(title, load) {
+  return collapsible(title, () => {
     const outcome = new Outcome();
     const ask = async () => fill(box, await load());
-    const again = action("Try again", outcome, ask);
+    const again = actionButton("Try again", outcome, ask);
     const box = h("div", { class: "stack" }, outcome.element, again);
-    doing(again, outcome, ask);
+    runOnce(again, outcome, ask);
     return box;
   });
 }
@@ -119,35 +119,35 @@ async function audit() {
 }
 
 function usedOf(name, used, limit) {
-  const told = name === "cost_per_month" ? money : number;
+  const told = name === "cost_per_month" ? money : formatNumber;
   return `${told(used)} of ${told(limit)}`;
 }
 
-const anew = (reset) => (reset ? `, starts again on ${new Date(reset * 1000).toLocaleDateString()}` : "");
+const resetText = (reset) => (reset ? `, starts again on ${new Date(reset * 1000).toLocaleDateString()}` : "");
 
 /** What somebody has used of their budgets, and this month's tokens. */
 async function monthly() {
   const { usage, months } = await get("/usage");
   const now = months.at(-1);
-  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + anew(reset)];
+  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + resetText(reset)];
   const limited = Object.entries(usage).filter(
     ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
   );
   return h(
     "div",
     { class: "stack" },
-    pairs([
+    factList([
       ["Month", now?.month ?? "nothing yet"],
-      ["Read", now && `${number(now.prompt_tokens)} tokens`],
-      ["Written", now && `${number(now.completion_tokens)} tokens`],
+      ["Read", now && `${formatNumber(now.prompt_tokens)} tokens`],
+      ["Written", now && `${formatNumber(now.completion_tokens)} tokens`],
       ["Cost", now?.cost && money(now.cost)],
       ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
         model,
-        `${number(prompt_tokens + completion_tokens)} tokens`,
+        `${formatNumber(prompt_tokens + completion_tokens)} tokens`,
       ]),
     ]),
     limited.length > 0 && h("h4", {}, "Budgets"),
-    limited.length > 0 && pairs(limited.map(budget)),
+    limited.length > 0 && factList(limited.map(budget)),
   );
 }
 

@@ -2,8 +2,8 @@
 
 import { onSignedOut, request, token } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
-import { Outcome, doing, field } from "../dom/forms.js";
-import { forgetAll, keep, kept } from "../dom/storage.js";
+import { Outcome, runOnce, field } from "../dom/forms.js";
+import { clearStored, writeStored, readStored } from "../dom/storage.js";
 
 const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
 export const SIGNED_OUT = "You have signed out.";
@@ -12,11 +12,11 @@ const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
 const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
 
 export function start(page) {
-  const hint = cleaned();
-  onSignedOut((message) => closed(page, message, hint));
+  const hint = takeTokenFromAddress();
+  onSignedOut((message) => onUnauthenticated(page, message, hint));
   addEventListener("hashchange", () => {
     // The printed address, opened in a tab that shows the page already.
-    if (LOCAL.test(location.hash) && !cleaned()) location.reload();
+    if (LOCAL.test(location.hash) && !takeTokenFromAddress()) location.reload();
   });
 }
 
@@ -24,7 +24,7 @@ export function start(page) {
  * Takes a token out of the address, where it would be kept by the history. None is read there but the one that the
  * server prints where the system does not tell accounts apart: in the fragment, which browsers send to nobody.
  */
-function cleaned() {
+function takeTokenFromAddress() {
   if (!IN_ADDRESS.test(location.search + location.hash)) return "";
   const [, local] = (!location.search && LOCAL.exec(location.hash)) || [];
   history.replaceState(null, "", location.pathname);
@@ -36,34 +36,34 @@ function cleaned() {
 }
 
 /** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
-function closed(page, message, hint) {
-  if (staying || !page.at("gate").hidden) return;
-  if (token.get() || page.store.get("me")) return void leave(message);
-  const why = kept(WHY) && plain(kept(WHY));
-  keep(WHY, null);
+function onUnauthenticated(page, message, hint) {
+  if (deferred || !page.at("sign-in").hidden) return;
+  if (token.get() || page.store.get("me")) return void signOut(message);
+  const why = readStored(WHY) && firstSentence(readStored(WHY));
+  writeStored(WHY, null);
   show(page, hint || why);
 }
 
-let leaving = false;
-let staying = 0;
+let signingOut = false;
+let deferred = 0;
 
 /** Does work in the middle of which the server may not know us: nobody is shown out until it is done. */
-export async function stay(work) {
-  staying++;
+export async function deferSignOut(work) {
+  deferred++;
   try {
     return await work();
   } finally {
-    staying--;
+    deferred--;
   }
 }
 
 /** Forgets who we are and all that was shown, and begins anew; `why` is told there. */
-export function leave(why, address = null) {
-  if (leaving) return;
-  leaving = true;
+export function signOut(why, address = null) {
+  if (signingOut) return;
+  signingOut = true;
   token.forget();
-  forgetAll();
-  keep(WHY, why);
+  clearStored();
+  writeStored(WHY, why);
   document.title = "dragoman";
   for (const shown of document.querySelectorAll("#app, dialog")) shown.remove();
   if (address !== null) history.replaceState(null, "", address);
@@ -71,28 +71,28 @@ export function leave(why, address = null) {
 }
 
 /** Its first sentence: what follows is for those who have a terminal, and stands below in other words. */
-const plain = (message) => message.split(/(?<=\.) /)[0];
+const firstSentence = (message) => message.split(/(?<=\.) /)[0];
 
 /** Whether somebody is signed in, rather than let in because the server has no tokens. */
-export const signedIn = () => Boolean(token.get());
+export const isSignedIn = () => Boolean(token.get());
 
 function show(page, why) {
   page.feed.close();
   page.at("app").hidden = true;
-  const gate = page.at("gate");
-  const told = why && h("p", { class: why === SIGNED_OUT ? "gate-note" : "problem", role: "alert" }, why);
+  const gate = page.at("sign-in");
+  const told = why && h("p", { class: why === SIGNED_OUT ? "sign-in-note" : "problem", role: "alert" }, why);
   const what = "An agent server: it lets a model work for you while you watch. This one wants to know who you are.";
-  const { form, secret } = entrance();
-  const title = h("h1", { id: "gate-title" }, "dragoman");
+  const { form, secret } = signInForm();
+  const title = h("h1", { id: "sign-in-title" }, "dragoman");
   fill(
     gate,
-    h("main", { class: "gate-box", "aria-labelledby": title.id }, title, told, h("p", {}, what), form, about()),
+    h("main", { class: "sign-in-box", "aria-labelledby": title.id }, title, told, h("p", {}, what), form, about()),
   );
   gate.hidden = false;
   secret.focus();
 }
 
-function entrance() {
+function signInForm() {
   const outcome = new Outcome();
   const secret = h("input", {
     type: "password",
@@ -105,7 +105,7 @@ function entrance() {
   });
   // For password managers, which keep a password only beside a name.
   const name = h("input", {
-    class: "unseen",
+    class: "visually-hidden",
     type: "text",
     autocomplete: "username",
     value: "dragoman",
@@ -117,7 +117,7 @@ function entrance() {
   const form = h("form", { class: "form" }, name, field("Token", secret), enter, outcome.element);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    tryIt(secret, enter, outcome);
+    submitToken(secret, enter, outcome);
   });
   return { form, secret };
 }
@@ -131,30 +131,30 @@ function about() {
   );
 }
 
-async function tryIt(secret, enter, outcome) {
+async function submitToken(secret, enter, outcome) {
   const given = secret.value.trim();
   if (!TOKEN.test(given))
     return void outcome.tell("That is no token: tokens have letters, digits and signs only. Copy it again.", "problem");
-  const known = await doing(enter, outcome, () => asked(given, enter, outcome));
+  const known = await runOnce(enter, outcome, () => checkToken(given, enter, outcome));
   if (!known) return void secret.select();
   token.set(given);
   location.reload();
 }
 
 /** Whether the server knows this token. Raises Refused. */
-async function asked(given, enter, outcome) {
+async function checkToken(given, enter, outcome) {
   try {
     await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
     return true;
   } catch (error) {
-    if (error.status === 429) waiting(error, enter, outcome);
-    if (error.status === 401) error.message = `${plain(error.message)} Copy it again, or ask for a new one.`;
+    if (error.status === 429) countDown(error, enter, outcome);
+    if (error.status === 401) error.message = `${firstSentence(error.message)} Copy it again, or ask for a new one.`;
     throw error;
   }
 }
 
 /** Too many were wrong: the button says when it may be pressed again. */
-function waiting({ more }, enter, outcome) {
+function countDown({ more }, enter, outcome) {
   const until = (more.reset ?? Date.now() / 1000 + 60) * 1000;
   enter.disabled = true;
   const tick = () => {

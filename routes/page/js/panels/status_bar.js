@@ -1,11 +1,11 @@
 /** The bar at the bottom: model, context, tokens and cost, what is allowed, sandbox, MCP, jobs, connection, pause, settings. */
 
 import { fill, h, icon } from "../dom/elements.js";
-import { fetching } from "../dom/forms.js";
+import { loadOnce } from "../dom/forms.js";
 import { watchGrants } from "./grants.js";
 import { isRunning } from "./jobs.js";
 import { isDown } from "./mcp_states.js";
-import { answering } from "./models.js";
+import { currentModel } from "./models.js";
 import { pauseBanner, pauseButton } from "./pause.js";
 import { sandboxButton } from "./sandbox.js";
 import { usageButton } from "./usage.js";
@@ -33,7 +33,7 @@ export function start(page) {
 
 /** A button whose panel is loaded when it is first pressed: `load()` imports a module with `toggle(page, opener)`. */
 function panelButton(page, load, props, ...children) {
-  const onclick = fetching(load, (panel) => panel.toggle(page, button));
+  const onclick = loadOnce(load, (panel) => panel.toggle(page, button));
   const all = { type: "button", class: "status-item", "aria-expanded": "false", onclick, ...props };
   const button = h("button", all, ...children);
   return button;
@@ -44,10 +44,10 @@ function modelButton(page) {
   const load = () => import("./model_picker.js");
   const button = panelButton(page, load, { class: "status-item status-answers" }, words, icon("down"));
   const draw = () => {
-    const { name, endpoint } = answering(page);
+    const { name, endpoint } = currentModel(page);
     fill(
       words,
-      h("span", { class: "unseen" }, "Model: "),
+      h("span", { class: "visually-hidden" }, "Model: "),
       name ?? "…",
       endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
     );
@@ -117,7 +117,7 @@ function link(page) {
     element.title = LINKS[state];
     fill(words, LINKS[state]);
   };
-  page.store.watch("link", (now) => {
+  page.store.watch("connection", (now) => {
     clearTimeout(timer);
     if (now.state === "open" || !element.dataset.state) draw(now);
     else timer = setTimeout(() => draw(now), SLOW_MS);

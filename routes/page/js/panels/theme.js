@@ -1,11 +1,11 @@
 /** The colour theme of the page: light, dark, or the system's. Applied when this module loads. */
 
-import { preferred } from "../dom/storage.js";
+import { readPreference } from "../dom/storage.js";
 
 export const THEME = "theme"; // the preference: light or dark; without it the system decides
 export const THEMES = { "": "Like the system", light: "Light", dark: "Dark" };
 
-applyTheme(preferred(THEME));
+applyTheme(readPreference(THEME));
 
 export function applyTheme(theme) {
   if (theme && theme in THEMES) document.documentElement.dataset.theme = theme;

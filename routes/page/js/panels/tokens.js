@@ -3,10 +3,10 @@
 import { get, post, remove, token as own } from "../feed/api.js";
 import { copyButton } from "../dom/copy.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { doing, field, Outcome, sure } from "../dom/forms.js";
-import { stay } from "./sign_in.js";
+import { runOnce, field, Outcome, confirmButton } from "../dom/forms.js";
+import { deferSignOut } from "./sign_in.js";
 
-const SPANS = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "for ever" };
+const EXPIRIES = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "for ever" };
 
 const FIRST =
   "Nobody has a token yet. With the first one everybody needs one, so it is yours: an admin's. What was said until then " +
@@ -19,15 +19,15 @@ export async function tokens() {
     const { tokens: rows } = await get("/tokens");
     fill(
       list,
-      rows.filter(({ state }) => state === "active").map((row) => shown(row, draw)),
+      rows.filter(({ state }) => state === "active").map((row) => tokenRow(row, draw)),
     );
     if (!list.firstChild) list.append(h("li", { class: "faint" }, FIRST));
   };
   await draw();
-  return h("div", { class: "stack" }, list, making(draw));
+  return h("div", { class: "stack" }, list, createForm(draw));
 }
 
-function shown({ name, role, expires }, draw) {
+function tokenRow({ name, role, expires }, draw) {
   const outcome = new Outcome();
   const away = async () => {
     await remove(`/tokens/${encodeURIComponent(name)}`);
@@ -38,12 +38,12 @@ function shown({ name, role, expires }, draw) {
     "li",
     {},
     h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${role}, ${until}`)),
-    sure("Revoke", `Revoke ${name}? What runs of theirs ends at once.`, "Revoke it", outcome, away),
+    confirmButton("Revoke", `Revoke ${name}? What runs of theirs ends at once.`, "Revoke it", outcome, away),
     outcome.element,
   );
 }
 
-function making(draw) {
+function createForm(draw) {
   const outcome = new Outcome();
   const name = h("input", { required: true, maxlength: 64, autocomplete: "off", dir: "ltr" });
   const role = h(
@@ -54,7 +54,7 @@ function making(draw) {
   const span = h(
     "select",
     {},
-    Object.entries(SPANS).map(([value, words]) => h("option", { value }, words)),
+    Object.entries(EXPIRIES).map(([value, words]) => h("option", { value }, words)),
   );
   const make = h("button", { type: "submit" }, icon("plus"), "Make a token");
   const once = h("div", { hidden: true });
@@ -72,7 +72,7 @@ function making(draw) {
     event.preventDefault();
     const wish = { name: name.value.trim(), role: role.value, ...(span.value && { expires: span.value }) };
     const first = !own.get();
-    const made = await doing(make, outcome, () => stay(() => asked(wish, first)));
+    const made = await runOnce(make, outcome, () => deferSignOut(() => createToken(wish, first)));
     if (!made) return;
     form.reset();
     fill(
@@ -86,7 +86,7 @@ function making(draw) {
 }
 
 /** With the first token the server knows nobody without one any more: this page goes on with it. */
-async function asked(wish, first) {
+async function createToken(wish, first) {
   const made = await post("/tokens", wish);
   if (first) own.set(made.token);
   return made;
@@ -116,7 +116,7 @@ function secret({ name, token }, gone) {
   );
   const box = h(
     "div",
-    { class: "once stack" },
+    { class: "new-token stack" },
     h("p", {}, h("strong", {}, `The token of ${name}. `), "It is shown this once; nobody can read it again."),
     text,
     h("div", { class: "buttons" }, copy, done),

@@ -1,7 +1,7 @@
 /** How full the model's window is, and what the conversation has used so far. */
 
 import { fill, h } from "../dom/elements.js";
-import { pairs, number } from "../dom/forms.js";
+import { factList, formatNumber } from "../dom/forms.js";
 import { windowOf } from "./models.js";
 import { showPanel } from "./panel.js";
 
@@ -9,13 +9,13 @@ const FULL = 0.8; // of the window: soon after it the conversation is summarised
 const SUMS = { prompt_tokens: "total_prompt_tokens", completion_tokens: "total_completion_tokens", cost: "total_cost" };
 
 /** Adds up what the open conversation has used: what its log said, and since then what its runs tell. */
-class Spent {
-  #told = new Map(); // by run: its last usage
+class UsageTotals {
+  #byRun = new Map(); // by run: its last usage
   latest = null; // the usage of the last round: how full the window is
   sum = {};
 
   begin(usage = {}) {
-    this.#told.clear();
+    this.#byRun.clear();
     this.latest = null;
     this.sum = { ...usage };
   }
@@ -26,8 +26,8 @@ class Spent {
   }
 
   add(usage) {
-    const before = this.#told.get(usage.run) ?? {};
-    this.#told.set(usage.run, usage);
+    const before = this.#byRun.get(usage.run) ?? {};
+    this.#byRun.set(usage.run, usage);
     if (!usage.restored || !this.latest || (this.latest.restored && usage.created >= this.latest.created))
       this.latest = usage;
     if (usage.restored) return;
@@ -39,7 +39,7 @@ class Spent {
 
 /** The button with the meter. */
 export function usageButton(page) {
-  const spent = new Spent();
+  const spent = new UsageTotals();
   const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("span", { class: "meter-fill" }));
   const words = h("span", { class: "status-room" });
   const share = h("span", { class: "status-share", "aria-hidden": "true" });
@@ -65,7 +65,7 @@ export function usageButton(page) {
     bar.hidden = state.share === null;
     bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
     fill(share, state.share === null ? short(state.used ?? 0) : `${Math.round(state.share * 100)} %`);
-    fill(words, h("span", { class: "unseen" }, "Context: "), state.words);
+    fill(words, h("span", { class: "visually-hidden" }, "Context: "), state.words);
     fill(more, page.store.get("context") ? " · shortened" : "", total(spent.sum));
   };
   page.store.watch("session", () => spent.begin());
@@ -80,8 +80,8 @@ function fullness(page, { latest }) {
   if (!latest) return { share: null, words: "" };
   const used = latest.prompt_tokens + latest.completion_tokens;
   const room = windowOf(page, latest.model);
-  if (!room) return { share: null, used, words: `${number(used)} tokens` };
-  return { share: used / room, used, room, words: `${number(used)} of ${number(room)} tokens` };
+  if (!room) return { share: null, used, words: `${formatNumber(used)} tokens` };
+  return { share: used / room, used, room, words: `${formatNumber(used)} of ${formatNumber(room)} tokens` };
 }
 
 const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
@@ -105,7 +105,7 @@ function toggle(page, spent, button) {
     "Tokens",
     (watch) => {
       const box = h("div", { class: "stack" });
-      const draw = () => fill(box, told(page, spent));
+      const draw = () => fill(box, content(page, spent));
       for (const key of ["usage", "spent", "context", "endpoints"]) watch(key, draw);
       draw();
       return box;
@@ -114,37 +114,37 @@ function toggle(page, spent, button) {
   );
 }
 
-function told(page, spent) {
+function content(page, spent) {
   const { used, room, share } = fullness(page, spent);
   const { latest, sum } = spent;
   const context = page.store.get("context");
   return [
     h("h3", {}, "What the model reads"),
-    pairs([
-      ["In its window now", used && `${number(used)} tokens`],
-      ["The window holds", room ? `${number(room)} tokens` : "is not known"],
+    factList([
+      ["In its window now", used && `${formatNumber(used)} tokens`],
+      ["The window holds", room ? `${formatNumber(room)} tokens` : "is not known"],
       ["Used", share !== null && `${Math.round(share * 100)} %`],
-      ["Found in its cache", latest?.cached_tokens ? `${number(latest.cached_tokens)} tokens` : null],
+      ["Found in its cache", latest?.cached_tokens ? `${formatNumber(latest.cached_tokens)} tokens` : null],
       ["Counted", latest && (latest.measured ? "by the model's server" : "estimated here")],
     ]),
-    context && h("p", {}, less(context)),
+    context && h("p", {}, lastReduction(context)),
     h(
       "p",
       { class: "faint" },
       "When the window fills up, the older half is read as a summary, and old results are shortened. What you see here stays whole.",
     ),
     h("h3", {}, "What this conversation has used"),
-    pairs([
-      ["Read", `${number(sum.prompt_tokens ?? 0)} tokens`],
-      ["Written", `${number(sum.completion_tokens ?? 0)} tokens`],
-      ["Estimated of these", sum.estimated_tokens ? `${number(sum.estimated_tokens)} tokens` : null],
+    factList([
+      ["Read", `${formatNumber(sum.prompt_tokens ?? 0)} tokens`],
+      ["Written", `${formatNumber(sum.completion_tokens ?? 0)} tokens`],
+      ["Estimated of these", sum.estimated_tokens ? `${formatNumber(sum.estimated_tokens)} tokens` : null],
       ["Cost", sum.cost ? money(sum.cost) : "no price is set for its models"],
     ]),
   ];
 }
 
 /** What was done last so that the conversation fits. */
-function less({ type, dropped, shortened, messages }) {
-  if (type === "context.summarised") return `Its first ${number(messages)} messages are read as a summary.`;
-  return `Of older messages ${number(dropped)} are left out and ${number(shortened)} shortened.`;
+function lastReduction({ type, dropped, shortened, messages }) {
+  if (type === "context.summarised") return `Its first ${formatNumber(messages)} messages are read as a summary.`;
+  return `Of older messages ${formatNumber(dropped)} are left out and ${formatNumber(shortened)} shortened.`;
 }

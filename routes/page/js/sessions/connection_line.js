@@ -1,15 +1,19 @@
 /** A thin line below the top: the connection is lost, and when it is tried again; or that it is back. */
 
-import { fill, h, say } from "../dom/elements.js";
-import { ticking } from "../dom/clock.js";
+import { fill, h, announce } from "../dom/elements.js";
+import { startTicking } from "../dom/clock.js";
 
 const PATIENCE_MS = 1500; // what heals by itself before that is nobody's trouble
 const BACK_MS = 2500;
 
-export function linkLine(page) {
-  const line = page.at("link");
+export function connectionLine(page) {
+  const line = page.at("connection");
   const words = h("span");
-  const button = h("button", { type: "button", class: "link-now", onclick: () => page.feed.restart() }, "Try now");
+  const button = h(
+    "button",
+    { type: "button", class: "connection-retry", onclick: () => page.feed.restart() },
+    "Try now",
+  );
   let late = null,
     until = null,
     lost = false;
@@ -22,11 +26,11 @@ export function linkLine(page) {
   const tell = () => {
     if (lost) return;
     lost = true;
-    line.className = "link link-lost";
+    line.className = "connection connection-lost";
     line.hidden = button.hidden = false;
-    stop = ticking(show);
+    stop = startTicking(show);
     show();
-    say("The connection to the server is lost. It is tried again by itself.");
+    announce("The connection to the server is lost. It is tried again by itself.");
   };
   let stop = () => undefined;
 
@@ -36,21 +40,21 @@ export function linkLine(page) {
     stop();
     if (!lost) return void (line.hidden = true);
     lost = false;
-    line.className = "link link-back";
+    line.className = "connection connection-back";
     button.hidden = true;
     fill(words, "Back.");
-    say("The connection is back.");
+    announce("The connection is back.");
     setTimeout(() => (line.hidden = !lost), BACK_MS);
   };
   const refused = (why) => {
     back();
     if (!why || [401, 404].includes(why.status)) return; // the gate says it, or the conversation
-    line.className = "link link-lost";
+    line.className = "connection connection-lost";
     line.hidden = button.hidden = false;
     fill(words, why.message);
   };
 
-  page.store.watch("link", ({ state, in_s, why }) => {
+  page.store.watch("connection", ({ state, in_s, why }) => {
     if (state === "open") return back();
     if (state === "refused") return refused(why);
     until = in_s === undefined ? null : performance.now() + in_s * 1000;

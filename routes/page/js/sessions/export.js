@@ -4,14 +4,14 @@ import { get } from "../feed/api.js";
 import { fenced } from "../chat/attachments.js";
 import { saveText } from "../dom/download.js";
 
-const FORMS = {
+const FORMATS = {
   md: ["text/markdown", (session) => markdown(session)],
   json: ["application/json", (session) => JSON.stringify(session, null, 2)],
 };
 
 /** Saves the session in that form, `md` or `json`. Raises what the request raises. */
 export async function save(id, form) {
-  const [kind, written] = FORMS[form];
+  const [kind, written] = FORMATS[form];
   const session = await get(`/sessions/${encodeURIComponent(id)}`);
   saveText(written(session), session.title || session.id, form, kind);
 }
@@ -19,11 +19,11 @@ export async function save(id, form) {
 /** The whole session as Markdown. What tools were told and answered stands in fences longer than any in it. */
 function markdown(session) {
   const parts = [`# ${session.title || "Conversation"}`];
-  for (const message of session.messages) parts.push(...(SAID[message.role]?.(message) ?? []));
+  for (const message of session.messages) parts.push(...(SECTIONS[message.role]?.(message) ?? []));
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
-const SAID = {
+const SECTIONS = {
   user: ({ text, attachments = [] }) => [
     "## You",
     text,

@@ -10,7 +10,7 @@ const BUSY_MS = 500; // while somebody does something in the list
 const PAGE = 200; // as many as one answer lists
 
 /** The session that the address names (`#ses_x`), or null: whatever else stands there goes into no request. */
-export function fromLocation() {
+export function sessionInAddress() {
   return /^#(ses_\w+)$/.exec(location.hash)?.[1] ?? null;
 }
 
@@ -22,7 +22,7 @@ export function start(page) {
 class Sessions {
   #page;
   #rows = new Map();
-  #found = []; // as the server tells them
+  #sessions = []; // as the server tells them
   #more = false;
   #order = "";
   #asking = 0;
@@ -83,7 +83,7 @@ class Sessions {
     });
     store.watch("approvals", () => this.#mark());
     store.watch("session", () => this.#mark());
-    store.watch("link", ({ state }) => state === "open" && this.refresh());
+    store.watch("connection", ({ state }) => state === "open" && this.refresh());
     document.addEventListener("visibilitychange", () => document.hidden || this.refresh()); // named anew elsewhere
     this.search.addEventListener("input", () => this.refresh(TYPED_MS));
     this.search.addEventListener("keydown", (event) => {
@@ -122,7 +122,7 @@ class Sessions {
       const { sessions } = await get(`/sessions${query.size ? `?${query}` : ""}`);
       if (asking !== this.#asking) return;
       this.#more = sessions.length >= PAGE && !words;
-      this.#found = before ? [...this.#found, ...sessions] : sessions;
+      this.#sessions = before ? [...this.#sessions, ...sessions] : sessions;
       this.#draw(words);
     } catch (error) {
       if (asking !== this.#asking || error.status === 401 || error.status === 0) return; // the gate, the link tell
@@ -132,7 +132,7 @@ class Sessions {
   }
 
   #showMore() {
-    const last = this.#found.at(-1);
+    const last = this.#sessions.at(-1);
     if (last) this.#read(last.id);
   }
 
@@ -142,11 +142,11 @@ class Sessions {
       this.#redrawing = setTimeout(() => this.#draw(words), BUSY_MS);
       return;
     }
-    const rows = new Map(this.#found.map((session) => [session.id, this.#row(session)]));
+    const rows = new Map(this.#sessions.map((session) => [session.id, this.#row(session)]));
     this.#rows = rows;
-    this.#page.store.set({ sessions: this.#found });
+    this.#page.store.set({ sessions: this.#sessions });
     const none = words ? "Nothing found." : "What you talk about is listed here.";
-    const days = words ? [["Found", this.#found]] : byDay(this.#found);
+    const days = words ? [["Found", this.#sessions]] : byDay(this.#sessions);
     this.#place(days, h("p", { class: "faint none" }, none));
     this.older.hidden = !this.#more;
     this.#mark();
@@ -177,7 +177,7 @@ class Sessions {
     for (const [id, row] of this.#rows) {
       row.mark({ open: id === open, running: at_work.has(id), waiting: waiting?.get(id)?.length ?? 0 });
     }
-    const title = this.#found.find(({ id }) => id === open)?.title;
+    const title = this.#sessions.find(({ id }) => id === open)?.title;
     if (title !== undefined && title !== store.get("title")) store.set({ title });
   }
 

@@ -1,7 +1,7 @@
 /** One conversation in the list: a link, what goes on in it, and a menu of what can be done with it. */
 
 import { patch, remove } from "../feed/api.js";
-import { dialog, fill, h, icon, say } from "../dom/elements.js";
+import { dialog, fill, h, icon, announce } from "../dom/elements.js";
 import { Menu } from "../dom/menu.js";
 
 const UNNAMED = "Untitled";
@@ -10,7 +10,7 @@ const EXPORTS = [
   ["Export as JSON", "json"],
 ];
 const exported = async (id, form) => (await import("./export.js")).save(id, form);
-const LOST =
+const DELETE_WARNING =
   "Its messages, results and the files that were sent go for good. What still runs in it is stopped, background jobs " +
   "included. Files in the workspace stay.";
 
@@ -48,7 +48,7 @@ export class SessionRow {
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
     const asks = waiting && h("span", { class: "badge" }, waiting === 1 ? "waits for you" : `${waiting} wait for you`);
-    fill(this.state, asks || (running && h("span", { class: "at-work" }, h("span", { class: "pulse" }), "working")));
+    fill(this.state, asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), "working")));
   }
 
   #actions() {
@@ -57,7 +57,7 @@ export class SessionRow {
   }
 
   #guard(doing) {
-    doing.catch((error) => say(error.message, { urgent: true }) ?? this.#problem(error.message));
+    doing.catch((error) => announce(error.message, { urgent: true }) ?? this.#problem(error.message));
   }
 
   #problem(words) {
@@ -66,7 +66,7 @@ export class SessionRow {
   }
 
   rename() {
-    renaming(this.link, this.session, (title) => {
+    renameField(this.link, this.session, (title) => {
       if (title) this.session = { ...this.session, title };
       this.show(this.session);
       this.#page.sessions.refresh();
@@ -81,7 +81,7 @@ export class SessionRow {
         "div",
         {},
         h("p", { class: "dialog-title", dir: "auto" }, title || UNNAMED),
-        h("p", {}, LOST),
+        h("p", {}, DELETE_WARNING),
         h(
           "div",
           { class: "dialog-buttons" },
@@ -93,7 +93,7 @@ export class SessionRow {
     if (!sure) return;
     try {
       await remove(`/sessions/${encodeURIComponent(id)}`);
-      say("The conversation is deleted.");
+      announce("The conversation is deleted.");
       if (this.#page.store.get("session") === id) this.#page.conversation.open(null);
       this.#page.sessions.refresh();
       this.#page.at("composer-text")?.focus();
@@ -104,7 +104,7 @@ export class SessionRow {
 }
 
 /** Puts a text field in the place of `element`; `done(title)` with the new title, or null if it stays. */
-export function renaming(element, { id, title }, done) {
+export function renameField(element, { id, title }, done) {
   const field = h("input", { class: "rename", maxlength: 200, "aria-label": "Title", dir: "auto", value: title ?? "" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const box = h("span", { class: "renaming" }, field, problem);

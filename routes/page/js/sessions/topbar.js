@@ -1,8 +1,8 @@
 /** The bar at the top: the menu on a phone, the conversation's title, and whether the server is there. */
 
 import { h, icon } from "../dom/elements.js";
-import { linkLine } from "./connection_line.js";
-import { renaming } from "./session_row.js";
+import { connectionLine } from "./connection_line.js";
+import { renameField } from "./session_row.js";
 
 export function start(page) {
   const { store } = page;
@@ -16,7 +16,7 @@ export function start(page) {
   const rename = () => {
     const session = { id: store.get("session"), title: store.get("title") };
     pencil.hidden = true;
-    renaming(title, session, (named) => {
+    renameField(title, session, (named) => {
       if (named && store.get("session") === session.id) store.set({ title: named });
       page.sessions.refresh();
       show();
@@ -43,5 +43,5 @@ export function start(page) {
   store.watch("session", show);
   store.watch("title", show);
   show();
-  linkLine(page);
+  connectionLine(page);
 }

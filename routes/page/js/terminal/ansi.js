@@ -76,8 +76,8 @@ export class Terminal {
     const end = at + token.length;
     if (groups.text) this.#write(groups.text);
     else if (groups.move) MOVES[groups.move](this);
-    else if (token[0] === "\x1b" && this.#waits(text, at)) return text.length;
-    else if (groups.final) this.#obey(groups);
+    else if (token[0] === "\x1b" && this.#isIncomplete(text, at)) return text.length;
+    else if (groups.final) this.#applySequence(groups);
     else if (groups.string) this.#inString = true;
     return end;
   }
@@ -90,13 +90,13 @@ export class Terminal {
   }
 
   /** Whether the escape sequence at the end of the text has to wait for the rest of it. */
-  #waits(text, at) {
+  #isIncomplete(text, at) {
     if (text.length - at > UNFINISHED || !INCOMPLETE.test(text.slice(at))) return false;
     this.#pending = text.slice(at);
     return true;
   }
 
-  #obey({ parameters, final }) {
+  #applySequence({ parameters, final }) {
     if (/[<=>?]/.test(parameters)) return; // of one make of terminals
     FINALS[final]?.(this, parameters);
   }
@@ -127,7 +127,7 @@ export function linesOf(text) {
 }
 
 /** The same without colours: what a person would copy off the screen. */
-export const plain = (lines) => lines.map((spans) => spans.map(({ text }) => text).join("")).join("\n");
+export const textOf = (lines) => lines.map((spans) => spans.map(({ text }) => text).join("")).join("\n");
 
 function number(parameters, otherwise) {
   const given = Number.parseInt(parameters, 10);

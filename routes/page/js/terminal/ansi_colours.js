@@ -2,11 +2,11 @@
 
 import { BOLD, DIM, INVERSE, ITALIC, rgbOf, STRIKE, UNDERLINE } from "./ansi_style.js";
 
-const BACK = [0x15, 0x17, 0x1a]; // --terminal in light mode; in dark mode it is darker still
-const FRONT = [0xd7, 0xda, 0xe0]; // --on-terminal
-const ENOUGH = 4.6; // contrast, a little more than the 4.5 that people need
-const MOST = 2_000; // rules; what comes after them has no colour
-const WORDS = [
+const DEFAULT_BACKGROUND = [0x15, 0x17, 0x1a]; // --terminal in light mode; in dark mode it is darker still
+const DEFAULT_FOREGROUND = [0xd7, 0xda, 0xe0]; // --on-terminal
+const MIN_CONTRAST = 4.6; // contrast, a little more than the 4.5 that people need
+const MAX_RULES = 2_000; // rules; what comes after them has no colour
+const FLAG_CLASSES = [
   [BOLD, "bold"],
   [ITALIC, "italic"],
   [UNDERLINE, "underline"],
@@ -14,13 +14,13 @@ const WORDS = [
 ];
 
 const hex = (text) => [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16));
-const INKS = (
+const FOREGROUNDS = (
   "#101214 #ff7b72 #7ee787 #e3b341 #79b8ff #d2a8ff #56d4dd #d7dae0 " +
   "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff"
 )
   .split(" ")
   .map(hex);
-const PAPERS = (
+const BACKGROUNDS = (
   "#000000 #98201a #1a6f35 #7a5800 #0b55b8 #7a3aa8 #0b656e #c9cdd4 " +
   "#484f58 #b3332b #1f8a43 #956d00 #1f6fd6 #9450c4 #0f7f8a #ffffff"
 )
@@ -33,41 +33,53 @@ document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 
 /** The classes of a look, "" for a plain one. */
 export function classesOf({ fg, bg, flags }) {
-  const words = WORDS.filter(([flag]) => flags & flag).map(([, word]) => `ink-${word}`);
-  if (fg !== null || bg !== null || flags & (DIM | INVERSE)) words.push(coloured(fg, bg, flags));
+  const words = FLAG_CLASSES.filter(([flag]) => flags & flag).map(([, word]) => `ansi-${word}`);
+  if (fg !== null || bg !== null || flags & (DIM | INVERSE)) words.push(classOf(fg, bg, flags));
   return words.filter(Boolean).join(" ");
 }
 
-function coloured(fg, bg, flags) {
+function classOf(fg, bg, flags) {
   const key = `${fg},${bg},${flags & (DIM | INVERSE)}`;
   let name = classes.get(key);
-  if (name !== undefined || classes.size >= MOST) return name ?? "";
-  name = `ink-${classes.size}`;
+  if (name !== undefined || classes.size >= MAX_RULES) return name ?? "";
+  name = `ansi-${classes.size}`;
   classes.set(key, name);
-  const { ink, paper } = inked(fg, bg, flags);
-  const background = paper ? `background-color:${css(paper)};` : "";
-  sheet.insertRule(`.${name}{color:${css(ink)};${background}}`, sheet.cssRules.length);
+  const { foreground, background } = coloursOf(fg, bg, flags);
+  const rule = background ? `background-color:${css(background)};` : "";
+  sheet.insertRule(`.${name}{color:${css(foreground)};${rule}}`, sheet.cssRules.length);
   return name;
 }
 
-/** The colours that are shown: `paper` is null where it is the terminal's own. */
-export function inked(fg, bg, flags) {
+/** The colours that are shown: `background` is null where it is the default. */
+export function coloursOf(fg, bg, flags) {
   const inverse = Boolean(flags & INVERSE);
-  const under = inverse ? (fg === null ? FRONT : colour(INKS, fg)) : bg === null ? null : colour(PAPERS, bg);
-  const above = inverse ? (bg === null ? BACK : colour(PAPERS, bg)) : fg === null ? FRONT : colour(INKS, fg);
-  const paper = under ?? BACK;
-  const ink = flags & DIM ? mix(above, paper, 0.3) : above;
-  return { ink: legible(ink, paper), paper: under };
+  const under = inverse
+    ? fg === null
+      ? DEFAULT_FOREGROUND
+      : colour(FOREGROUNDS, fg)
+    : bg === null
+      ? null
+      : colour(BACKGROUNDS, bg);
+  const above = inverse
+    ? bg === null
+      ? DEFAULT_BACKGROUND
+      : colour(BACKGROUNDS, bg)
+    : fg === null
+      ? DEFAULT_FOREGROUND
+      : colour(FOREGROUNDS, fg);
+  const background = under ?? DEFAULT_BACKGROUND;
+  const foreground = flags & DIM ? mix(above, background, 0.3) : above;
+  return { foreground: legible(foreground, background), background: under };
 }
 
 const colour = (first, number) => (number < 16 ? first[number] : rgbOf(number));
 
-/** The same ink, or one towards white or black that can be read on this paper. */
-function legible(ink, paper) {
-  const end = luminance(paper) > 0.179 ? [0, 0, 0] : [255, 255, 255];
+/** The colour, or one closer to white or black that is legible on this background. */
+function legible(foreground, background) {
+  const end = luminance(background) > 0.179 ? [0, 0, 0] : [255, 255, 255];
   for (let part = 0; part < 1; part += 0.1) {
-    const tried = mix(ink, end, part);
-    if (contrast(tried, paper) >= ENOUGH) return tried;
+    const tried = mix(foreground, end, part);
+    if (contrast(tried, background) >= MIN_CONTRAST) return tried;
   }
   return end;
 }

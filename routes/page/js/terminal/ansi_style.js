@@ -8,10 +8,10 @@ export const INVERSE = 16;
 export const STRIKE = 32;
 
 const TRUE = 0x1000000; // a colour is null, one of 256, or this and its red, green and blue
-const MOST_KEPT = 4_096;
+const MAX_CACHED = 4_096;
 
 export const PLAIN = Object.freeze({ fg: null, bg: null, flags: 0 });
-const known = new Map();
+const cache = new Map();
 
 const ON = { 1: BOLD, 2: DIM, 3: ITALIC, 4: UNDERLINE, 7: INVERSE, 9: STRIKE, 21: UNDERLINE };
 const OFF = { 22: BOLD | DIM, 23: ITALIC, 24: UNDERLINE, 27: INVERSE, 29: STRIKE };
@@ -21,7 +21,7 @@ export function styled(style, parameters) {
   const codes = parameters.split(";");
   const look = { ...style };
   for (let at = 0; at < codes.length; at++) at += change(look, codes, at);
-  return same(look);
+  return shared(look);
 }
 
 /** Applies one code; returns how many of the following belong to it. */
@@ -57,13 +57,13 @@ function extended(look, which, parts, codes, at) {
   return own ? 0 : 4;
 }
 
-function same(look) {
+function shared(look) {
   if (look.fg === null && look.bg === null && !look.flags) return PLAIN;
   const key = `${look.fg},${look.bg},${look.flags}`;
-  const found = known.get(key);
+  const found = cache.get(key);
   if (found) return found;
-  if (known.size >= MOST_KEPT) known.clear(); // a picture in true colour
-  known.set(key, Object.freeze(look));
+  if (cache.size >= MAX_CACHED) cache.clear(); // a picture in true colour
+  cache.set(key, Object.freeze(look));
   return look;
 }
 

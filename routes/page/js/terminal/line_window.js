@@ -10,10 +10,10 @@ import { classesOf } from "./ansi_colours.js";
 export const LINES = 500; // of a block
 export const BLOCKS = 40;
 const STEP = 8; // blocks that are added at a time
-const FAR = 20; // blocks that the reader is behind
-const KEPT = 1_000; // blocks in memory: half a million lines
+const MAX_BEHIND = 20; // blocks that the reader is behind
+const MAX_BLOCKS = 1_000; // blocks in memory: half a million lines
 
-export class Roll {
+export class LineWindow {
   #blocks = []; // {lines, drawn, element}
   #first = 0;
   #last = 0; // behind the last block that is on the page
@@ -23,8 +23,12 @@ export class Roll {
   /** `box` scrolls. */
   constructor(box) {
     this.box = box;
-    this.earlier = h("button", { type: "button", class: "tail-more", onclick: () => this.#back() }, "Earlier lines");
-    this.later = h("button", { type: "button", class: "tail-more", onclick: () => this.#forth() }, "Later lines");
+    this.earlier = h(
+      "button",
+      { type: "button", class: "tail-more", onclick: () => this.#showEarlier() },
+      "Earlier lines",
+    );
+    this.later = h("button", { type: "button", class: "tail-more", onclick: () => this.#showLater() }, "Later lines");
     this.blocks = h("div", { class: "tail-lines" });
     box.replaceChildren(this.earlier, this.blocks, this.#open, this.later);
     this.draw(true);
@@ -37,15 +41,15 @@ export class Roll {
       if (!block || block.lines.length === LINES) this.#blocks.push((block = { lines: [], drawn: 0, element: null }));
       block.lines.push(line);
     }
-    const over = this.#blocks.length - KEPT;
-    if (over > 0) this.#forget(over);
+    const over = this.#blocks.length - MAX_BLOCKS;
+    if (over > 0) this.#drop(over);
   }
 
   /** Draws what is new, and `open`, the line that is still being written; `following`: the end is what is looked at. */
   draw(following, open = []) {
     const end = this.#blocks.length;
     if (following) {
-      if (end - this.#last > FAR) this.#first = end - STEP; // what lies between is not looked at
+      if (end - this.#last > MAX_BEHIND) this.#first = end - STEP; // what lies between is not looked at
       this.#last = end;
       this.#first = Math.max(this.#first, end - BLOCKS);
     } else if (end - this.#first <= BLOCKS) {
@@ -62,11 +66,11 @@ export class Roll {
   #drawOpen(open) {
     const atEnd = this.#last === this.#blocks.length;
     const shown = atEnd ? open : [];
-    if (shown.length || !this.#open.hidden) this.#open.replaceChildren(drawn([shown], ""));
+    if (shown.length || !this.#open.hidden) this.#open.replaceChildren(renderLines([shown], ""));
     this.#open.hidden = !shown.length;
   }
 
-  #back() {
+  #showEarlier() {
     const before = this.box.scrollHeight - this.box.scrollTop;
     this.#first = Math.max(0, this.#first - STEP);
     this.#last = Math.min(this.#last, this.#first + BLOCKS);
@@ -74,7 +78,7 @@ export class Roll {
     this.box.scrollTop = this.box.scrollHeight - before;
   }
 
-  #forth() {
+  #showLater() {
     this.#last = Math.min(this.#blocks.length, this.#last + STEP);
     this.#first = Math.max(this.#first, this.#last - BLOCKS);
     const mark = this.#blocks[this.#last - STEP]?.element;
@@ -82,7 +86,7 @@ export class Roll {
     mark?.nextSibling?.scrollIntoView({ block: "start" });
   }
 
-  #forget(blocks) {
+  #drop(blocks) {
     for (const { element } of this.#blocks.splice(0, blocks)) element?.remove();
     this.#dropped += blocks * LINES;
     this.#first = Math.max(0, this.#first - blocks);
@@ -102,7 +106,7 @@ export class Roll {
       this.#fill(block);
       before = block.element;
     }
-    this.#tellOfOthers();
+    this.#showCounts();
   }
 
   #enter(block, before) {
@@ -114,12 +118,12 @@ export class Roll {
   #fill(block) {
     const fresh = block.lines.length - block.drawn;
     if (!fresh) return;
-    block.element.append(drawn(block.lines.slice(block.drawn), "\n"));
+    block.element.append(renderLines(block.lines.slice(block.drawn), "\n"));
     block.drawn = block.lines.length;
     block.element.classList.toggle("full", block.drawn === LINES);
   }
 
-  #tellOfOthers() {
+  #showCounts() {
     const above = this.#first * LINES;
     const below = this.#blocks.slice(this.#last).reduce((sum, { lines }) => sum + lines.length, 0);
     this.earlier.hidden = !above;
@@ -131,7 +135,7 @@ export class Roll {
 }
 
 /** Lines as nodes: neighbours that look the same become one text. */
-export function drawn(lines, end = "\n") {
+export function renderLines(lines, end = "\n") {
   const nodes = document.createDocumentFragment();
   let style = null;
   let text = "";

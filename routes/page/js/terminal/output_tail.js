@@ -1,26 +1,26 @@
 /** The last lines of what a process writes, as a terminal would show them; opened, the whole of it. */
 
-import { linesOf, plain, Terminal } from "./ansi.js";
-import { copy } from "../dom/copy.js";
-import { h, icon, say, selectedIn, soon } from "../dom/elements.js";
+import { linesOf, textOf, Terminal } from "./ansi.js";
+import { copyText } from "../dom/copy.js";
+import { h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
 import { saveText } from "../dom/download.js";
-import { drawn, Roll } from "./line_window.js";
-import { breath } from "../dom/scheduling.js";
-import { pieces } from "../feed/output.js";
+import { renderLines, LineWindow } from "./line_window.js";
+import { yieldToBrowser } from "../dom/scheduling.js";
+import { readPieces } from "../feed/output.js";
 
 const LINES = 12;
-const LINE_SHOWN = 400; // characters that the server tells of one line
+const MAX_LINE = 400; // characters that the server tells of one line
 const NEAR = 30; // pixels from the end that still count as the end
-const SAID_MS = 2_000;
+const COPIED_MS = 2_000;
 const PER_FRAME = 32_768; // characters
-const LOOKED_AT = 16_384; // characters of a long text, for its last lines
+const EXCERPT_CHARACTERS = 16_384; // characters of a long text, for its last lines
 const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
 
 export class Tail {
   #whole;
   #name;
-  #told = { tail: [], lines: 0 };
-  #known = null; // the text that was left in the end
+  #status = { tail: [], lines: 0 };
+  #final = null; // the text that was left in the end
   #opened = null; // {roll, terminal, queue}
   #following = true;
 
@@ -47,14 +47,14 @@ export class Tail {
 
   /** `{tail: [...], lines, bytes}` of a progress event or a job. */
   show(told) {
-    this.#told = told;
-    soon(this.#draw);
+    this.#status = told;
+    onNextFrame(this.#draw);
   }
 
   /** Nothing more comes; `text` is what is left to show, if it is known. */
   end(text) {
-    if (text !== undefined) this.#known = text;
-    soon(this.#draw);
+    if (text !== undefined) this.#final = text;
+    onNextFrame(this.#draw);
   }
 
   get opened() {
@@ -71,40 +71,40 @@ export class Tail {
   }
 
   #draw = () => {
-    const known = this.#known;
-    const lines = known === null ? linesOf(this.#told.tail.join("\n")) : this.#shortOf(known);
+    const known = this.#final;
+    const lines = known === null ? linesOf(this.#status.tail.join("\n")) : this.#excerpt(known);
     const cut = known !== null && CUT.test(known);
     const total = this.#total(lines, cut);
     this.element.hidden = !lines.length;
-    if (!this.opened) this.#tellLines(total, cut);
-    const shortened = known === null && this.#told.tail.some((line) => line.length >= LINE_SHOWN);
+    if (!this.opened) this.#showCount(total, cut);
+    const shortened = known === null && this.#status.tail.some((line) => line.length >= MAX_LINE);
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
     this.bar.hidden = known !== null && this.all.hidden && total <= 1;
     // A reader who is about to copy something out of the box keeps what they have selected.
-    if (!this.opened && !selectedIn(this.box)) this.box.replaceChildren(drawn(lines));
+    if (!this.opened && !hasSelection(this.box)) this.box.replaceChildren(renderLines(lines));
     if (!this.opened && !this.prose) this.#follow();
   };
 
-  #tellLines(total, cut = false) {
+  #showCount(total, cut = false) {
     const lines = total > LINES || (total > 1 && !cut) ? `${total.toLocaleString()} lines` : "";
     this.count.textContent = [lines, cut ? "cut for the model" : ""].filter(Boolean).join(", ");
   }
 
   /** The lines of a text that are shown as long as nobody asks for more. */
-  #shortOf(text) {
-    if (this.prose) return linesOf(text.slice(0, LOOKED_AT)).slice(0, LINES);
-    return linesOf(text.slice(-LOOKED_AT).trimEnd()).slice(-LINES);
+  #excerpt(text) {
+    if (this.prose) return linesOf(text.slice(0, EXCERPT_CHARACTERS)).slice(0, LINES);
+    return linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
   }
 
   #total(lines, cut) {
-    if (this.#known === null || cut) return Math.max(this.#told.lines ?? 0, lines.length);
-    return this.#known.trimEnd().split("\n").length;
+    if (this.#final === null || cut) return Math.max(this.#status.lines ?? 0, lines.length);
+    return this.#final.trimEnd().split("\n").length;
   }
 
   #toggle() {
     const open = !this.opened;
-    this.#opened = open ? { roll: new Roll(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
+    this.#opened = open ? { roll: new LineWindow(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
     this.#following = !this.prose;
     this.all.lastChild.textContent = open ? "Show less" : "Show all";
     this.all.setAttribute("aria-expanded", String(open));
@@ -119,26 +119,26 @@ export class Tail {
   async #read(opened) {
     const wanted = () => this.#opened === opened && this.element.isConnected;
     try {
-      for await (const text of this.#pieces({ follow: true, wanted })) this.#pour(opened, text);
+      for await (const text of this.#pieces({ follow: true, wanted })) this.#enqueue(opened, text);
     } catch (error) {
       if (!wanted()) return;
       this.problem.textContent = error.status === 404 ? "The server does not keep the rest of it." : error.message;
       this.problem.hidden = false;
-      if (!opened.poured) this.#pour(opened, this.#known ?? this.#told.tail.join("\n"));
+      if (!opened.poured) this.#enqueue(opened, this.#final ?? this.#status.tail.join("\n"));
     }
   }
 
   async *#pieces(how) {
-    if (this.#known !== null && (!CUT.test(this.#known) || !this.#whole)) yield this.#known;
-    else if (this.#whole) yield* pieces(this.#whole, how);
-    else yield this.#told.tail.join("\n");
+    if (this.#final !== null && (!CUT.test(this.#final) || !this.#whole)) yield this.#final;
+    else if (this.#whole) yield* readPieces(this.#whole, how);
+    else yield this.#status.tail.join("\n");
   }
 
-  #pour(opened, text) {
+  #enqueue(opened, text) {
     opened.poured = true;
     opened.queue.push(text);
     opened.draw ??= () => this.#drawWhole(opened);
-    soon(opened.draw);
+    onNextFrame(opened.draw);
   }
 
   /** So much of what has come as fits into a frame. */
@@ -154,11 +154,11 @@ export class Tail {
     const lines = terminal.take();
     opened.lines += lines.length;
     const read = opened.lines + (terminal.open.length ? 1 : 0);
-    this.#tellLines(Math.max(read, this.#told.lines ?? 0)); // some of them may not be kept
+    this.#showCount(Math.max(read, this.#status.lines ?? 0)); // some of them may not be kept
     roll.add(lines);
     roll.draw(this.#following, terminal.open);
     if (this.#following) this.#follow();
-    if (queue.length) soon(opened.draw);
+    if (queue.length) onNextFrame(opened.draw);
   }
 
   #follow() {
@@ -186,31 +186,31 @@ export class Tail {
       for (let at = 0; at < text.length; at += PER_FRAME) {
         terminal.feed(text.slice(at, at + PER_FRAME));
         lines.push(...terminal.take());
-        await breath();
+        await yieldToBrowser();
       }
     }
-    return plain(terminal.open.length ? [...lines, terminal.open] : lines);
+    return textOf(terminal.open.length ? [...lines, terminal.open] : lines);
   }
 
   async #copy() {
-    await this.#hand(async (text) => {
-      const told = (await copy(text)) ? "Copied" : "Save it instead";
+    await this.#withText(async (text) => {
+      const told = (await copyText(text)) ? "Copied" : "Save it instead";
       this.copy.lastChild.textContent = told;
-      say(told);
-      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), SAID_MS);
+      announce(told);
+      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), COPIED_MS);
     });
   }
 
   async #save() {
-    await this.#hand((text) => saveText(`${text}\n`, this.#name, "txt"));
+    await this.#withText((text) => saveText(`${text}\n`, this.#name, "txt"));
   }
 
-  async #hand(give) {
+  async #withText(give) {
     this.problem.hidden = true;
     try {
       await give(await this.#text());
     } catch (error) {
-      if (error.status === 404) return void (await give(this.#known ?? this.#told.tail.join("\n")));
+      if (error.status === 404) return void (await give(this.#final ?? this.#status.tail.join("\n")));
       this.problem.textContent = error.message;
       this.problem.hidden = false;
     }

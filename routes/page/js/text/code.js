@@ -2,12 +2,12 @@
 
 import { copyButton } from "../dom/copy.js";
 import { h } from "../dom/elements.js";
-import { exact } from "./escape_invisible.js";
+import { escapeCode } from "./escape_invisible.js";
 
 const FOLDED = 25,
   SPARE = 5; // lines that a long block shows; so few more are not worth a button
 const PART_LINES = 100,
-  PART = 8_000; // lines and characters that are laid out as one
+  PART_CHARACTERS = 8_000; // lines and characters that are laid out as one
 
 /** `text` may be long: it is shown at once, and coloured when there is time for that. */
 export function codeBlock(text, language = "") {
@@ -34,7 +34,7 @@ export class CodeView {
       "pre",
       {
         tabindex: 0,
-        "aria-label": formula ? "Formula" : `Code${language ? `: ${exact(language)}` : ""}`,
+        "aria-label": formula ? "Formula" : `Code${language ? `: ${escapeCode(language)}` : ""}`,
         role: "group",
       },
       this.code,
@@ -42,7 +42,7 @@ export class CodeView {
     const head = h(
       "figcaption",
       {},
-      h("span", { class: "code-language" }, exact(language.slice(0, 30))),
+      h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))),
       copyButton("Copy code", () => this.text),
     );
     this.element = h("figure", { class: formula ? "code formula" : "code", dir: "ltr" }, !formula && head, this.#box);
@@ -59,7 +59,7 @@ export class CodeView {
   }
 
   trial(text) {
-    this.#trial.data = exact(text);
+    this.#trial.data = escapeCode(text);
   }
 
   draw() {
@@ -80,7 +80,7 @@ export class CodeView {
   /** Puts what fits into the last part. Returns where the next part begins. */
   #put(text, from) {
     if (!this.#part || this.#room.lines <= 0 || this.#room.characters <= 0) {
-      this.#room = { lines: PART_LINES, characters: PART };
+      this.#room = { lines: PART_LINES, characters: PART_CHARACTERS };
       this.#trial.before((this.#part = h("span", { class: "code-part" })));
     }
     const most = Math.min(text.length, from + this.#room.characters);
@@ -96,7 +96,7 @@ export class CodeView {
       this.#lines += 1;
     }
     this.#room.characters -= to - from;
-    this.#part.append(exact(text.slice(from, to)));
+    this.#part.append(escapeCode(text.slice(from, to)));
     return to;
   }
 

@@ -2,7 +2,7 @@
 
 import { counted, rowsOfChange, rowsOfUnified } from "./diff_rows.js";
 import { h } from "../dom/elements.js";
-import { spelled } from "./exact_text.js";
+import { escapeText } from "./exact_text.js";
 
 export { counted } from "./diff_rows.js";
 
@@ -12,8 +12,8 @@ const LONGEST = 4_000; // characters of a line
 // Rows do not show it, and a line that has no end goes on with what stands behind it in the file.
 const ADDED_END = "An end of line is added behind the last line.";
 const LOST_END = "The last line loses its end: what follows in the file is joined to it.";
-const SIGNS = { new: "+", gone: "−", same: " " };
-const WORDS = { new: "added: ", gone: "removed: " };
+const SIGNS = { added: "+", removed: "−", same: " " };
+const WORDS = { added: "added: ", removed: "removed: " };
 
 /** A unified diff as `edit_file` and MCP pins tell it; text before it is shown as it is. */
 export function unifiedDiff(text, label = "Changes") {
@@ -21,7 +21,7 @@ export function unifiedDiff(text, label = "Changes") {
 }
 
 /** What would change if `before` became `after`. */
-export function changed(before, after, label = "Changes") {
+export function changeDiff(before, after, label = "Changes") {
   // Where in the file they are is not known: numbers would mislead.
   const rows = rowsOfChange(before ?? "", after ?? "").map(({ kind, text }) => ({ kind, text }));
   const [had, has] = [before, after].map((text) => /\n$/.test(text ?? ""));
@@ -36,17 +36,17 @@ export function diffOf(given, label) {
   const rows = isNew ? given.map(({ old, ...row }) => row) : given;
   const name = `${label}: ${added} ${added === 1 ? "line" : "lines"} added, ${removed} removed`;
   const props = { class: "diff", role: "group", tabindex: 0, dir: "ltr", "aria-label": name };
-  return draw(h("div", props), rows, 0, SHOWN);
+  return appendRows(h("div", props), rows, 0, SHOWN);
 }
 
 /** Appends the rows up to `to`, and a button for more: whoever approves of it can see all of it. */
-function draw(element, rows, from, to) {
+function appendRows(element, rows, from, to) {
   element.append(...rows.slice(from, to).map(rowOf));
   const next = Math.min(rows.length, to + MOST);
   const all = `Show all ${rows.length.toLocaleString()} lines`;
   const words =
     next === rows.length ? all : `Show ${MOST.toLocaleString()} more of ${rows.length.toLocaleString()} lines`;
-  if (rows.length > to) element.append(moreButton(words, () => draw(element, rows, to, next)));
+  if (rows.length > to) element.append(moreButton(words, () => appendRows(element, rows, to, next)));
   return element;
 }
 
@@ -63,23 +63,23 @@ function moreButton(words, show) {
 
 /** One row: numbers, sign and text; what is added or removed is said in words to who does not see it. */
 export function rowOf({ kind, old, now, text }) {
-  if (kind === "place" || kind === "note") return h("div", { class: `diff-row ${kind}` }, spelled(text));
-  const word = WORDS[kind] ? h("span", { class: "unseen" }, WORDS[kind]) : null;
+  if (kind === "hunk" || kind === "note") return h("div", { class: `diff-row ${kind}` }, escapeText(text));
+  const word = WORDS[kind] ? h("span", { class: "visually-hidden" }, WORDS[kind]) : null;
   return h(
     "div",
     { class: `diff-row ${kind}` },
     [old, now].map((line) => (line === undefined ? null : numberOf(line))),
     h("span", { class: "diff-sign", "aria-hidden": "true" }, SIGNS[kind]),
     word,
-    h("span", { class: "diff-text" }, shown(text)),
+    h("span", { class: "diff-text" }, lineText(text)),
   );
 }
 
 const numberOf = (line) => h("span", { class: "diff-number", "aria-hidden": "true" }, String(line ?? ""));
 
 /** The line; of a very long one its beginning, and a button for the rest. */
-function shown(text) {
-  const line = spelled(text.replace(/\r$/, ""));
+function lineText(text) {
+  const line = escapeText(text.replace(/\r$/, ""));
   if (line.length <= LONGEST) return line;
   const end = /[\ud800-\udbff]/.test(line[LONGEST - 1]) ? LONGEST - 1 : LONGEST;
   const rest = h("span", {});

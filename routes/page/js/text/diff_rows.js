@@ -1,7 +1,7 @@
-/** Diffs as data: rows `{kind, old, now, text}` with `kind` one of `same`, `gone`, `new`, `place`, `note`. */
+/** Diffs as data: rows `{kind, old, now, text}` with `kind` one of `same`, `removed`, `added`, `hunk`, `note`. */
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/;
-const KINDS = { "+": "new", "-": "gone", " ": "same" };
+const KINDS = { "+": "added", "-": "removed", " ": "same" };
 const MOST_EDITS = 200; // beyond that the middle is told as replaced
 const CONTEXT = 3;
 
@@ -15,14 +15,19 @@ export function rowsOfUnified(text) {
     const hunk = HUNK.exec(line);
     if (hunk) {
       [old, now, inside] = [Number(hunk[1]), Number(hunk[2]), true];
-      rows.push({ kind: "place", text: `Line ${now}${hunk[3]}` });
+      rows.push({ kind: "hunk", text: `Line ${now}${hunk[3]}` });
     } else if (!inside) {
       if (line && !/^(---|\+\+\+)( |$)/.test(line)) rows.push({ kind: "note", text: line });
     } else if (!Object.hasOwn(KINDS, line[0] ?? " ") || line === "") {
       if (line) rows.push({ kind: "note", text: line });
     } else {
       const kind = KINDS[line[0]];
-      rows.push({ kind, old: kind === "new" ? null : old++, now: kind === "gone" ? null : now++, text: line.slice(1) });
+      rows.push({
+        kind,
+        old: kind === "added" ? null : old++,
+        now: kind === "removed" ? null : now++,
+        text: line.slice(1),
+      });
     }
   }
   return rows;
@@ -43,21 +48,21 @@ export function rowsOfChange(before, after) {
   ];
   let [left, right] = [Math.max(0, start - CONTEXT) + 1, Math.max(0, start - CONTEXT) + 1];
   return rows.map(([kind, text]) => {
-    return { kind, old: kind === "new" ? null : left++, now: kind === "gone" ? null : right++, text };
+    return { kind, old: kind === "added" ? null : left++, now: kind === "removed" ? null : right++, text };
   });
 }
 
 /** `{added, removed}` lines. */
 export function counted(rows) {
   const count = (kind) => rows.filter((row) => row.kind === kind).length;
-  return { added: count("new"), removed: count("gone") };
+  return { added: count("added"), removed: count("removed") };
 }
 
 const linesIn = (text) => (text ? text.replace(/\n$/, "").split("\n") : []);
 
 /** Myers' shortest edit, up to so many edits that it stays quick; else all of it gone, and all of it new. */
 function shortest(old, now) {
-  const replaced = () => [...old.map((text) => ["gone", text]), ...now.map((text) => ["new", text])];
+  const replaced = () => [...old.map((text) => ["removed", text]), ...now.map((text) => ["added", text])];
   if (!old.length || !now.length) return replaced();
   const trace = forward(old, now);
   return trace ? backward(old, now, trace) : replaced();
@@ -95,8 +100,8 @@ function backward(old, now, trace) {
     const fromY = fromX - before;
     while (x > fromX && y > fromY && x > 0 && y > 0) rows.push(["same", old[--x]]) && y--;
     if (edits === 0) break;
-    if (x === fromX) rows.push(["new", now[--y]]);
-    else rows.push(["gone", old[--x]]);
+    if (x === fromX) rows.push(["added", now[--y]]);
+    else rows.push(["removed", old[--x]]);
   }
   return rows.reverse();
 }

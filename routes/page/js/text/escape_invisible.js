@@ -12,12 +12,12 @@ const PROSE = new RegExp(`${FLAG}|[${NEVER}]`, "gu");
 const CODE = new RegExp(`${FLAG}|[${EXACT}]|(?<![\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\ufe0f])\\u200d`, "gu");
 
 /** What people and models say: languages that need marks of direction and joiners keep them. */
-export const prose = (text) => text.replace(PROSE, spell);
+export const escapeProse = (text) => text.replace(PROSE, escapeCharacter);
 
 /** Code, addresses and the words of links: whatever is in it can be seen. */
-export const exact = (text) => text.replace(CODE, spell);
+export const escapeCode = (text) => text.replace(CODE, escapeCharacter);
 
-function spell(found) {
+function escapeCharacter(found) {
   if (found.length > 2) return found;
   return `⟨U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }

@@ -4,18 +4,18 @@
  */
 
 import { h } from "../dom/elements.js";
-import { inSlices } from "../dom/scheduling.js";
+import { forEachInSlices } from "../dom/scheduling.js";
 
-const UNSEEN = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
+const INVISIBLE = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 // The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
-const ODD = new RegExp(`(?<unseen>${UNSEEN.source})|(?<![ \\t])[ \\t]+(?=\\n|$)`, "gu");
-const EVERY = new RegExp(UNSEEN.source, "gu");
+const MARKED = new RegExp(`(?<unseen>${INVISIBLE.source})|(?<![ \\t])[ \\t]+(?=\\n|$)`, "gu");
+const EVERY = new RegExp(INVISIBLE.source, "gu");
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 const MIXED =
   /\p{Script=Latin}[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]\p{Script=Latin}/u;
 
 const MOST = 40_000; // characters shown before somebody asks for the rest
-const MOST_NAMED = 6;
+const MAX_NAMED = 6;
 const HEAD = 24_000;
 const TAIL = 12_000;
 
@@ -23,21 +23,21 @@ const TAIL = 12_000;
 const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 /** The text as a string, with `⟨U+202E⟩` for what cannot be seen; spaces, tabs and ends of lines stay. */
-export function spelled(text) {
+export function escapeText(text) {
   return text.replace(EVERY, (character) => `⟨${codeOf(character)}⟩`);
 }
 
 /** The same on one line: ends of lines and tabs are spelled out, too. */
-export function oneLine(text) {
-  return spelled(text).replace(/[\n\t]/g, (character) => `⟨${codeOf(character)}⟩`);
+export function escapeLine(text) {
+  return escapeText(text).replace(/[\n\t]/g, (character) => `⟨${codeOf(character)}⟩`);
 }
 
 /** What cannot be seen in it, each kind once: `["U+202E", "U+200B"]`. */
-export function unseenIn(text) {
+export function invisibleIn(text) {
   return [...new Set(text.match(EVERY) ?? [])].map(codeOf);
 }
 
-export function withoutUnseen(text) {
+export function withoutInvisible(text) {
   return text.replace(EVERY, "");
 }
 
@@ -51,8 +51,8 @@ export function exactBlock(text, label) {
     block.append(...nodes(text));
     return [block];
   }
-  const from = whole(text, HEAD);
-  const to = whole(text, text.length - TAIL);
+  const from = characterBoundary(text, HEAD);
+  const to = characterBoundary(text, text.length - TAIL);
   const missing = `${(to - from).toLocaleString()} characters are not shown here.`;
   const all = h("button", { type: "button" }, "Show all");
   const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle of it"), " ", all);
@@ -65,12 +65,12 @@ export function exactBlock(text, label) {
 }
 
 /** The place, or the one before it where it would cut a character in two. */
-const whole = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(place)) ? place - 1 : place);
+const characterBoundary = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(place)) ? place - 1 : place);
 
 function showAll(block, text) {
   block.replaceChildren();
   block.focus();
-  return inSlices(
+  return forEachInSlices(
     linesOf(text),
     (line) => block.append(lineNode(line)),
     () => block.isConnected,
@@ -79,10 +79,10 @@ function showAll(block, text) {
 
 /** What a reader should know of a text that looks like something else. */
 export function warnings(text) {
-  const unseen = unseenIn(text);
+  const unseen = invisibleIn(text);
   return [
     unseen.length &&
-      `It holds characters that cannot be seen. They are spelled out: ${unseen.slice(0, MOST_NAMED).join(", ")}.`,
+      `It holds characters that cannot be seen. They are spelled out: ${unseen.slice(0, MAX_NAMED).join(", ")}.`,
     RIGHT_TO_LEFT.test(text) &&
       "It has letters that are written from right to left: on the screen they may stand in another order.",
     MIXED.test(text) && "One of its words mixes alphabets: letters that look alike may not be the same.",
@@ -94,23 +94,23 @@ const nodes = (text) => linesOf(text).map(lineNode);
 
 /** A block for each line: what is folded for want of room is set in, so that nobody takes it for a line of its own. */
 function lineNode(line) {
-  return h("span", { class: "exact-line" }, marked(line));
+  return h("span", { class: "exact-line" }, withMarks(line));
 }
 
-function marked(line) {
+function withMarks(line) {
   const found = [];
   let at = 0;
-  for (const match of line.matchAll(ODD)) {
+  for (const match of line.matchAll(MARKED)) {
     if (match.index > at) found.push(line.slice(at, match.index));
-    found.push(match.groups.unseen ? unseenMark(match[0]) : endMark(match[0]));
+    found.push(match.groups.unseen ? invisibleMark(match[0]) : endMark(match[0]));
     at = match.index + match[0].length;
   }
   found.push(line.slice(at));
   return found;
 }
 
-function unseenMark(character) {
-  return h("mark", { class: "unseen-mark" }, `⟨${codeOf(character)}⟩`);
+function invisibleMark(character) {
+  return h("mark", { class: "invisible-mark" }, `⟨${codeOf(character)}⟩`);
 }
 
 /** The spaces themselves, so that what is copied is what was there; the style makes them visible. */

@@ -2,7 +2,7 @@
 
 import { h } from "../dom/elements.js";
 import { languageOf } from "./languages.js";
-import { breath } from "../dom/scheduling.js";
+import { yieldToBrowser } from "../dom/scheduling.js";
 
 const MOST = 100_000; // characters: what is longer has no colours
 const SLICE_MS = 6;
@@ -17,7 +17,7 @@ export function paint(code, language) {
 }
 
 async function paintNow(code, language) {
-  await breath();
+  await yieldToBrowser();
   const parts = [...code.children],
     text = code.textContent;
   if (text.length > MOST) return;
@@ -25,7 +25,7 @@ async function paintNow(code, language) {
   let began = performance.now();
   while (!painted.next().done) {
     if (performance.now() - began < SLICE_MS) continue;
-    await breath();
+    await yieldToBrowser();
     began = performance.now();
   }
 }

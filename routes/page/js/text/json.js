@@ -6,7 +6,7 @@ const PARTS = /"|\\.|(?<![\d.]|[eE][+-]?)-?\d{16,}(?![\d.eE])/gs;
 const MARK = `${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`; // which nobody else can write
 
 /** A whole number that a browser would round. It is written as it was; to browsers without a way to do so, as a text. */
-class Whole {
+class ExactInteger {
   constructor(digits) {
     this.digits = digits;
   }
@@ -20,19 +20,19 @@ class Whole {
   }
 }
 
-export const isWhole = (value) => value instanceof Whole;
+export const isExactInteger = (value) => value instanceof ExactInteger;
 
 /** What JSON says. Raises SyntaxError. */
-export function readJSON(text) {
+export function parseJSON(text) {
   const given = LONG.test(text) ? marked(text) : text;
-  return given === text ? JSON.parse(text) : JSON.parse(given, unmarked);
+  return given === text ? JSON.parse(text) : JSON.parse(given, revived);
 }
 
 /** The number that somebody has written into a field. */
-export function numberOf(text) {
+export function parseNumber(text) {
   const number = Number(text);
   if (Number.isSafeInteger(number) || !/^-?\d+$/.test(text)) return number;
-  return new Whole(String(BigInt(text)));
+  return new ExactInteger(String(BigInt(text)));
 }
 
 function marked(text) {
@@ -44,6 +44,6 @@ function marked(text) {
   });
 }
 
-function unmarked(_, value) {
-  return typeof value === "string" && value.startsWith(MARK) ? new Whole(value.slice(MARK.length)) : value;
+function revived(_, value) {
+  return typeof value === "string" && value.startsWith(MARK) ? new ExactInteger(value.slice(MARK.length)) : value;
 }
