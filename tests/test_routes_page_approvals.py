@@ -142,7 +142,7 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
         flag = waiting(page).get_by_role("textbox", name="background")
         await command.fill("echo two > made; echo \u200bthree")
         await expect(waiting(page).get_by_text("cannot be seen: U+200B")).to_be_visible()
-        await waiting(page).get_by_role("button", name="Take them out").click()
+        await waiting(page).get_by_role("button", name="Remove them").click()
         await flag.fill("perhaps")
         await press(page, "Approve with these changes")
         await expect(waiting(page).get_by_role("alert")).to_contain_text("background is not JSON")
@@ -170,7 +170,7 @@ async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path
         await press(page, "Approve and allow")
         await expect(waiting(page).get_by_text("notes/two.txt", exact=True)).to_be_visible()
         await press(page, "Approve for this session")
-        await waiting(page).get_by_role("radio", name="Calls like it").check()
+        await waiting(page).get_by_role("radio", name="Calls that match a pattern").check()
         pattern = waiting(page).get_by_role("textbox", name="path")
         await expect(pattern).to_have_value("notes/two.txt")
         await pattern.fill("src/*")
@@ -194,7 +194,7 @@ async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
         await press(page, "Approve and allow")
         await expect(bar.get_by_role("button", name="1 allowed")).to_be_visible()
         await press(page, "Approve for this session")
-        await waiting(page).get_by_role("radio", name="Calls like it").check()
+        await waiting(page).get_by_role("radio", name="Calls that match a pattern").check()
         await waiting(page).get_by_role("textbox", name="command").fill("ls -l *")
         await press(page, "Approve and allow")
         await expect(page.get_by_text("Done.")).to_be_visible()
@@ -214,7 +214,7 @@ async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
         await press(page, "Approve once")
         await expect(page.get_by_text("Again.")).to_be_visible()
         await grants.get_by_role("button", name="Withdraw").click()
-        await expect(panel.get_by_text("Nothing is allowed beyond the rules")).to_be_visible()
+        await expect(panel.get_by_text("No additional calls are allowed")).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
 
@@ -228,7 +228,7 @@ async def test_nothing_misleads_and_nothing_is_missing(tmp_path: Path) -> None:
         spelled = command.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\u200b", "⟨U+200B⟩")
         assert shown == spelled.replace("\x1b", "⟨U+001B⟩")
         assert await waiting(page).locator(".end-mark").all_text_contents() == [" ", "   "]
-        for warning in ("cannot be seen", "right to left", "mixes alphabets"):
+        for warning in ("cannot be seen", "right-to-left", "mixes alphabets"):
             await expect(waiting(page).get_by_text(warning)).to_be_visible()
         await expect(page.locator("#urgent")).to_contain_text("⟨U+202E⟩")
         await shot(page, "approval-hostile")

@@ -207,7 +207,7 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
         await cut.locator(".card-fold").click()
-        await expect(cut.locator(".tail-count")).to_contain_text("cut for the model")
+        await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
         await cut.get_by_role("button", name="Show all").click()
         await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")
         await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')
@@ -221,8 +221,8 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
     replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")
     async with asked(tmp_path, *replies, approval="ask") as (served, _, page):
         first, second = cards(page), cards(page, 1)
-        await expect(first.locator(".card-state")).to_have_text("waits for you")
-        await expect(second.locator(".card-state")).to_have_text("waits its turn")
+        await expect(first.locator(".card-state")).to_have_text("waiting for you")
+        await expect(second.locator(".card-state")).to_have_text("queued")
         await first.get_by_role("button", name="Answer").click()
         tray = page.locator("#approvals")
         await expect(tray.locator(":focus")).to_have_count(1)
@@ -233,7 +233,7 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         await first.locator(".card-fold").click()
         await expect(first.locator(".command")).to_have_text("touch instead")
         await expect(first.locator(".card-note").first).to_have_text("Changed by local.")
-        await expect(second.locator(".card-state")).to_have_text("waits for you")
+        await expect(second.locator(".card-state")).to_have_text("waiting for you")
         waiting = (await served.client.get("/approvals")).json()["approvals"]
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})

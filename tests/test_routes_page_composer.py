@@ -153,12 +153,12 @@ async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_a
         await expect(meaning).to_be_hidden()
         await modes.select_option("auto")
         await expect(meaning).to_contain_text(
-            "Nothing asks: commands, the web, MCP servers and the network run at once."
+            "No approval is required for commands, the web, MCP servers and the network."
         )
         await expect(meaning).to_contain_text("It still asks before files that your own programs would run")
         await expect(modes).to_have_accessible_description(re.compile("^Nothing asks: .* stays refused"))
         await page.reload()
-        await expect(meaning).to_contain_text("Nothing asks")
+        await expect(meaning).to_contain_text("No approval is required")
         await modes.select_option("ask")
         await expect(meaning).to_be_hidden()
 
@@ -196,7 +196,7 @@ async def test_a_picture_for_a_model_that_sees_none_goes_as_words(tmp_path: Path
         await hand_over(page, "paste", ("cat.png", "image/png", CAT))
         await say(page, "What is it?")
         await expect(page.locator(".end-line")).to_contain_text("cannot see")
-        await page.get_by_role("button", name="Send words in their place").click()
+        await page.get_by_role("button", name="Send descriptions instead").click()
         await expect(page.get_by_text("A cat, they say.")).to_be_visible()
         told = model.requests[-1].messages[-1]
         assert "[picture cat.png" in told.text and "What is it?" in told.text

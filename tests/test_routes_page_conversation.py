@@ -107,18 +107,18 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await page.get_by_role("combobox", name="When it is read").select_option("queue")
         await page.get_by_role("button", name="Send").click()
         turns = page.get_by_role("article", name="Turn")
-        await expect(turns.nth(1).get_by_text("Waiting for its turn")).to_be_visible()
+        await expect(turns.nth(1).get_by_text("Queued")).to_be_visible()
 
         await page.get_by_role("textbox", name="Message").fill("Be brief.")
         await page.get_by_role("combobox", name="When it is read").select_option("steer")
         await page.get_by_role("button", name="Send").click()
-        await expect(turns.first.get_by_text("It reads this after the step")).to_be_visible()
+        await expect(turns.first.get_by_text("The model reads this after the current step")).to_be_visible()
         await shot(page, "conversation-waiting")
 
         other = await page.context.new_page()
         await other.goto(page.url)
         there = other.get_by_role("article", name="Turn")
-        await expect(there.nth(1).get_by_text("Waiting for its turn")).to_be_visible()
+        await expect(there.nth(1).get_by_text("Queued")).to_be_visible()
 
         first.set()
         await expect(turns.first.get_by_text("It has read both.")).to_be_visible()
@@ -126,7 +126,7 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await expect(there.last.get_by_text("And the next turn.")).to_be_visible()
         for words in ("Begin.", "Be brief.", "Later, please."):
             await expect(page.locator("#conversation").get_by_text(words, exact=True)).to_have_count(1)
-        await expect(page.get_by_text("It reads this after the step")).to_have_count(0)
+        await expect(page.get_by_text("The model reads this after the current step")).to_have_count(0)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
@@ -143,8 +143,10 @@ async def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
         await page.get_by_role("textbox", name="Message").fill("Later.")
         await page.get_by_role("combobox", name="When it is read").select_option("queue")
         await page.get_by_role("button", name="Send").click()
-        await page.get_by_role("button", name="Take it back").click()
-        await expect(page.get_by_role("article", name="Turn").last.get_by_text("Taken back")).to_be_visible()
+        await page.get_by_role("button", name="Cancel").click()
+        await expect(
+            page.get_by_role("article", name="Turn").last.get_by_text("Cancelled before it started")
+        ).to_be_visible()
         first.set()
         await expect(page.get_by_text("It begins and ends.")).to_be_visible()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
@@ -189,9 +191,9 @@ async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
 
         browser.expected.append("404")
         await page.goto(f"{home(served)}/#ses_00000000000000000000")
-        await expect(page.get_by_role("alert").get_by_text("not there any more")).to_be_visible()
-        await page.get_by_role("button", name="Begin a new one").click()
-        await expect(page.get_by_role("heading", name="What shall be done?")).to_be_visible()
+        await expect(page.get_by_role("alert").get_by_text("does not exist")).to_be_visible()
+        await page.get_by_role("button", name="Start a new conversation").click()
+        await expect(page.get_by_role("heading", name="What would you like to do?")).to_be_visible()
         await expect(page).to_have_url(f"{home(served)}/")
         await page.get_by_role("button", name="Count from 1 to 10").click()
         await expect(page.get_by_role("textbox", name="Message")).to_have_value(
@@ -199,7 +201,7 @@ async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
         )
 
         await page.goto(f"{home(served)}/#ses_11111111111111111111")
-        await expect(page.get_by_role("alert").get_by_text("not there any more")).to_be_visible()
+        await expect(page.get_by_role("alert").get_by_text("does not exist")).to_be_visible()
         await say(page, "Then here.")  # in a new one
         await expect(page.locator("#conversation").get_by_text("Third.")).to_be_visible()
         assert await page.evaluate("location.hash.slice(1)") not in ("", "ses_11111111111111111111", one, other)

@@ -129,7 +129,7 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
         [session] = (await served.client.get("/sessions")).json()["sessions"]
         await served.chat("2", session=session["id"], when_busy="queue")
         wire.down = False
-        await page.get_by_role("button", name="Try now").click()
+        await page.get_by_role("button", name="Reconnect now").click()
         await expect(page.get_by_text("Before. After.")).to_have_count(1)
         await expect(page.get_by_text("Next.")).to_have_count(1)
         await expect(page.get_by_text("Connection lost")).to_be_hidden()

@@ -25,7 +25,7 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
         await shot(page, "first-visit")
         phone = await browser.page(viewport=PHONE, color_scheme="dark")
         await phone.goto(home(served))
-        read = phone.get_by_role("button", name="Go on with this one")
+        read = phone.get_by_role("button", name="Continue with this model")
         await expect(read).to_be_visible()
         await expect(phone.locator(".welcome")).to_have_css("opacity", "1")
         await shot(phone, "first-visit-phone-dark")

@@ -37,7 +37,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(button).to_have_text("Jobs")
         await button.click()
         panel = page.get_by_role("complementary", name="Background jobs")
-        await expect(panel.get_by_text("A job is a command that goes on in the background")).to_be_visible()
+        await expect(panel.get_by_text("A job is a command that runs in the background")).to_be_visible()
 
         await say(page, "Do the first in the background.")
         running = panel.get_by_role("list", name="Running").get_by_role("listitem")
@@ -58,7 +58,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
 
         forever = running.filter(has_text="echo forever")
         await forever.get_by_role("button", name="Stop", exact=True).click()
-        await expect(forever.get_by_role("button", name="Let it run")).to_be_focused()
+        await expect(forever.get_by_role("button", name="Keep running")).to_be_focused()
         await forever.get_by_role("button", name="Stop it").click()
         ended = panel.get_by_role("list", name="Ended").get_by_role("listitem")
         await expect(ended).to_have_count(1)

@@ -25,7 +25,7 @@ async def test_a_model_is_connected_used_at_once_and_removed(tmp_path: Path) -> 
             await model.click()
             await page.get_by_role("button", name="Connect a model").click()
             form = page.get_by_role("complementary", name="Connect a model")
-            await form.get_by_label("What runs there").select_option("Something else")
+            await form.get_by_label("Server software").select_option("Other")
             await form.get_by_label("Address").fill(NOWHERE)
             await form.get_by_label("Name").fill("lab")
             await form.get_by_label("Key").fill(KEY)
@@ -86,7 +86,7 @@ async def test_many_models_are_searched_and_one_holds_for_its_conversation(tmp_p
             await page.get_by_role("button", name="New conversation").first.click()
             await expect(model).to_contain_text("scripted")
             await picker.get_by_label("Search models").fill("nothing like it")
-            await expect(picker.get_by_text("No model is called anything like")).to_be_visible()
+            await expect(picker.get_by_text("No model matches")).to_be_visible()
 
 
 async def test_an_endpoint_that_is_needed_stays_and_says_why(tmp_path: Path) -> None:

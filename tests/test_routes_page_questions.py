@@ -25,11 +25,11 @@ async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
         question = page.get_by_role("group", name="helper asks you")
         await expect(question.get_by_text("Which colour?")).to_be_visible()
         await expect(question.get_by_role("spinbutton", name="size")).to_have_value("7")
-        await question.get_by_role("button", name="Send the answer").click()
+        await question.get_by_role("button", name="Send answer").click()
         await expect(question.get_by_role("alert")).to_contain_text("colour")
         await question.get_by_role("combobox", name="colour").select_option("blue")
         await shot(page, "question")
-        await question.get_by_role("button", name="Send the answer").click()
+        await question.get_by_role("button", name="Send answer").click()
         await expect(page.get_by_text("Blue.", exact=True)).to_be_visible()
         assert any('"colour": "blue"' in message.text for message in provider.requests[-1].messages)
 

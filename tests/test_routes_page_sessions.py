@@ -49,13 +49,13 @@ async def test_conversations_are_listed_marked_and_found(tmp_path: Path) -> None
         await expect(page.locator(".session-snippet")).to_be_visible()
         await shot(page, "sessions-found")
         await search.fill("nothing of this kind")
-        await expect(page.get_by_text("Nothing found.")).to_be_visible()
+        await expect(page.get_by_text("No results.")).to_be_visible()
         await search.press("Escape")
         await expect(links).to_have_count(3)
 
         await page.keyboard.press("Control+Shift+O")
         await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
-        await expect(page.get_by_role("heading", name="What shall be done?")).to_be_visible()
+        await expect(page.get_by_role("heading", name="What would you like to do?")).to_be_visible()
         await page.keyboard.press("Control+k")
         await expect(search).to_be_focused()
 
@@ -112,14 +112,14 @@ async def test_a_conversation_is_deleted_by_who_means_it(tmp_path: Path) -> None
         await more.click()
         await page.get_by_role("menuitem", name="Delete").click()
         box = page.get_by_role("dialog", name="Delete this conversation?")
-        await expect(box.get_by_role("button", name="Keep it")).to_be_focused()
+        await expect(box.get_by_role("button", name="Cancel")).to_be_focused()
         await shot(page, "sessions-delete")
         await page.keyboard.press("Escape")
         await expect(box).to_be_hidden()
         await more.click()
         await page.get_by_role("menuitem", name="Delete").click()
         await box.get_by_role("button", name="Delete").click()
-        await expect(page.get_by_text("What you talk about is listed here.")).to_be_visible()
+        await expect(page.get_by_text("Your conversations are listed here.")).to_be_visible()
         await expect(page).to_have_url(f"{home(served)}/")
         assert (await served.client.get("/sessions")).json()["sessions"] == []
 

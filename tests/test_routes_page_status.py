@@ -57,7 +57,7 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
             assert box and box["height"] >= 24 and box["width"] >= 24, (name, box)
         await bar.get_by_role("button", name="No sandbox").tap()
         told = page.get_by_role("complementary", name="Where commands run")
-        await expect(told).to_contain_text("they can do whatever the server's user can")
+        await expect(told).to_contain_text("they can do everything that the server's account can")
         await shot(page, "status-no-sandbox-phone")
 
 
@@ -89,7 +89,7 @@ async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Pa
             await expect(page.get_by_role("article", name="Turn").get_by_text("Well.")).to_have_count(number + 1)
         await expect(context).to_contain_text("· shortened")
         await context.click()
-        await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Of older messages")
+        await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Older messages:")
         await shot(page, "context-shortened")
         await page.get_by_role("button", name="New conversation").first.click()
         await expect(context).to_be_hidden()
@@ -118,7 +118,7 @@ async def test_settings_hold_on_to_colours_and_tell_usage_and_decisions(tmp_path
         await expect(page.get_by_role("group", name="Status").get_by_text("Connected")).to_be_visible()
         assert await background(page) == dark
         await page.get_by_role("button", name="Settings").click()
-        await panel.get_by_label("Colours").select_option("Like the system")
+        await panel.get_by_label("Colours").select_option("System")
         assert await background(page) == light
 
 

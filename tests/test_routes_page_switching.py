@@ -104,7 +104,7 @@ async def test_whoever_leaves_a_conversation_and_comes_back_at_once_sees_everyth
         logs = await holding(page, "**/log?*")
         await go_to(page, elsewhere)
         await go_to(page, session)
-        await expect(page.get_by_text("Opening the conversation")).to_be_visible()
+        await expect(page.get_by_text("Loading the conversation")).to_be_visible()
         body = {"message": "Next.", "session": session, "when_busy": "queue"}
         assert (await served.client.post("/chat", json=body, headers={"prefer": "respond-async"})).status_code == 202
         for _ in range(2):

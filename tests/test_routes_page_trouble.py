@@ -35,7 +35,7 @@ async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: 
         await page.goto(home(served))
         line = page.get_by_role("alert").filter(has_text="Part of the page broke: oh is not defined")
         await expect(line).to_be_visible()
-        await expect(line.get_by_role("button", name="Load the page anew")).to_be_visible()
+        await expect(line.get_by_role("button", name="Reload the page")).to_be_visible()
         assert await too_wide(page) == []
         await line.get_by_role("button", name="Close").click()
         await expect(line).to_have_count(0)
@@ -52,7 +52,7 @@ async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
         line = page.get_by_role("alert").filter(has_text="A part of the page could not be loaded.")
         await expect(line).to_be_visible()
         await page.unroute("**/js/feed/store.js")
-        await line.get_by_role("button", name="Load the page anew").click()
+        await line.get_by_role("button", name="Reload the page").click()
         await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
         await page.route("**/js/panels/settings_panel.js", missing)  # fetched when it is first wanted
         await page.get_by_role("button", name="Settings").click()

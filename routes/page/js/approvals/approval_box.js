@@ -68,7 +68,7 @@ export class ApprovalBox {
 
   #tick() {
     const left = Math.max(0, Math.ceil(this.#seconds));
-    const words = left ? `${left < URGENT_S ? `${left} s` : formatDuration(left)} left` : "The time is over";
+    const words = left ? `${left < URGENT_S ? `${left} s` : formatDuration(left)} left` : "Expired";
     if (this.left.textContent !== words) this.left.textContent = words;
     this.element.classList.toggle("urgent", left < URGENT_S);
     if (left > URGENT_S || this.#warned) return;
@@ -118,9 +118,9 @@ export class ApprovalBox {
   #facts() {
     const about = this.tool?.name.startsWith("mcp__") ? escapeText(this.tool.description) : null;
     const facts = [
-      ["Why", reasonOf(this.row)],
-      ["Affects", effectOf(this.row, this.#page.store.get("server"), this.tool)],
-      about && ["It says of itself", about],
+      ["Reason", reasonOf(this.row)],
+      ["Effect", effectOf(this.row, this.#page.store.get("server"), this.tool)],
+      about && ["Description (untrusted)", about],
     ];
     return h(
       "dl",
@@ -153,7 +153,7 @@ export class ApprovalBox {
   }
 
   #questionButtons() {
-    const words = this.row.arguments.url === undefined ? "Send the answer" : "I have done it";
+    const words = this.row.arguments.url === undefined ? "Send answer" : "Done";
     return [button(words, "answered", this, "primary"), button("Decline", "denied", this, "danger")];
   }
 
@@ -256,8 +256,8 @@ function denyForm() {
     type: "text",
     maxlength: 2000,
     dir: "auto",
-    placeholder: "Why? The model reads it (optional)",
-    "aria-label": "Why (optional)",
+    placeholder: "Reason, shown to the model (optional)",
+    "aria-label": "Reason (optional)",
     autocomplete: "off",
   });
   const form = (deny, back) => {

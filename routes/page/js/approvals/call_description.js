@@ -35,7 +35,7 @@ const SENTENCES = {
   python: (given) => `Run this Python code${modifiersOf(given)}?`,
   write_file: () => "Write this file?",
   edit_file: () => "Change this file?",
-  web_fetch: () => "Read this page from the web?",
+  web_fetch: () => "Fetch this web page?",
   job_cancel: () => "Stop this background job?",
 };
 
@@ -92,7 +92,7 @@ export function renderArguments({ name, arguments: given }) {
   return [
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given)) : null,
-    rest.length || fits ? null : h("p", { class: "faint" }, "Without arguments."),
+    rest.length || fits ? null : h("p", { class: "faint" }, "No arguments."),
     renderWarnings(given).map((words) => h("p", { class: "approval-warning" }, words)),
   ];
 }
@@ -118,7 +118,7 @@ function renderWarnings(given) {
 }
 
 const UNSANDBOXED =
-  "No sandbox holds it: it can do all that the account can which dragoman runs under, on the whole machine.";
+  "It runs without a sandbox: it can do everything that the account running dragoman can do on this machine.";
 const SANDBOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
 
 function sandboxEffect(given, { sandbox, boxed: whole, networked }) {
@@ -126,14 +126,14 @@ function sandboxEffect(given, { sandbox, boxed: whole, networked }) {
   if (!box) return UNSANDBOXED;
   const hosts = sandbox === "bubblewrap" ? requestedHosts(given) : null;
   if (hosts)
-    return `It runs in ${box}, with network to ${hosts}: what it can read, your workspace included, can be sent there. Services of this machine and its local network are out of its reach.`;
-  if (whole) return `It runs in ${box}: it can change your workspace, and has no network.`;
+    return `It runs in ${box} with network access to ${hosts}: everything it can read, including your workspace, can be sent there. It cannot reach services of this machine or its local network.`;
+  if (whole) return `It runs in ${box}: it can change your workspace and has no network access.`;
   if (networked)
-    return `It runs in ${box}, as every command here with network: what it can read can be sent to any public host.`;
-  return `It runs in ${box}, which does not hold everything here: parts of this machine are open to it.`;
+    return `It runs in ${box} with network access, like every command on this server: everything it can read can be sent to any public host.`;
+  return `It runs in ${box}, whose isolation is incomplete on this server: it can access parts of this machine.`;
 }
 
-const FILE = ({ path }) => `The file ${escapeLine(String(path))} in your workspace changes. Nothing else does.`;
+const FILE = ({ path }) => `It changes the file ${escapeLine(String(path))} in your workspace and nothing else.`;
 
 const EFFECTS = {
   __proto__: null,
@@ -141,8 +141,8 @@ const EFFECTS = {
   python: sandboxEffect,
   write_file: FILE,
   edit_file: FILE,
-  web_fetch: ({ url }) => `${hostOf(url)} gets this request, and learns whatever is in the address.`,
-  job_cancel: () => "The job ends, with everything that it started.",
+  web_fetch: ({ url }) => `${hostOf(url)} receives this request, including everything in its URL.`,
+  job_cancel: () => "It ends the job and all processes it started.",
 };
 
 const RISKS = {
@@ -150,7 +150,7 @@ const RISKS = {
   read: "It only reads.",
   write: "It can write.",
   execute: "It can run commands.",
-  network: "It reaches the network, beyond this machine.",
+  network: "It accesses the network beyond this machine.",
   admin: "It can change this server.",
 };
 
@@ -165,8 +165,8 @@ function hostOf(url) {
 /** Whom and what the call touches, in sentences. `tool`: its row of GET /tools, if there is one. */
 export function effectOf({ name, arguments: given }, server, tool) {
   const parts = mcpParts(name);
-  if (isQuestion(name)) return `Your answer goes to the MCP server ${escapeLine(parts.server)}.`;
-  const service = `The MCP server ${escapeLine(parts?.server ?? "")} gets these arguments. The sandbox does not hold it.`;
+  if (isQuestion(name)) return `Your answer is sent to the MCP server  ${escapeLine(parts.server)}.`;
+  const service = `The MCP server ${escapeLine(parts?.server ?? "")} receives these arguments. It does not run in the sandbox.`;
   const words = parts ? service : EFFECTS[name]?.(given, server ?? {});
   return [words, (!EFFECTS[name] && RISKS[tool?.risk]) || null].filter(Boolean).join(" ");
 }

@@ -74,25 +74,25 @@ function parsed(name, input) {
     JSON.parse(input.value, finite);
     return parseJSON(input.value);
   } catch (error) {
-    throw new InvalidInput(`${name} is not JSON: ${error.message}`, input);
+    throw new InvalidInput(`${name} is not valid JSON: ${error.message}`, input);
   }
 }
 
 /** Browsers would send null for it. */
 function finite(_, value) {
-  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number in it is too large");
+  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number is too large");
   return value;
 }
 
 /** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
 function invisibleNote(input) {
   const words = h("span", {});
-  const clean = h("button", { type: "button" }, "Take them out");
+  const clean = h("button", { type: "button" }, "Remove them");
   const note = h("p", { class: "approval-warning" }, words, " ", clean);
   const draw = () => {
     const found = invisibleIn(input.value);
     note.hidden = !found.length;
-    words.textContent = `In here are characters that cannot be seen: ${found.slice(0, 8).join(", ")}.`;
+    words.textContent = `This text contains invisible characters:  ${found.slice(0, 8).join(", ")}.`;
   };
   clean.addEventListener("click", () => {
     input.value = withoutInvisible(input.value);
@@ -159,7 +159,7 @@ function serialisedPart(value) {
 const HINTS = {
   __proto__: null,
   command:
-    "A last * stands for any further words, of programs that only read. Redirects, substitutions and the like always ask.",
+    "A trailing * matches any further arguments, of read-only programs. Redirections, substitutions and similar always require approval.",
 };
 
 /** "Exactly this call", "calls like it", unless they would not count (`exactly`), or "network to these hosts".
@@ -183,7 +183,7 @@ export function sessionForm(name, given, { exactly = false } = {}) {
     element: h(
       "fieldset",
       { class: "approval-scope" },
-      h("legend", {}, "What may run again in this conversation without asking?"),
+      h("legend", {}, "What may run in this conversation without approval?"),
       choices.map(({ label, more }) => [label, more]),
     ),
     focus: () => choices[0].input.focus(),
@@ -195,7 +195,7 @@ function patternChoice(suggested) {
   if (!suggested) return null;
   const fields = Object.entries(suggested).map(([key, text]) => patternField(key, text));
   const value = () => ({ pattern: Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) });
-  return { words: "Calls like it", fields: fields.map(({ element }) => element), value };
+  return { words: "Calls that match a pattern", fields: fields.map(({ element }) => element), value };
 }
 
 const NETWORK_TOOLS = new Set(["bash", "python"]);
@@ -210,15 +210,15 @@ function hostsChoice(given) {
   input.value = named.join("\n");
   input.setAttribute("aria-describedby", `${id}-hint`);
   const hint =
-    "One on each line: example.org, *.example.org for all below it, example.org:8443, or * for any public host.";
+    "One per line: example.org, *.example.org for its subdomains, example.org:8443, or * for any public host.";
   const label = h("label", { for: id }, "Hosts");
   const about = h("p", { class: "faint", id: `${id}-hint` }, hint);
   return {
-    words: "Network to these hosts, for any command",
+    words: "Network access to these hosts, for any command",
     fields: [h("div", { class: "approval-field" }, label, input, invisibleNote(input), about)],
     value() {
       const hosts = input.value.split(/[\s,]+/).filter(Boolean);
-      if (!hosts.length) throw new InvalidInput("Name at least one host, as in example.org.", input);
+      if (!hosts.length) throw new InvalidInput("Enter at least one host, such as example.org.", input);
       return { hosts };
     },
   };
@@ -242,7 +242,9 @@ function patternField(key, text) {
     autocomplete: "off",
     dir: "ltr",
   });
-  const hint = HINTS[key] ?? "* stands for any text without ; & | $ and the like, and ends where a host does.";
+  const hint =
+    HINTS[key] ??
+    "* matches any text without shell metacharacters (; & | $ and similar), up to the end of a host name.";
   const label = h("label", { for: id }, escapeLine(key));
   input.setAttribute("aria-describedby", `${id}-hint`);
   return {

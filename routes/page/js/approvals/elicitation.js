@@ -39,7 +39,7 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 function pageToOpen(written) {
   const url = URL.canParse(written) ? new URL(written) : null;
   const address = h("code", { dir: "ltr", class: "exact-word" }, escapeText(written));
-  if (url?.protocol !== "https:") return h("p", {}, "The page has no address that can be opened here: ", address);
+  if (url?.protocol !== "https:") return h("p", {}, "The address of the page cannot be opened here: ", address);
   const props = { href: url.href, target: "_blank", rel: "noopener noreferrer" };
   return [
     h("p", {}, "The page is on ", h("strong", { dir: "ltr" }, url.host), ": ", address),

@@ -41,7 +41,7 @@ function notifyApprovals(page, show) {
     known = new Set(rows.map(keyOf));
     for (const row of fresh) {
       const words = summaryOf(row);
-      notify(`${escapeLine(row.name)} waits for you`, words, keyOf(row), () => show(row));
+      notify(`${escapeLine(row.name)} is waiting for you`, words, keyOf(row), () => show(row));
     }
   });
 }
@@ -52,7 +52,7 @@ function notifyRuns(page) {
     const now = new Map(rows.map((row) => [row.id, row]));
     for (const [id, row] of known) {
       if (now.has(id) || Date.now() / 1000 - row.created < LONG_S) continue;
-      notify("dragoman is done", "A turn that took a while has ended.", id, () => open(page, row.session));
+      notify("dragoman is done", "A long turn has ended.", id, () => open(page, row.session));
     }
     known = now;
   });
@@ -86,9 +86,9 @@ const wanted = () => isSupported() && Notification.permission === "granted" && l
 /** Asks the browser for leave, once somebody has pressed a button for that. Returns what to tell, if it did not work. */
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
-  else if (!isSupported()) return "This browser shows no notifications for this page. Use https or localhost.";
+  else if (!isSupported()) return "This browser does not support notifications for this page. Use HTTPS or localhost.";
   else if ((await Notification.requestPermission()) !== "granted") {
-    return "The browser does not allow it. Allow notifications for this site in its settings, then try again.";
+    return "The browser blocks notifications. Allow them for this site in its settings, then try again.";
   } else localStorage.setItem(KEY, "on");
   changes.dispatchEvent(new Event("change"));
   return null;
@@ -107,7 +107,7 @@ export function notifySwitch() {
   });
   changes.addEventListener("change", draw);
   draw();
-  const words = "Tell me when a call waits for me, or a long turn ends, while I look elsewhere";
+  const words = "Notify me when a call waits for me or a long turn ends while this page is in the background";
   return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)), problem);
 }
 

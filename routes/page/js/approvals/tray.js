@@ -17,8 +17,8 @@ const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 const OUTCOMES = {
   approved: "It was approved in another window",
   denied: "It was denied in another window",
-  expired: "Nobody decided in time, and it was not run",
-  withdrawn: "It is not asked any more, because its run or its call has ended",
+  expired: "It expired without a decision and was not run",
+  withdrawn: "It was withdrawn because its run or its call has ended",
 };
 
 class Tray {
@@ -43,7 +43,7 @@ class Tray {
     this.note = h("p", { class: "approval-note", role: "status" });
     this.place = h("div", { class: "approval-place" });
     this.list = h("ul", { class: "approval-others" });
-    const key = h("kbd", { title: "Moves the keyboard here" }, "Alt+A");
+    const key = h("kbd", { title: "Moves the focus here" }, "Alt+A");
     this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
     fill(this.#element, this.note, this.head, this.place, this.list);
     this.#listen();
@@ -121,7 +121,7 @@ class Tray {
     for (const row of fresh) this.#known.set(keyOf(row), row);
     if (!fresh.length) return;
     if (!this.#tools) this.#fetchTools();
-    const told = fresh.map((row) => `${escapeLine(row.name)} waits for you: ${summaryOf(row)}`);
+    const told = fresh.map((row) => `${escapeLine(row.name)} is waiting for you: ${summaryOf(row)}`);
     announce(told.join(". "), { urgent: true });
   }
 
@@ -152,7 +152,7 @@ class Tray {
     if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
     this.list.hidden = !others.length;
     const count = this.#rows.length;
-    this.heading.textContent = count === 1 ? "Waits for you" : `${count} calls wait for you`;
+    this.heading.textContent = count === 1 ? "Waiting for you" : `${count} calls are waiting for you`;
     this.head.hidden = !count;
     if (before !== this.#layout) this.settle();
   }

@@ -16,7 +16,7 @@ const RAW = { bash: "command", python: "code" };
 // fields that the title of the card says in full
 const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
 // how fields are called on the page
-const FIELDS = { old: "Instead of", new: "Write", content: "Content", code: "", command: "" };
+const FIELDS = { old: "Replace", new: "With", content: "Content", code: "", command: "" };
 
 const command = (words) => foldable(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
 

@@ -7,8 +7,8 @@ import { iconOf, nameOf } from "./call_title.js";
 // state -> its word and its icon: never told by colour alone
 export const STATES = {
   writing: ["writing", "pencil"],
-  next: ["waits its turn", "clock"],
-  waiting: ["waits for you", "bell"],
+  next: ["queued", "clock"],
+  waiting: ["waiting for you", "bell"],
   running: ["running", "play"],
   done: ["done", "check"],
   failed: ["failed", "cross"],

@@ -50,7 +50,7 @@ function ofProcess({ text, tail, exitCode }) {
   return {
     element: () => {
       tail.end(output === "(no output)" ? "" : output);
-      return output === "(no output)" ? h("p", { class: "card-note" }, "It printed nothing.") : null;
+      return output === "(no output)" ? h("p", { class: "card-note" }, "No output.") : null;
     },
     brief: () => (output === "(no output)" ? null : lastLines(output)),
     extra: why.filter(Boolean).join(", "),
@@ -92,7 +92,7 @@ function ofFile({ text, fields }) {
 function ofText({ text, label, whole, fileName }, stranger = null) {
   const json = prettyJSON(text);
   const warning =
-    stranger && h("p", { class: "card-untrusted" }, "Written by strangers: ", h("bdi", {}, escapeText(stranger)));
+    stranger && h("p", { class: "card-untrusted" }, "Untrusted content from ", h("bdi", {}, escapeText(stranger)));
   return {
     element: () => [warning, json ? codeBlock(json, "json") : words(text, { label, whole, fileName })],
     brief: () => firstLines(text),

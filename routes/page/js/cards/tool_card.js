@@ -19,7 +19,7 @@ const TERMINAL_STATES = new Set(["done", "failed", "refused", "stopped", "unknow
 const DECISIONS = {
   approved: (by) => ["next", `approved by ${by}`],
   denied: (by) => ["refused", `denied by ${by}`],
-  expired: () => ["refused", "nobody answered"],
+  expired: () => ["refused", "expired"],
   withdrawn: () => ["refused", "withdrawn"],
 };
 

@@ -125,7 +125,7 @@ async function readFile(file) {
 
 async function textOf(file) {
   if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent.`);
-  if (file.size > TEXT_BYTES) throw new Error("text files may have 200 KB. Put it into the workspace instead.");
+  if (file.size > TEXT_BYTES) throw new Error("text files are limited to 200 KB. Put it into the workspace instead.");
   const bytes = await file.arrayBuffer();
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -133,14 +133,14 @@ async function textOf(file) {
   } catch {
     // not UTF-8, which is what the next line says
   }
-  throw new Error("this is neither text nor a picture.");
+  throw new Error("it is neither text nor a picture.");
 }
 
 function base64(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
-    reader.onerror = () => reject(new Error("it could not be read. Has it been moved?"));
+    reader.onerror = () => reject(new Error("it could not be read. Was it moved?"));
     reader.readAsDataURL(blob);
   });
 }
@@ -189,7 +189,7 @@ const QUALITY = 0.88;
 export async function scaledDown(file) {
   if (file.size <= MOST_BYTES) return file;
   const bitmap = await createImageBitmap(file).catch(() => null);
-  if (!bitmap) throw new Error("this picture cannot be read. Is it whole?");
+  if (!bitmap) throw new Error("this picture cannot be decoded. Is the file complete?");
   const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
@@ -201,7 +201,7 @@ export async function scaledDown(file) {
     const made = await new Promise((resolve) => canvas.toBlob(resolve, kind, QUALITY));
     if (made && made.size <= MOST_BYTES) return made;
   }
-  throw new Error("this picture is too large. Make it smaller first.");
+  throw new Error("this picture is too large. Scale it down first.");
 }
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");

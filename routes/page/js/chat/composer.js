@@ -9,18 +9,22 @@ const MAX_HEIGHT = 0.4; // of the height of the page, for the text
 const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half the page
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
-  ["", "Asks as usual", "As the server is set up"],
-  ["sandboxed", "Asks outside the sandbox", "Asks before the network and whatever leaves the sandbox; the rest runs"],
-  ["ask", "Asks before changes", "Asks before whatever writes, executes or uses the network; what only reads runs"],
-  ["auto", "Runs without asking", "Runs everything at once, the network included", "admin"],
+  ["", "Default approvals", "As configured on the server"],
+  [
+    "sandboxed",
+    "Asks outside the sandbox",
+    "Asks before network access and anything that leaves the sandbox; other calls run",
+  ],
+  ["ask", "Asks before changes", "Asks before calls that write, execute or use the network; read-only calls run"],
+  ["auto", "Runs without asking", "Runs every call immediately, network access included", "admin"],
 ];
 const AUTO =
-  "Nothing asks: commands, the web, MCP servers and the network run at once. It still asks before files that your own " +
-  "programs would run (.git, .vscode), for tools set to always ask, and, once a web page or other untrusted text was " +
-  "read, before anything that leaves the sandbox. What you may not use stays refused.";
+  "No approval is required for commands, the web, MCP servers and the network. It still is for files that your own " +
+  "programs would run (.git, .vscode), for tools set to always ask and, once a web page or other untrusted text was " +
+  "read, for anything that leaves the sandbox. Tools that you may not use stay refused.";
 const WHEN = [
-  ["steer", "Into this turn", "It is read after the step that is under way"],
-  ["queue", "As the next turn", "It waits until this turn has ended"],
+  ["steer", "In this turn", "The model reads it after the current step"],
+  ["queue", "As the next turn", "It is queued until this turn has ended"],
 ];
 
 export function start(page) {
@@ -69,7 +73,7 @@ class Composer {
 
   #build() {
     const keys = { id: "composer-text", rows: 1, "aria-label": "Message", enterkeyhint: "send", dir: "auto" };
-    this.text = h("textarea", { ...keys, placeholder: "Ask for something" });
+    this.text = h("textarea", { ...keys, placeholder: "Enter a message" });
     this.pick = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true, "aria-label": "Files" });
     this.when = choice("When it is read", WHEN, (value) => writeStored("when", value), readStored("when"));
     this.mode = choice("Approvals", MODES, (value) => this.#modeChanged(value), readStored("approval"));
@@ -276,7 +280,7 @@ class Composer {
     this.when.hidden = !working || !words;
     // A button that goes takes no focus with it.
     if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#focusBox();
-    this.text.placeholder = working ? "Add something while it works" : "Ask for something";
+    this.text.placeholder = working ? "Add a message to this turn" : "Enter a message";
   }
 
   /** Focus to the box; to what is around it where that would bring up a keyboard. */

@@ -51,7 +51,7 @@ export class Conversation {
       fill(this.#head, welcome(this.#page));
       return this.#listen(null, null);
     }
-    fill(this.#head, h("p", { class: "opening faint" }, "Opening the conversation …"));
+    fill(this.#head, h("p", { class: "opening faint" }, "Loading the conversation …"));
     try {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
@@ -266,10 +266,10 @@ export class Conversation {
     const missing = error.status === 404;
     this.#failed = !missing;
     if (missing) this.#detachSession(session);
-    const words = missing ? "This conversation is not there any more. It may have been deleted." : error.message;
+    const words = missing ? "This conversation does not exist. It may have been deleted." : error.message;
     const begin = () => this.open(null);
     const again = () => this.open(session, { moved: true });
-    const [label, next] = missing ? ["Begin a new one", begin] : ["Try again", again];
+    const [label, next] = missing ? ["Start a new conversation", begin] : ["Try again", again];
     const offer = h("button", { type: "button", onclick: next }, label);
     fill(this.#head, h("div", { class: "session-error", role: "alert" }, h("p", {}, words), offer));
     this.#listen(null, null);

@@ -53,21 +53,21 @@ function welcome(page, { role }, box) {
     h(
       "p",
       {},
-      `${page.store.get("server").model} is the one that comes with dragoman, so that you can try the page at once. It is good for that, and not for work: it often answers wrongly.`,
+      `${page.store.get("server").model} is included with dragoman so that you can try the page immediately. It is not suitable for real work: its answers are often wrong.`,
     ),
-    admin && h("p", {}, "Connect a real one, on this machine or elsewhere. Or start the server with this setting:"),
+    admin && h("p", {}, "Connect another model, on this machine or remote, or start the server with this setting:"),
     admin &&
       h(
         "pre",
         { class: "command", tabindex: 0, "aria-label": "Setting" },
         "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
       ),
-    !admin && h("p", {}, "An admin can connect a real one."),
+    !admin && h("p", {}, "An admin can connect another model."),
     h(
       "div",
       { class: "buttons" },
       admin && connect,
-      h("button", { type: "button", onclick: away }, "Go on with this one"),
+      h("button", { type: "button", onclick: away }, "Continue with this model"),
     ),
   ].filter(Boolean);
 }

@@ -22,9 +22,9 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
     {
       class: steered ? "user-message steered" : "user-message",
       role: "group",
-      "aria-label": steered ? "You, while it worked" : "You",
+      "aria-label": steered ? "You, during the run" : "You",
     },
-    steered && h("p", { class: "steered-mark" }, "while it worked"),
+    steered && h("p", { class: "steered-mark" }, "sent during the run"),
     files.length > 0 && h("div", { class: "user-files" }, files),
     text && foldable(text),
   );
@@ -35,7 +35,7 @@ function jobMessage(ended, text) {
   const whole = h(
     "details",
     {},
-    h("summary", {}, "What the model was told"),
+    h("summary", {}, "Message to the model"),
     h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text)),
   );
   return h(

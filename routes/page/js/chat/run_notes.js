@@ -26,13 +26,12 @@ export class Note {
 
 /** What the model is sent no more of the conversation. */
 export function trimmed({ dropped, shortened, before, after }) {
-  const parts = [dropped && `${count(dropped)} left out`, shortened && `${count(shortened)} shortened`].filter(Boolean);
-  const numbers = `Messages: ${parts.join(", ") || "none left out"}. ${count(before)} tokens before, ${count(after)} now.`;
-  const why =
-    "The conversation no longer fits into the model's window. Nothing is lost here, only the model reads less.";
+  const parts = [dropped && `${count(dropped)} omitted`, shortened && `${count(shortened)} shortened`].filter(Boolean);
+  const numbers = `Messages: ${parts.join(", ") || "none omitted"}. ${count(before)} tokens before, ${count(after)} now.`;
+  const why = "The conversation no longer fits into the model's context window. The page still has all of it.";
   return details(
     "trimmed",
-    "The model reads less of this conversation from here on",
+    "From here on the model receives a shortened conversation",
     h("p", {}, numbers),
     h("p", {}, why),
   );
@@ -41,10 +40,10 @@ export function trimmed({ dropped, shortened, before, after }) {
 /** The first messages are read as a summary; opened, it shows the summary itself. */
 export function summarised({ messages, before, after }, session) {
   const numbers = h("p", {}, `${count(before)} tokens before, ${count(after)} now.`);
-  const text = h("p", { class: "summary-text", dir: "auto" }, "Reading the summary …");
+  const text = h("p", { class: "summary-text", dir: "auto" }, "Loading the summary …");
   const element = details(
     "summarised",
-    `The model reads the first ${count(messages)} messages as a summary`,
+    `The model receives a summary of the first ${count(messages)} messages`,
     numbers,
     text,
   );
@@ -56,7 +55,7 @@ async function show(text, session, messages) {
   try {
     const { summaries } = await get(`/sessions/${encodeURIComponent(session)}`);
     const found = summaries.find(({ upto }) => upto === messages) ?? summaries.at(-1);
-    fill(text, found?.text ?? "It is not kept any more.");
+    fill(text, found?.text ?? "It is no longer stored.");
   } catch (error) {
     fill(text, error.message);
   }
@@ -66,17 +65,17 @@ function details(code, words, ...inside) {
   return h("details", { class: "note", dataset: { code } }, h("summary", {}, words), ...inside);
 }
 
-const GO_ON = "Let it go on";
+const GO_ON = "Continue";
 /** By the reason of `run.finished`: what is said, and what a button there lets the person say. */
 const ENDS = {
   cancelled: ["Stopped."],
-  taken_back: ["Taken back before it began."],
-  round_limit: ["It stopped at its limit of rounds.", GO_ON],
-  call_limit: ["It stopped at its limit of tool calls.", GO_ON],
-  token_limit: ["It stopped at its limit of tokens.", GO_ON],
-  deadline: ["It ran out of time.", GO_ON],
-  loop_broken: ["It went round in circles and was stopped."],
-  budget: ["The budget is used up."],
+  taken_back: ["Cancelled before it started."],
+  round_limit: ["The run reached its limit of rounds.", GO_ON],
+  call_limit: ["The run reached its limit of tool calls.", GO_ON],
+  token_limit: ["The run reached its limit of tokens.", GO_ON],
+  deadline: ["The run reached its time limit.", GO_ON],
+  loop_broken: ["The run was stopped because it kept repeating itself."],
+  budget: ["The budget is exhausted."],
   paused: ["An admin has paused the server."],
   server_stopped: ["The server was stopped.", GO_ON],
   revoked: ["The token was revoked."],
@@ -87,10 +86,10 @@ const ENDS = {
  * `described` (again, with words in the place of pictures) and `goOn`.
  */
 export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
-  const offer = code === "no_vision" ? ["Send words in their place", described] : retryable && ["Try again", again];
+  const offer = code === "no_vision" ? ["Send descriptions instead", described] : retryable && ["Try again", again];
   if (type === "run.failed") return line("problem", message, offer);
   if (reason === "answered") return null;
-  const [words, next] = ENDS[reason] ?? [`It ended: ${reason}.`];
+  const [words, next] = ENDS[reason] ?? [`The run ended: ${reason}.`];
   return line("note ended", words, next && [next, goOn]);
 }
 
@@ -120,7 +119,7 @@ function tokens(usage) {
   if (usage?.prompt_tokens === undefined) return null;
   const about = usage.measured ? "" : "about ";
   const [read, written] = [usage.prompt_tokens, usage.completion_tokens].map((number) => number.toLocaleString());
-  return `${about}${read} tokens read, ${written} written`;
+  return `${about}${read} input tokens, ${written} output tokens`;
 }
 
 /** Prices are in whatever money the server was told them in. */

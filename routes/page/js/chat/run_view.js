@@ -28,7 +28,7 @@ const HANDLERS = {
   "run.failed": (view, event) => view.end(event),
 };
 const SHOWN_ELSEWHERE = new Set(["queued"]); // notices of what the view itself shows
-const WAITING_TEXTS = { sending: "Sending", queued: "Waiting for its turn" };
+const WAITING_TEXTS = { sending: "Sending", queued: "Queued" };
 
 export class RunView {
   seq = 0;
@@ -79,7 +79,7 @@ export class RunView {
       }
       this.#updateWorking();
     };
-    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, "Take it back");
+    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, "Cancel");
     this.#working.element.append(this.#cancelButton);
   }
 
@@ -195,7 +195,7 @@ export class RunView {
 
   /** A message for this run, shown at once. Returns how to take it back. */
   steer(text) {
-    const words = h("p", { class: "note" }, "It reads this after the step it is at.");
+    const words = h("p", { class: "note" }, "The model reads this after the current step.");
     const element = h("div", { class: "steer" }, userMessage({ text }, this.asked.session, { steered: true }), words);
     const steer = { text, element };
     this.#steers.push(steer);
@@ -225,7 +225,7 @@ export class RunView {
     const line = ending(event, {
       again: () => composer.again(this.asked),
       described: () => composer.again(this.asked, { without_vision: "describe" }),
-      goOn: () => composer.send("Go on."),
+      goOn: () => composer.send("Continue."),
     });
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";

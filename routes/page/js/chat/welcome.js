@@ -32,7 +32,7 @@ export function welcome(page) {
   // A key tells what it is at once, when this is not on the page yet: that is no reason to stop.
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
   availableTools().then((tools) => fill(examples, ...fittingExamples(tools).map((words) => example(words, page))));
-  const title = h("h2", { class: "welcome-title" }, "What shall be done?");
+  const title = h("h2", { class: "welcome-title" }, "What would you like to do?");
   const element = h(
     "div",
     { class: hasAppeared ? "welcome" : "welcome arriving" },
@@ -49,7 +49,7 @@ function answers(page) {
   const { name, endpoint } = currentModel(page);
   if (!name) return [];
   const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : null;
-  return [h("bdi", { class: "welcome-model" }, name), " answers", of, "."].flat();
+  return ["Model: ", h("bdi", { class: "welcome-model" }, name), of].flat();
 }
 
 let known = null;

@@ -16,7 +16,7 @@ export function copyButton(name, text, words = "") {
   button.addEventListener("click", async () => {
     const copied = await copyText(text());
     clearTimeout(shown);
-    const told = copied ? "Copied" : "Select the text and copy it by hand";
+    const told = copied ? "Copied" : "Copying failed: select the text and copy it manually";
     button.replaceChildren(icon(copied ? "check" : "cross"), told);
     announce(told);
     shown = setTimeout(() => button.replaceChildren(icon("copy"), words), SHOWN_MS);

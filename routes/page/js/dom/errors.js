@@ -28,7 +28,7 @@ export function showError(words, { refresh = true } = {}) {
 function createBox() {
   const element = document.createElement("div");
   const words = document.createElement("span");
-  const refresh = button("Load the page anew", () => location.reload());
+  const refresh = button("Reload the page", () => location.reload());
   const close = button("Close", () => {
     element.remove();
     shown.clear();
@@ -56,7 +56,7 @@ function tell(error) {
   if (error?.name === "AbortError") return;
   if (typeof error?.status === "number") showError(error.message, { refresh: false });
   else if (error instanceof TypeError && FETCHED.test(error.message)) showError(MISSING);
-  else showError(`Part of the page broke: ${error?.message ?? error}`);
+  else showError(`Part of the page failed:  ${error?.message ?? error}`);
 }
 
 function onError(event) {

@@ -58,7 +58,7 @@ export function confirmButton(label, question, yes, outcome, work) {
   const box = h("span", { class: "confirm" });
   const ask = h("button", { type: "button", class: "danger" }, label);
   const doIt = actionButton(yes, outcome, work, { class: "danger" });
-  const keep = h("button", { type: "button" }, "Keep");
+  const keep = h("button", { type: "button" }, "Cancel");
   const back = () => {
     fill(box, ask);
     ask.focus();

@@ -75,7 +75,7 @@ function requestHeaders(headers, sent) {
   const all = { ...headers };
   const secret = token.get();
   if (secret && !/^[\x21-\x7e]+$/.test(secret)) {
-    const message = "That is no token: tokens have letters, digits and signs only. Copy it again.";
+    const message = "This is not a valid token: tokens contain only letters, digits and punctuation. Copy it again.";
     signalSignedOut(message);
     throw new Refused(401, "unauthenticated", message);
   }
@@ -86,7 +86,11 @@ function requestHeaders(headers, sent) {
 
 async function refusal(response) {
   const said = await response.json().catch(() => null);
-  const { code = "broken", message = `The server answered ${response.status}.`, ...more } = said?.error ?? {};
+  const {
+    code = "broken",
+    message = `The server answered with status ${response.status}.`,
+    ...more
+  } = said?.error ?? {};
   if (response.status === 401) signalSignedOut(message);
   return new Refused(response.status, code, message, more);
 }
@@ -94,14 +98,14 @@ async function refusal(response) {
 /** What a failed request is called: fetch has one name for all that happens on the way. */
 function requestError(error, signal, late, wait_ms) {
   if (error instanceof Refused) return error;
-  if (signal?.aborted) return new DOMException("Not wanted any more.", "AbortError");
+  if (signal?.aborted) return new DOMException("The request was aborted.", "AbortError");
   if (error instanceof SyntaxError) {
-    return new Refused(0, "broken", "The server's answer cannot be read. Load the page anew.");
+    return new Refused(0, "broken", "The server's response cannot be parsed. Reload the page.");
   }
   if (late.aborted) {
-    return new Refused(0, "timeout", `The server has not answered within ${wait_ms / 1000} seconds. Try it again.`);
+    return new Refused(0, "timeout", `The server did not respond within ${wait_ms / 1000} seconds. Try again.`);
   }
-  return new Refused(0, "offline", "The server does not answer. Is it running?");
+  return new Refused(0, "offline", "The server is not reachable. Is it running?");
 }
 
 /** The JSON of an answer, null where it has none. */

@@ -20,7 +20,7 @@ export async function* readPieces(whole, { follow = false, wanted = () => true }
   for (let read = 0; wanted() && (follow || read < MAX_READS); read++) {
     const piece = await whole(after);
     if (!wanted()) return;
-    if (piece.from > after) yield `\n[${(piece.from - after).toLocaleString()} characters are not kept]\n`;
+    if (piece.from > after) yield `\n[${(piece.from - after).toLocaleString()} characters are not stored]\n`;
     if (piece.text) yield piece.text;
     const stands = piece.next <= after;
     after = Math.max(after, piece.next);

@@ -29,7 +29,7 @@ export function link(url, ...nodes) {
 /** A picture is not fetched from elsewhere: its address could carry what the model has read. */
 export function imageLink(url, written, words) {
   const place = url ? targetOf(url) : escapeCode(written.slice(0, 60));
-  const said = `image: ${escapeCode(words) || "without words"} (${place})`;
+  const said = `image: ${escapeCode(words) || "no description"} (${place})`;
   return url ? link(url, said) : h("span", { class: "not-link" }, said);
 }
 

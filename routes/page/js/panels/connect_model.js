@@ -6,7 +6,7 @@ import { Outcome, runOnce, field } from "../dom/forms.js";
 import { chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 
-const CUSTOM = "Something else";
+const CUSTOM = "Other";
 const PRESETS = {
   "llama.cpp": { name: "llama-cpp", url: "http://127.0.0.1:8080/v1" },
   vLLM: { name: "vllm", url: "http://127.0.0.1:8000/v1" },
@@ -57,7 +57,7 @@ class ConnectForm {
     });
     this.key = h("input", { type: "password", maxlength: 8192, autocomplete: "off", spellcheck: "false", dir: "ltr" });
     this.model = h("select");
-    this.models = field("Model", this.model, "Answers in this conversation; others can be picked later.");
+    this.models = field("Model", this.model, "Used in this conversation; you can select another one later.");
     this.outcome = new Outcome();
     this.test = h("button", { class: "primary", type: "submit" }, "Test");
     this.save = h("button", { type: "button", onclick: () => this.#save() }, "Save without a test");
@@ -74,11 +74,11 @@ class ConnectForm {
     return h(
       "form",
       { class: "form", autocomplete: "off" },
-      h("p", { class: "faint" }, "Any server that speaks OpenAI's chat completions, or Anthropic's Messages."),
-      field("What runs there", this.preset),
-      field("Address", this.url, "As the machine sees it that dragoman runs on."),
-      field("Name", this.name, "What it is called here."),
-      field("Key", this.key, "If it wants one. Your dragoman server keeps it, and shows it to no page again."),
+      h("p", { class: "faint" }, "Any server with OpenAI's Chat Completions API or Anthropic's Messages API."),
+      field("Server software", this.preset),
+      field("Address", this.url, "As reachable from the machine that runs dragoman."),
+      field("Name", this.name, "How this page names it."),
+      field("Key", this.key, "If required. The dragoman server stores it and never sends it to a page."),
       h("div", { class: "buttons" }, this.test, this.save),
       this.outcome.element,
       this.models,
@@ -110,7 +110,7 @@ class ConnectForm {
   async #test() {
     const wish = this.#body();
     const found = await runOnce(this.test, this.outcome, () => {
-      this.outcome.tell("Asking the server which models it has …");
+      this.outcome.tell("Requesting the list of models …");
       return post("/endpoints", { ...wish, test: true });
     });
     if (!found || JSON.stringify(wish) !== JSON.stringify(this.#body())) return;
@@ -119,7 +119,7 @@ class ConnectForm {
     const names = found.models.slice(0, SHOWN).join(", ");
     const more = found.models.length > SHOWN ? ` and ${found.models.length - SHOWN} more` : "";
     this.outcome.tell(
-      found.models.length ? `It works. Models: ${names}${more}.` : "It works, and lists no models.",
+      found.models.length ? `Connected. Models: ${names}${more}.` : "Connected. The server lists no models.",
       "good",
     );
     fill(
@@ -144,7 +144,7 @@ class ConnectForm {
     const done = h(
       "p",
       { class: "outcome", role: "status", dataset: { kind: "good" } },
-      `${kept.name} is connected and answers from the next message on.`,
+      `${kept.name} is connected and used from the next message on.`,
     );
     this.element.replaceWith(
       h(

@@ -9,13 +9,13 @@ import { actionButton, Outcome, factList, KeyedRows, confirmButton } from "../do
 import { refresh } from "./grants.js";
 import { showPanel } from "./panel.js";
 
-const NONE = "Nothing is allowed beyond the rules: whatever has to be asked is asked.";
+const NONE = "No additional calls are allowed: each call that requires approval asks for it.";
 const KINDS = {
   exact: "Exactly this call",
-  pattern: "Calls like these",
-  hosts: "Network for every command, to these hosts",
+  pattern: "Calls that match",
+  hosts: "Network access to these hosts, for every command",
 };
-const TAINTED = "It was given when the conversation held untrusted text.";
+const TAINTED = "It was granted while the conversation contained untrusted text.";
 
 export function toggle(page, opener) {
   if (showPanel(page, "grants", "Allowed in this conversation", (watch) => content(page, watch), opener)) refresh(page);
@@ -27,7 +27,7 @@ function content(page, watch) {
   const rows = new KeyedRows(list, (grant) => row(page, grant));
   const none = h("p", {}, NONE);
   const foot = h("div", { class: "buttons" });
-  const all = confirmButton("Withdraw all", "Ask again for all of these?", "Withdraw all", outcome, () =>
+  const all = confirmButton("Withdraw all", "Require approval for all of these again?", "Withdraw all", outcome, () =>
     withdraw(page, null),
   );
   fill(foot, all);
@@ -47,7 +47,7 @@ function row(page, grant) {
   const what = KINDS[grant.kind] ?? grant.kind;
   const label = `Withdraw: ${escapeLine(grant.tool)}, ${what}`;
   const facts = [
-    ["Given", `${formatTime(grant.created)} by ${escapeLine(grant.by)}`],
+    ["Granted", `${formatTime(grant.created)} by ${escapeLine(grant.by)}`],
     ["Until", grant.expires_at ? moment(grant.expires_at) : "the conversation is deleted"],
   ];
   return h(
@@ -68,12 +68,12 @@ function bounds({ kind, tool, pattern, hosts, arguments: given }) {
   if (kind === "pattern") return renderArguments({ name: "", arguments: pattern });
   return given
     ? renderArguments({ name: tool, arguments: given })
-    : h("p", { class: "faint" }, "Its arguments are not kept.");
+    : h("p", { class: "faint" }, "Its arguments are not stored.");
 }
 
 async function withdraw(page, grant) {
   const session = encodeURIComponent(page.store.get("session"));
   await remove(`/sessions/${session}/grants${grant ? `/${encodeURIComponent(grant.id)}` : ""}`);
-  announce(grant ? "Withdrawn. It is asked for again." : "All withdrawn. They are asked for again.");
+  announce(grant ? "Withdrawn. It requires approval again." : "All withdrawn. They require approval again.");
   await refresh(page);
 }

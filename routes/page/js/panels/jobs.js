@@ -8,7 +8,7 @@ export const STATES = {
   running: "running",
   exited: "ended",
   cancelled: "stopped",
-  timed_out: "ran out of time",
+  timed_out: "timed out",
   failed: "failed",
   lost: "lost",
 };

@@ -69,7 +69,7 @@ class JobRow {
     try {
       const seen = await get(`/jobs/${encodeURIComponent(this.job.id)}`);
       if (seen.tail.length) place.append(this.#tail.element);
-      else place.append(h("p", { class: "faint" }, "It wrote nothing."));
+      else place.append(h("p", { class: "faint" }, "No output."));
       this.#tail.show(seen);
       this.#tail.end();
     } catch (error) {
@@ -96,8 +96,8 @@ class JobRow {
 
   #confirm() {
     const sure = h("button", { type: "button", class: "danger", onclick: () => this.#cancel(sure) }, "Stop it");
-    const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, "Let it run");
-    fill(this.foot, h("span", { class: "job-confirm" }, "Stop this job, with all that it started?"), back, sure);
+    const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, "Keep running");
+    fill(this.foot, h("span", { class: "job-confirm" }, "Stop this job and all processes it started?"), back, sure);
     back.focus();
   }
 
@@ -165,11 +165,11 @@ class JobsPanel {
     this.empty = h(
       "div",
       { class: "jobs-empty" },
-      h("p", {}, "No job runs."),
+      h("p", {}, "No jobs are running."),
       h(
         "p",
         { class: "faint" },
-        "A job is a command that goes on in the background, beyond the turn that began it and beyond the server. Ask for one in words: “Run the tests in the background.” What it writes shows here, and when it ends its conversation is told.",
+        "A job is a command that runs in the background; it outlives the turn that started it, and the server. Request one in a message: “Run the tests in the background.” Its output appears here, and when it ends its conversation is notified.",
       ),
     );
     this.head = h("h3", { class: "jobs-head" }, "Ended");

@@ -36,7 +36,7 @@ class ServerList {
     this.none = h(
       "p",
       { class: "faint", hidden: true },
-      "There are none. MCP servers bring tools: those of the file mcp.json, and those that you add here.",
+      "No MCP servers are configured. They provide tools: add them in mcp.json or here.",
     );
     this.list = h("div", { class: "servers" });
     this.#rows = new KeyedRows(this.list, (row, old) => new Server(this, row, old).element);
@@ -92,7 +92,7 @@ class ServerList {
       field(
         "Bearer token",
         secret,
-        "If it wants one; sent with each request to it. A server with a sign-in of its own needs none.",
+        "If required; sent with each request. A server with its own sign-in does not need one.",
       ),
       h("div", { class: "buttons" }, add),
       outcome.element,
@@ -105,7 +105,7 @@ class ServerList {
       );
       if (!added) return;
       form.reset();
-      outcome.tell(`${added.name} is added, and connects now.`, "good");
+      outcome.tell(`${added.name} is added and is connecting.`, "good");
       this.refresh();
     });
     return form;

@@ -43,7 +43,7 @@ export class Server {
     const { error, auth_url, next_try } = this.status;
     const link = auth_url ? signIn(auth_url) : null;
     const again = next_try
-      ? `${/[.!?]$/.test(error) ? "" : "."} It is tried again at ${new Date(next_try * 1000).toLocaleTimeString()}.`
+      ? `${/[.!?]$/.test(error) ? "" : "."} Next attempt at ${new Date(next_try * 1000).toLocaleTimeString()}.`
       : "";
     return [error && h("p", { class: "outcome", dir: "auto", dataset: { kind: "problem" } }, error, again), link];
   }
@@ -58,7 +58,7 @@ export class Server {
         "p",
         {},
         h("strong", {}, `${held.length === 1 ? "A tool is" : `${held.length} tools are`} held. `),
-        `Models do not see ${held.length === 1 ? "it" : "them"} until you have looked at what has changed.`,
+        `Models do not see ${held.length === 1 ? "it" : "them"} until you approve the change.`,
       ),
       held.map((one) => this.#heldTool(one)),
       held.length > 1 && actionButton("Approve all", this.outcome, () => this.#approve(held)),
@@ -70,11 +70,11 @@ export class Server {
     return h(
       "div",
       { class: "held-tool" },
-      h("h4", { dir: "auto" }, tool ? escapeLine(tool) : "What the server says of itself"),
+      h("h4", { dir: "auto" }, tool ? escapeLine(tool) : "Instructions of the server"),
       h("p", { class: "faint", dir: "auto" }, escapeLine(why)),
       diff && unifiedDiff(diff),
       actionButton("Approve", this.outcome, () => this.#approve([held]), {
-        "aria-label": `Approve ${tool || "what it says of itself"}`,
+        "aria-label": `Approve ${tool || "its instructions"}`,
       }),
     );
   }
@@ -126,17 +126,17 @@ export class Server {
         "div",
         { class: "stack" },
         factList([
-          ["Reached by", transport],
+          ["Transport", transport],
           [transport === "stdio" ? "Command" : "Address", target],
-          ["Set up in", from_api ? "the database: added here" : "mcp.json"],
+          ["Configured in", from_api ? "the database (added here)" : "mcp.json"],
           ["Process", pid],
           ["Exit code", exit_code],
           ["Protocol", protocol],
           ["Connected in", connect_ms && `${Math.round(connect_ms)} ms`],
           ["Restarts", restarts || null],
-          ["Calls under way", calls || null],
-          ["Lines that were no messages", junk_lines || null],
-          ["Says of itself", instructions],
+          ["Active calls", calls || null],
+          ["Invalid lines", junk_lines || null],
+          ["Instructions", instructions],
         ]),
         notes.length > 0 &&
           h(
@@ -154,10 +154,10 @@ export class Server {
     const lines = h("pre", { class: "log", tabindex: 0, "aria-label": `Log of ${this.status.name}` });
     const load = async () => {
       const { lines: said } = await get(`${this.at}/logs`);
-      fill(lines, said.length ? said.join("\n") : "It has written nothing.");
+      fill(lines, said.length ? said.join("\n") : "The log is empty.");
     };
     const details = collapsible("Log", () => {
-      const again = actionButton("Read again", this.outcome, load);
+      const again = actionButton("Reload", this.outcome, load);
       runOnce(again, this.outcome, load);
       return h("div", { class: "stack" }, lines, h("div", { class: "buttons" }, again));
     });
@@ -180,7 +180,7 @@ export class Server {
       "div",
       { class: "buttons" },
       on && actionButton("Reconnect", this.outcome, act("reconnect")),
-      actionButton(on ? "Switch off" : "Switch on", this.outcome, act(on ? "disable" : "enable")),
+      actionButton(on ? "Disable" : "Enable", this.outcome, act(on ? "disable" : "enable")),
       from_api && confirmButton("Remove", `Remove ${name} and its tools?`, "Remove it", this.outcome, away),
     );
   }
@@ -190,11 +190,16 @@ export class Server {
 function signIn(address) {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !["http:", "https:"].includes(url.protocol))
-    return h("p", { class: "problem" }, "The page where it wants you to sign in has no address that can be opened.");
+    return h("p", { class: "problem" }, "The address of its sign-in page cannot be opened.");
   const link = h(
     "a",
     { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in-link" },
     `Sign in at ${url.host}`,
   );
-  return h("p", {}, link, h("span", { class: "faint" }, " It opens in another tab. Go on only if you know this host."));
+  return h(
+    "p",
+    {},
+    link,
+    h("span", { class: "faint" }, " It opens in a new tab. Continue only if you trust this host."),
+  );
 }

@@ -38,7 +38,7 @@ class Picker {
     this.element = h(
       "div",
       { class: "models" },
-      h("p", { class: "faint" }, "Picked for this conversation, from the next message on."),
+      h("p", { class: "faint" }, "Applies to this conversation from the next message on."),
       this.search,
       this.problem,
       this.list,
@@ -78,7 +78,7 @@ class Picker {
     this.#draw();
     const found = this.list.querySelectorAll("input").length;
     this.none.hidden = found > 0;
-    fill(this.none, `No model is called anything like “${this.search.value.trim()}”.`);
+    fill(this.none, `No model matches “${this.search.value.trim()}”.`);
   }
 
   #first(event) {
@@ -109,7 +109,7 @@ class Picker {
       head,
       about(row),
       drawn,
-      more > 0 && h("p", { class: "faint" }, `And ${formatNumber(more)} more: search for them.`),
+      more > 0 && h("p", { class: "faint" }, `${formatNumber(more)} more: use the search.`),
       row.origin === "added" && this.#removal(row.name),
     );
   }
@@ -141,7 +141,7 @@ class Picker {
     return h(
       "div",
       {},
-      confirmButton("Remove", `Remove ${name}? Runs under way keep it until they end.`, "Remove it", outcome, away),
+      confirmButton("Remove", `Remove ${name}? Active runs keep using it until they end.`, "Remove it", outcome, away),
       outcome.element,
     );
   }
@@ -154,16 +154,16 @@ function withoutCountdowns({ back_in_s, resting, under_way, waiting, ...rest }) 
 
 function described(endpoint, { name, window, abilities = [], any }) {
   const has = (ability) => abilities.find((one) => one.name === ability)?.value === true;
-  const signs = [has("images") && "sees pictures", has("pdf") && "reads PDF", has("tools") && "calls tools natively"];
-  const note = any ? "whatever it serves" : window ? `${formatNumber(window)} tokens` : "";
+  const signs = [has("images") && "image input", has("pdf") && "PDF input", has("tools") && "native tool calls"];
+  const note = any ? "the server's default" : window ? `${formatNumber(window)} tokens` : "";
   return { value: any ? name : `${endpoint}/${name}`, name, note, signs: signs.filter(Boolean) };
 }
 
 const STATES = {
   ok: null,
-  cooling: "It answers slowly or wants fewer requests just now.",
-  dead: "It cannot be reached just now.",
-  unusable: "It has no key that can be used.",
+  cooling: "It is slow or limits the request rate.",
+  dead: "It is not reachable.",
+  unusable: "It has no usable API key.",
 };
 
 /** What admins are told of an endpoint. */

@@ -35,7 +35,7 @@ export async function refresh(page) {
 export function chooseModel(page, model) {
   writeStored(CHOICE_KEY + (page.store.get("session") ?? "new"), model);
   page.store.set({ model });
-  announce(model ? `${model} answers from now on.` : "The default model answers from now on.");
+  announce(model ? `${model} is used from now on.` : "The default model is used from now on.");
 }
 
 /** A conversation has begun with what was picked before it had a name. */

@@ -46,9 +46,9 @@ export function pauseBanner(page) {
     fill(
       words,
       h("strong", {}, "Paused. "),
-      `No model is asked, and no tool, job or MCP server started, until ${admin ? "you go on" : "an admin goes on"}.`,
+      `No model requests are sent and no tools, jobs or MCP servers are started until ${admin ? "you resume" : "an admin resumes"}.`,
     );
-    if (paused !== before) announce(paused ? "The server is paused." : "The server goes on.");
+    if (paused !== before) announce(paused ? "The server is paused." : "The server has resumed.");
     before = paused;
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
@@ -72,7 +72,7 @@ function pause(page) {
     const stop = h(
       "button",
       { type: "button", class: "danger", onclick: () => now(stop, true) },
-      "Pause, and stop what runs",
+      "Pause and stop everything",
     );
     const only = h("button", { type: "button", class: "primary", onclick: () => now(only, false) }, "Pause");
     return h(
@@ -81,12 +81,12 @@ function pause(page) {
       h(
         "p",
         {},
-        "For everybody: no model is asked, and no tool, background job or MCP server is started, until an admin goes on. It stays so across a restart.",
+        "For all users: no model requests are sent and no tools, background jobs or MCP servers are started until an admin resumes. The pause persists across restarts.",
       ),
       h(
         "p",
         { class: "faint" },
-        "What runs already (tools, background jobs, MCP servers) goes on, unless you stop it: then runs, jobs and MCP servers end with all that they have started.",
+        "Running tools, background jobs and MCP servers continue unless you stop them: then all runs, jobs and MCP servers end with all processes they started.",
       ),
       h(
         "div",

@@ -8,27 +8,27 @@ const LEVELS = {
   bubblewrap: [
     "Sandboxed",
     false,
-    "Commands run in a box made by bubblewrap: they read the system, write in the workspace only, and see no home folder, no other process, no network but what a call asks for, and none of the server's secrets.",
+    "Commands run in a bubblewrap sandbox: they can read the system and write only in the workspace; they see no home folder, no other processes and none of the server's secrets, and have no network access but what a call requests.",
   ],
   landlock: [
     "Sandboxed",
     false,
-    "Commands run in a box made by the kernel's Landlock: they read the system, write in the workspace only, open nothing else and have no network.",
+    "Commands run in a sandbox of the kernel's Landlock: they can read the system and write only in the workspace, cannot open other files and have no network access.",
   ],
   none: [
     "No sandbox",
     true,
-    "Commands run without protection: they can do whatever the server's user can. So each one but the allowed ones asks first. Read before you approve.",
+    "Commands run without a sandbox: they can do everything that the server's account can. Every command that is not explicitly allowed requires approval. Read it before you approve.",
   ],
   off: [
     "Commands off",
     true,
-    "This machine has no working sandbox, so bash and python are off. Install bubblewrap on it and start the server again.",
+    "This machine has no working sandbox, so bash and python are disabled. Install bubblewrap and restart the server.",
   ],
 };
-const OPEN = "Here the box is open in part, so commands ask first.";
+const OPEN = "On this server the sandbox is incomplete, so commands require approval.";
 const NETWORKED =
-  "Here every command may reach public hosts through a proxy, never this machine's own services, and asks once the conversation holds untrusted text.";
+  "On this server every command can reach public hosts through a proxy, never this machine's own services, and requires approval once the conversation contains untrusted text.";
 
 export function sandboxButton(page) {
   const words = h("span", { class: "status-brief" });
@@ -66,7 +66,7 @@ function toggle(page, button) {
         h(
           "p",
           { class: "faint" },
-          "File tools work in the workspace and cannot leave it. The server decides the level when it starts.",
+          "File tools work only inside the workspace. The server determines the level at startup.",
         ),
       ),
     button,

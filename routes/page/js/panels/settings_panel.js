@@ -16,8 +16,8 @@ const AUDITED = 50; // rows
 const KEYS = [
   ["Enter", "send the message"],
   ["Shift + Enter", "a new line"],
-  ["Alt + A", "to the call that waits for you"],
-  ["Y, S, E, N", "there: approve once, for the session, edit, deny"],
+  ["Alt + A", "go to the waiting call"],
+  ["Y, S, E, N", "in a waiting call: approve once, for the session, edit, deny"],
   ["Ctrl + K", "search the conversations"],
   ["Ctrl + Shift + O", "a new conversation"],
   ["Escape", "close what is open"],
@@ -38,19 +38,19 @@ function content(page) {
     "div",
     { class: "stack" },
     factList([
-      ["You are", name],
+      ["Name", name],
       ["Role", ROLES[role] ?? role],
       ["Server", version && `dragoman ${version}`],
     ]),
     isSignedIn() && h("button", { type: "button", onclick: () => signOut(SIGNED_OUT, location.pathname) }, "Sign out"),
     !isSignedIn() &&
-      h("p", { class: "faint" }, "This server has no tokens: who reaches it on this machine is its admin."),
-    h("h3", {}, "Look"),
+      h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
+    h("h3", {}, "Appearance"),
     theme(),
     h("h3", {}, "Notifications"),
     notifySwitch(page),
     loadedSection("Used this month", monthly),
-    admin && loadedSection("Who may come in", tokens),
+    admin && loadedSection("Authentication", tokens),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),
     collapsible("Keys", () =>
       h(
@@ -62,7 +62,7 @@ function content(page) {
   );
 }
 
-const ROLES = { admin: "admin: may do everything", user: "user", guest: "guest: may read and talk" };
+const ROLES = { admin: "admin: full access", user: "user", guest: "guest: can read and chat" };
 
 function theme() {
   const select = h(
@@ -91,11 +91,11 @@ function loadedSection(title, load) {
 
 async function audit() {
   const { audit: rows } = await get(`/audit?limit=${AUDITED}`);
-  if (!rows.length) return h("p", { class: "faint" }, "Nothing was decided yet.");
+  if (!rows.length) return h("p", { class: "faint" }, "No decisions yet.");
   const head = h(
     "tr",
     {},
-    ["When", "Who", "What", "Decision", "Why"].map((name) => h("th", { scope: "col" }, name)),
+    ["Time", "Principal", "Action", "Decision", "Reason"].map((name) => h("th", { scope: "col" }, name)),
   );
   const cells = ({ at, principal, action: what, decision, why, by }) => [
     new Date(at * 1000).toLocaleString(),
@@ -123,7 +123,7 @@ function usedOf(name, used, limit) {
   return `${told(used)} of ${told(limit)}`;
 }
 
-const resetText = (reset) => (reset ? `, starts again on ${new Date(reset * 1000).toLocaleDateString()}` : "");
+const resetText = (reset) => (reset ? `, resets on ${new Date(reset * 1000).toLocaleDateString()}` : "");
 
 /** What somebody has used of their budgets, and this month's tokens. */
 async function monthly() {
@@ -137,9 +137,9 @@ async function monthly() {
     "div",
     { class: "stack" },
     factList([
-      ["Month", now?.month ?? "nothing yet"],
-      ["Read", now && `${formatNumber(now.prompt_tokens)} tokens`],
-      ["Written", now && `${formatNumber(now.completion_tokens)} tokens`],
+      ["Month", now?.month ?? "no usage yet"],
+      ["Input", now && `${formatNumber(now.prompt_tokens)} tokens`],
+      ["Output", now && `${formatNumber(now.completion_tokens)} tokens`],
       ["Cost", now?.cost && money(now.cost)],
       ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
         model,
@@ -152,8 +152,8 @@ async function monthly() {
 }
 
 const BUDGETS = {
-  runs: "Turns at a time",
-  tokens_per_month: "Tokens a month",
-  cost_per_month: "Cost a month",
-  tool_seconds_per_day: "Seconds of tools a day",
+  runs: "Concurrent runs",
+  tokens_per_month: "Tokens per month",
+  cost_per_month: "Cost per month",
+  tool_seconds_per_day: "Tool seconds per day",
 };

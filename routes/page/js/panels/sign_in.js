@@ -32,7 +32,7 @@ function takeTokenFromAddress() {
     if (!token.get()) token.set(local);
     return "";
   }
-  return "A token in the address is not read, and may have been seen by others. Paste it here, and think about a new one.";
+  return "A token in the address is ignored and may have been exposed. Paste it here, and consider creating a new one.";
 }
 
 /** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
@@ -81,7 +81,7 @@ function show(page, why) {
   page.at("app").hidden = true;
   const gate = page.at("sign-in");
   const told = why && h("p", { class: why === SIGNED_OUT ? "sign-in-note" : "problem", role: "alert" }, why);
-  const what = "An agent server: it lets a model work for you while you watch. This one wants to know who you are.";
+  const what = "An agent server: a model works for you while you watch. This server requires a token.";
   const { form, secret } = signInForm();
   const title = h("h1", { id: "sign-in-title" }, "dragoman");
   fill(
@@ -126,15 +126,22 @@ function about() {
   return h(
     "div",
     { class: "faint stack" },
-    h("p", {}, "Whoever runs the server gives you a token: ", h("code", {}, "dragoman token create --name NAME")),
-    h("p", {}, "It is kept in this tab until you close it or sign out. Another tab has to sign in itself."),
+    h("p", {}, "The operator of the server creates tokens with: ", h("code", {}, "dragoman token create --name NAME")),
+    h(
+      "p",
+      {},
+      "The token is stored in this tab until you close it or sign out. Other tabs have to sign in separately.",
+    ),
   );
 }
 
 async function submitToken(secret, enter, outcome) {
   const given = secret.value.trim();
   if (!TOKEN.test(given))
-    return void outcome.tell("That is no token: tokens have letters, digits and signs only. Copy it again.", "problem");
+    return void outcome.tell(
+      "This is not a valid token: tokens contain only letters, digits and punctuation. Copy it again.",
+      "problem",
+    );
   const known = await runOnce(enter, outcome, () => checkToken(given, enter, outcome));
   if (!known) return void secret.select();
   token.set(given);
@@ -148,7 +155,7 @@ async function checkToken(given, enter, outcome) {
     return true;
   } catch (error) {
     if (error.status === 429) countDown(error, enter, outcome);
-    if (error.status === 401) error.message = `${firstSentence(error.message)} Copy it again, or ask for a new one.`;
+    if (error.status === 401) error.message = `${firstSentence(error.message)} Copy it again, or request a new one.`;
     throw error;
   }
 }

@@ -51,7 +51,7 @@ function modelButton(page) {
       name ?? "…",
       endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
     );
-    button.title = `Which model answers${endpoint ? `: of ${endpoint}` : ""}`;
+    button.title = `Select the model${endpoint ? ` (endpoint: ${endpoint})` : ""}`;
   };
   for (const key of ["server", "model", "endpoints"]) page.store.watch(key, draw);
   return button;
@@ -60,7 +60,7 @@ function modelButton(page) {
 /** Hidden where nothing is allowed. */
 function grantsButton(page) {
   const words = h("span", {});
-  const props = { hidden: true, title: "What runs in this conversation without asking" };
+  const props = { hidden: true, title: "Calls that run in this conversation without approval" };
   const button = panelButton(page, () => import("./grants_panel.js"), props, icon("check"), words);
   page.store.watch("grants", (grants) => {
     button.hidden = !grants.length;
@@ -97,7 +97,7 @@ function jobsButton(page) {
   const button = panelButton(page, () => import("./jobs_panel.js"), props, icon("jobs"), words);
   page.store.watch("jobs", (jobs) => {
     const running = jobs.filter(isRunning).length;
-    words.textContent = running ? `${running} ${running === 1 ? "job runs" : "jobs run"}` : "Jobs";
+    words.textContent = running ? `${running} ${running === 1 ? "job" : "jobs"} running` : "Jobs";
     button.dataset.count = running; // where there is no room for words
     button.classList.toggle("busy", running > 0);
   });

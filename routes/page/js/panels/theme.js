@@ -3,7 +3,7 @@
 import { readPreference } from "../dom/storage.js";
 
 export const THEME = "theme"; // the preference: light or dark; without it the system decides
-export const THEMES = { "": "Like the system", light: "Light", dark: "Dark" };
+export const THEMES = { "": "System", light: "Light", dark: "Dark" };
 
 applyTheme(readPreference(THEME));
 

@@ -6,11 +6,11 @@ import { fill, h, icon } from "../dom/elements.js";
 import { runOnce, field, Outcome, confirmButton } from "../dom/forms.js";
 import { deferSignOut } from "./sign_in.js";
 
-const EXPIRIES = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "for ever" };
+const EXPIRIES = { "30d": "30 days", "7d": "a week", "365d": "a year", "": "no expiry" };
 
 const FIRST =
-  "Nobody has a token yet. With the first one everybody needs one, so it is yours: an admin's. What was said until then " +
-  "belongs to nobody who comes with a token.";
+  "No tokens exist yet. After the first one is created every user needs a token, so create an admin token for yourself " +
+  "first. Existing conversations are not visible to users with a token.";
 
 /** The list and the form. Raises Refused. */
 export async function tokens() {
@@ -33,12 +33,12 @@ function tokenRow({ name, role, expires }, draw) {
     await remove(`/tokens/${encodeURIComponent(name)}`);
     await draw();
   };
-  const until = expires ? `until ${new Date(expires * 1000).toLocaleDateString()}` : "for ever";
+  const until = expires ? `until ${new Date(expires * 1000).toLocaleDateString()}` : "no expiry";
   return h(
     "li",
     {},
     h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${role}, ${until}`)),
-    confirmButton("Revoke", `Revoke ${name}? What runs of theirs ends at once.`, "Revoke it", outcome, away),
+    confirmButton("Revoke", `Revoke ${name}? Its active runs end immediately.`, "Revoke it", outcome, away),
     outcome.element,
   );
 }
@@ -56,7 +56,7 @@ function createForm(draw) {
     {},
     Object.entries(EXPIRIES).map(([value, words]) => h("option", { value }, words)),
   );
-  const make = h("button", { type: "submit" }, icon("plus"), "Make a token");
+  const make = h("button", { type: "submit" }, icon("plus"), "Create a token");
   const once = h("div", { hidden: true });
   const form = h(
     "form",
@@ -117,7 +117,7 @@ function secret({ name, token }, gone) {
   const box = h(
     "div",
     { class: "new-token stack" },
-    h("p", {}, h("strong", {}, `The token of ${name}. `), "It is shown this once; nobody can read it again."),
+    h("p", {}, h("strong", {}, `The token of ${name}. `), "It is shown only once and cannot be retrieved later."),
     text,
     h("div", { class: "buttons" }, copy, done),
   );

@@ -90,7 +90,7 @@ export const money = (cost) => cost.toLocaleString(undefined, { maximumSignifica
 
 function total(sum) {
   if (!tokens(sum)) return "";
-  return sum.cost ? ` · cost ${money(sum.cost)}` : ` · ${short(tokens(sum))} in all`;
+  return sum.cost ? ` · cost ${money(sum.cost)}` : ` · ${short(tokens(sum))} in total`;
 }
 
 /** `950`, `12.4K`, `3.1M`. */
@@ -119,32 +119,33 @@ function content(page, spent) {
   const { latest, sum } = spent;
   const context = page.store.get("context");
   return [
-    h("h3", {}, "What the model reads"),
+    h("h3", {}, "Context window"),
     factList([
-      ["In its window now", used && `${formatNumber(used)} tokens`],
-      ["The window holds", room ? `${formatNumber(room)} tokens` : "is not known"],
+      ["In use", used && `${formatNumber(used)} tokens`],
+      ["Size", room ? `${formatNumber(room)} tokens` : "unknown"],
       ["Used", share !== null && `${Math.round(share * 100)} %`],
-      ["Found in its cache", latest?.cached_tokens ? `${formatNumber(latest.cached_tokens)} tokens` : null],
-      ["Counted", latest && (latest.measured ? "by the model's server" : "estimated here")],
+      ["From the cache", latest?.cached_tokens ? `${formatNumber(latest.cached_tokens)} tokens` : null],
+      ["Counted", latest && (latest.measured ? "by the model's server" : "estimated by this server")],
     ]),
     context && h("p", {}, lastReduction(context)),
     h(
       "p",
       { class: "faint" },
-      "When the window fills up, the older half is read as a summary, and old results are shortened. What you see here stays whole.",
+      "When the window fills up, the model receives a summary of the older half, and old results are shortened. The conversation on this page stays complete.",
     ),
-    h("h3", {}, "What this conversation has used"),
+    h("h3", {}, "Usage of this conversation"),
     factList([
-      ["Read", `${formatNumber(sum.prompt_tokens ?? 0)} tokens`],
-      ["Written", `${formatNumber(sum.completion_tokens ?? 0)} tokens`],
-      ["Estimated of these", sum.estimated_tokens ? `${formatNumber(sum.estimated_tokens)} tokens` : null],
-      ["Cost", sum.cost ? money(sum.cost) : "no price is set for its models"],
+      ["Input", `${formatNumber(sum.prompt_tokens ?? 0)} tokens`],
+      ["Output", `${formatNumber(sum.completion_tokens ?? 0)} tokens`],
+      ["Of which estimated", sum.estimated_tokens ? `${formatNumber(sum.estimated_tokens)} tokens` : null],
+      ["Cost", sum.cost ? money(sum.cost) : "no prices are configured"],
     ]),
   ];
 }
 
 /** What was done last so that the conversation fits. */
 function lastReduction({ type, dropped, shortened, messages }) {
-  if (type === "context.summarised") return `Its first ${formatNumber(messages)} messages are read as a summary.`;
-  return `Of older messages ${formatNumber(dropped)} are left out and ${formatNumber(shortened)} shortened.`;
+  if (type === "context.summarised")
+    return `The model receives a summary of the first ${formatNumber(messages)} messages.`;
+  return `Older messages: ${formatNumber(dropped)} omitted, ${formatNumber(shortened)} shortened.`;
 }

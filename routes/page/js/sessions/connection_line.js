@@ -12,7 +12,7 @@ export function connectionLine(page) {
   const button = h(
     "button",
     { type: "button", class: "connection-retry", onclick: () => page.feed.restart() },
-    "Try now",
+    "Reconnect now",
   );
   let late = null,
     until = null,
@@ -21,7 +21,7 @@ export function connectionLine(page) {
 
   const show = () => {
     const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
-    fill(words, left > 0 ? `Connection lost. Trying again in ${left} s.` : "Connection lost. Trying again …");
+    fill(words, left > 0 ? `Connection lost. Reconnecting in ${left} s.` : "Connection lost. Reconnecting …");
   };
   const tell = () => {
     if (lost) return;
@@ -30,7 +30,7 @@ export function connectionLine(page) {
     line.hidden = button.hidden = false;
     stop = startTicking(show);
     show();
-    announce("The connection to the server is lost. It is tried again by itself.");
+    announce("The connection to the server is lost. Reconnecting automatically.");
   };
   let stop = () => undefined;
 
@@ -42,7 +42,7 @@ export function connectionLine(page) {
     lost = false;
     line.className = "connection connection-back";
     button.hidden = true;
-    fill(words, "Back.");
+    fill(words, "Reconnected.");
     announce("The connection is back.");
     setTimeout(() => (line.hidden = !lost), BACK_MS);
   };

@@ -30,7 +30,7 @@ const SECTIONS = {
     ...attachments.map(({ name, media_type }) => `(${name || media_type})`),
   ],
   assistant: ({ text, shown = text, calls = [] }) => ["## Assistant", shown, ...calls.map(call)],
-  tool: ({ text, name }) => [`**${name ?? "Result"}** answered:`, fenced(text)],
+  tool: ({ text, name }) => [`**${name ?? "Result"}** result:`, fenced(text)],
 };
 
 function call({ name, arguments: given }) {

@@ -145,8 +145,8 @@ class Sessions {
     const rows = new Map(this.#sessions.map((session) => [session.id, this.#row(session)]));
     this.#rows = rows;
     this.#page.store.set({ sessions: this.#sessions });
-    const none = words ? "Nothing found." : "What you talk about is listed here.";
-    const days = words ? [["Found", this.#sessions]] : byDay(this.#sessions);
+    const none = words ? "No results." : "Your conversations are listed here.";
+    const days = words ? [["Results", this.#sessions]] : byDay(this.#sessions);
     this.#place(days, h("p", { class: "faint none" }, none));
     this.older.hidden = !this.#more;
     this.#mark();

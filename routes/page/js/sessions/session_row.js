@@ -11,8 +11,8 @@ const EXPORTS = [
 ];
 const exported = async (id, form) => (await import("./export.js")).save(id, form);
 const DELETE_WARNING =
-  "Its messages, results and the files that were sent go for good. What still runs in it is stopped, background jobs " +
-  "included. Files in the workspace stay.";
+  "Its messages, results and attachments are deleted permanently. Its active runs and background jobs are stopped. " +
+  "Files in the workspace are kept.";
 
 export class SessionRow {
   #page;
@@ -47,7 +47,8 @@ export class SessionRow {
     this.#marks = marks;
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
-    const asks = waiting && h("span", { class: "badge" }, waiting === 1 ? "waits for you" : `${waiting} wait for you`);
+    const asks =
+      waiting && h("span", { class: "badge" }, waiting === 1 ? "waiting for you" : `${waiting} waiting for you`);
     fill(this.state, asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), "working")));
   }
 
@@ -85,7 +86,7 @@ export class SessionRow {
         h(
           "div",
           { class: "dialog-buttons" },
-          h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Keep it"),
+          h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
           h("button", { type: "button", class: "danger", onclick: () => close(true) }, "Delete"),
         ),
       ),

@@ -128,7 +128,7 @@ export class LineWindow {
     const below = this.#blocks.slice(this.#last).reduce((sum, { lines }) => sum + lines.length, 0);
     this.earlier.hidden = !above;
     this.later.hidden = !below;
-    const gone = this.#dropped ? `, and ${this.#dropped.toLocaleString()} that this page has let go` : "";
+    const gone = this.#dropped ? `, and ${this.#dropped.toLocaleString()} discarded by this page` : "";
     if (above) this.earlier.textContent = `${above.toLocaleString()} earlier lines${gone}`;
     if (below) this.later.textContent = `${below.toLocaleString()} later lines`;
   }

@@ -88,7 +88,7 @@ export class Tail {
 
   #showCount(total, cut = false) {
     const lines = total > LINES || (total > 1 && !cut) ? `${total.toLocaleString()} lines` : "";
-    this.count.textContent = [lines, cut ? "cut for the model" : ""].filter(Boolean).join(", ");
+    this.count.textContent = [lines, cut ? "truncated for the model" : ""].filter(Boolean).join(", ");
   }
 
   /** The lines of a text that are shown as long as nobody asks for more. */
@@ -122,7 +122,7 @@ export class Tail {
       for await (const text of this.#pieces({ follow: true, wanted })) this.#enqueue(opened, text);
     } catch (error) {
       if (!wanted()) return;
-      this.problem.textContent = error.status === 404 ? "The server does not keep the rest of it." : error.message;
+      this.problem.textContent = error.status === 404 ? "The server has not stored the rest." : error.message;
       this.problem.hidden = false;
       if (!opened.poured) this.#enqueue(opened, this.#final ?? this.#status.tail.join("\n"));
     }
@@ -194,7 +194,7 @@ export class Tail {
 
   async #copy() {
     await this.#withText(async (text) => {
-      const told = (await copyText(text)) ? "Copied" : "Save it instead";
+      const told = (await copyText(text)) ? "Copied" : "Copying failed";
       this.copy.lastChild.textContent = told;
       announce(told);
       setTimeout(() => (this.copy.lastChild.textContent = "Copy"), COPIED_MS);

@@ -10,8 +10,8 @@ const SHOWN = 24; // rows, before somebody asks for all
 const MOST = 5_000; // and at a time
 const LONGEST = 4_000; // characters of a line
 // Rows do not show it, and a line that has no end goes on with what stands behind it in the file.
-const ADDED_END = "An end of line is added behind the last line.";
-const LOST_END = "The last line loses its end: what follows in the file is joined to it.";
+const ADDED_END = "A newline is added after the last line.";
+const LOST_END = "The newline after the last line is removed: the next line of the file is joined to it.";
 const SIGNS = { added: "+", removed: "−", same: " " };
 const WORDS = { added: "added: ", removed: "removed: " };
 

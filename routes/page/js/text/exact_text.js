@@ -55,7 +55,7 @@ export function exactBlock(text, label) {
   const to = characterBoundary(text, text.length - TAIL);
   const missing = `${(to - from).toLocaleString()} characters are not shown here.`;
   const all = h("button", { type: "button" }, "Show all");
-  const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle of it"), " ", all);
+  const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle"), " ", all);
   all.addEventListener("click", () => {
     note.remove();
     showAll(block, text);
@@ -82,10 +82,10 @@ export function warnings(text) {
   const unseen = invisibleIn(text);
   return [
     unseen.length &&
-      `It holds characters that cannot be seen. They are spelled out: ${unseen.slice(0, MAX_NAMED).join(", ")}.`,
+      `It contains invisible characters, shown as code points:  ${unseen.slice(0, MAX_NAMED).join(", ")}.`,
     RIGHT_TO_LEFT.test(text) &&
-      "It has letters that are written from right to left: on the screen they may stand in another order.",
-    MIXED.test(text) && "One of its words mixes alphabets: letters that look alike may not be the same.",
+      "It contains right-to-left letters: the displayed order can differ from the stored order.",
+    MIXED.test(text) && "A word in it mixes alphabets: letters that look alike can be different characters.",
   ].filter(Boolean);
 }
 
@@ -115,5 +115,5 @@ function invisibleMark(character) {
 
 /** The spaces themselves, so that what is copied is what was there; the style makes them visible. */
 function endMark(spaces) {
-  return h("mark", { class: "end-mark", title: `${spaces.length} blank at the end of the line` }, spaces);
+  return h("mark", { class: "end-mark", title: `trailing whitespace: ${spaces.length}` }, spaces);
 }
