@@ -81,7 +81,7 @@ async def test_keys_decide_only_where_they_are_meant_to(tmp_path: Path) -> None:
         await expect(waiting(page).get_by_text("touch made")).to_be_visible()
         await expect(waiting(page).get_by_text("this run asks first")).to_be_visible()
         await expect(waiting(page)).to_contain_text("left")
-        await expect(page.locator("#urgent")).to_have_text("bash waits for you: touch made")
+        await expect(page.locator("#urgent")).to_have_text("bash is waiting for you: touch made")
         await expect(page.locator('link[rel="icon"]')).to_have_attribute("href", "/page/icon-waiting.svg")
         assert (await page.title()).startswith("(1) ")
         box = page.get_by_role("textbox", name="Message")
@@ -141,7 +141,7 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
         command = waiting(page).get_by_role("textbox", name="command")
         flag = waiting(page).get_by_role("textbox", name="background")
         await command.fill("echo two > made; echo \u200bthree")
-        await expect(waiting(page).get_by_text("cannot be seen: U+200B")).to_be_visible()
+        await expect(waiting(page).get_by_text("invisible characters: U+200B")).to_be_visible()
         await waiting(page).get_by_role("button", name="Remove them").click()
         await flag.fill("perhaps")
         await press(page, "Approve with these changes")
@@ -228,7 +228,7 @@ async def test_nothing_misleads_and_nothing_is_missing(tmp_path: Path) -> None:
         spelled = command.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\u200b", "⟨U+200B⟩")
         assert shown == spelled.replace("\x1b", "⟨U+001B⟩")
         assert await waiting(page).locator(".end-mark").all_text_contents() == [" ", "   "]
-        for warning in ("cannot be seen", "right-to-left", "mixes alphabets"):
+        for warning in ("invisible characters", "right-to-left", "mixes alphabets"):
             await expect(waiting(page).get_by_text(warning)).to_be_visible()
         await expect(page.locator("#urgent")).to_contain_text("⟨U+202E⟩")
         await shot(page, "approval-hostile")
@@ -265,7 +265,9 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await expect(page.locator(".approval.urgent").get_by_text("touch two")).to_be_visible()
         await expect(page.get_by_text("Late.")).to_be_visible()
         await decided(page)
-        await expect(page.get_by_text("Nobody decided in time, and it was not run: bash · touch two")).to_be_visible()
+        await expect(
+            page.get_by_text("It expired without a decision and was not run: bash · touch two")
+        ).to_be_visible()
 
 
 async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_path: Path) -> None:
@@ -284,9 +286,9 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         elsewhere = asyncio.create_task(served.chat("Say elsewhere."))
         line = page.locator(".approval-others li")
         await expect(line).to_contain_text("touch elsewhere")
-        await expect(page.get_by_role("heading", name="2 calls wait for you")).to_be_visible()
+        await expect(page.get_by_role("heading", name="2 calls are waiting for you")).to_be_visible()
         notice = "window.notices.map(({title, body}) => [title, body])"
-        assert await page.evaluate(notice) == [["bash waits for you", "touch elsewhere"]]
+        assert await page.evaluate(notice) == [["bash is waiting for you", "touch elsewhere"]]
         assert (await page.title()).startswith("(2) ")
         await shot(page, "approval-two")
         await page.evaluate("window.away = false; window.notices[0].made.onclick()")

@@ -120,7 +120,7 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         await expect(attached.get_by_role("listitem")).to_have_count(3)
         await expect(attached.locator("img")).to_have_js_property("naturalWidth", 80)
         refused = page.locator(".attachments").get_by_role("alert")
-        await expect(refused).to_contain_text("blob.bin: this is neither text nor a picture.")
+        await expect(refused).to_contain_text("blob.bin: it is neither text nor a picture.")
         await expect(refused).to_contain_text("song.mp3: audio/mpeg cannot be sent.")
         await shot(page, "composer-attached")
         async with page.expect_request("**/chat") as asked:
@@ -155,8 +155,8 @@ async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_a
         await expect(meaning).to_contain_text(
             "No approval is required for commands, the web, MCP servers and the network."
         )
-        await expect(meaning).to_contain_text("It still asks before files that your own programs would run")
-        await expect(modes).to_have_accessible_description(re.compile("^Nothing asks: .* stays refused"))
+        await expect(meaning).to_contain_text("It still is for files that your own programs would run")
+        await expect(modes).to_have_accessible_description(re.compile("^No approval is required .* stay refused"))
         await page.reload()
         await expect(meaning).to_contain_text("No approval is required")
         await modes.select_option("ask")

@@ -43,4 +43,4 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
             await form.get_by_role("button", name="Save and use").click()
             await expect(page.get_by_role("button", name="Model: qwen")).to_be_visible()
             await expect(note).to_be_hidden()
-            await expect(page.locator(".welcome-model-line")).to_contain_text("qwen answers")
+            await expect(page.locator(".welcome-model-line")).to_contain_text("Model: qwen")

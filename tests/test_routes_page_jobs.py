@@ -43,7 +43,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         running = panel.get_by_role("list", name="Running").get_by_role("listitem")
         await expect(running).to_have_count(1)
         await expect(running).to_contain_text("running")
-        await expect(button).to_have_text("1 job runs")
+        await expect(button).to_have_text("1 job running")
         await running.get_by_role("button", name="2 more lines").click()
         await expect(running.locator(".job-command")).to_contain_text("exit 3")
         (tmp_path / "work/first").touch()

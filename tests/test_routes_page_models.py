@@ -35,7 +35,7 @@ async def test_a_model_is_connected_used_at_once_and_removed(tmp_path: Path) -> 
             await form.get_by_label("Address").fill(server.base_url)
             await expect(form.get_by_text("Nothing listens")).to_be_hidden()
             await form.get_by_role("button", name="Test", exact=True).click()
-            await expect(form.get_by_text("It works. Models: qwen, gemma.")).to_be_visible()
+            await expect(form.get_by_text("Connected. Models: qwen, gemma.")).to_be_visible()
             assert [one["name"] for one in (await served.client.get("/endpoints")).json()["endpoints"]] == ["default"]
             await form.get_by_label("Model", exact=True).select_option("gemma")
             await shot(page, "connect-works")
@@ -74,7 +74,7 @@ async def test_many_models_are_searched_and_one_holds_for_its_conversation(tmp_p
             model = page.get_by_role("button", name="Model:")
             await model.click()
             picker = page.get_by_role("complementary", name="Models")
-            await expect(picker.get_by_text("And 100 more: search for them.")).to_be_visible()
+            await expect(picker.get_by_text("100 more: use the search.")).to_be_visible()
             await picker.get_by_label("Search models").fill("model-29")
             await expect(picker.get_by_role("radio")).to_have_count(11)
             await picker.get_by_label("Search models").press("ArrowDown")

@@ -33,7 +33,7 @@ async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: 
         page = await browser.page(viewport=PHONE)
         await page.route("**/js/panels/status_bar.js", broken)
         await page.goto(home(served))
-        line = page.get_by_role("alert").filter(has_text="Part of the page broke: oh is not defined")
+        line = page.get_by_role("alert").filter(has_text="Part of the page failed: oh is not defined")
         await expect(line).to_be_visible()
         await expect(line.get_by_role("button", name="Reload the page")).to_be_visible()
         assert await too_wide(page) == []

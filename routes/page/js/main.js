@@ -15,7 +15,7 @@ import { Panel } from "./panels/panel.js";
 import { Store } from "./feed/store.js";
 import { guarded } from "./dom/errors.js";
 
-/** What every part is given: see each part's `start(page)`. */
+/** Passed to the `start(page)` of each part. */
 const page = {
   store: new Store({ session: null, connection: { state: "connecting" } }),
   at: (id) => document.getElementById(id),
@@ -35,6 +35,6 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
-page.at("app").hidden = false; // before the parts: in what is hidden nothing can take the focus
+page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
 for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs]) guarded(part.start, page);
 page.conversation.open(sessions.sessionInAddress());

@@ -1,4 +1,4 @@
-/** One call that waits for a person, whole, and the ways to decide it. */
+/** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
 import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
@@ -9,8 +9,8 @@ import { questionForm } from "./elicitation.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 
 const URGENT_S = 60;
-const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided by somebody else, too late, or gone with its run
-const UNTRUSTED = /conversation holds untrusted text/; // as the server words why it asks
+const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expired, or its run has ended
+const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
 let made = 0;
 
@@ -22,7 +22,7 @@ export class ApprovalBox {
   #stop;
   #id = `approval-${++made}`;
 
-  /** `tray`: `settle()` when buttons move, `over(box, words)` when this one is decided. `tools`: GET /tools by name. */
+  /** `tray`: `settle()` after a layout change, `over(box, words)` after the decision. `tools`: GET /tools by name. */
   constructor(row, page, tray, tools) {
     this.#setRow(row, tools);
     this.#page = page;
@@ -31,12 +31,12 @@ export class ApprovalBox {
     this.element = this.#build();
     this.#show("ask", { moved: false });
     this.#stop = () => {};
-    if (row.expires_at === null) return; // it waits until somebody decides
+    if (row.expires_at === null) return; // it never expires
     this.#stop = startTicking(() => this.#tick());
     this.#tick();
   }
 
-  /** The arguments stand in the order of the tool's schema: the server sorts them by name. */
+  /** Sorts the arguments in the order of the tool's schema: the server sorts them by name. */
   #setRow(row, tools) {
     const tool = tools.get(row.name);
     const order = Object.keys(tool?.parameters?.properties ?? {});
@@ -61,7 +61,7 @@ export class ApprovalBox {
     return h("section", { ...props, dataset: { call: this.row.call } }, head, this.body, this.problem, this.foot);
   }
 
-  /** Seconds that are left, by the server's clock. */
+  /** Seconds until it expires, by the server's clock. */
   get #seconds() {
     return this.row.expires_at - (Date.now() + this.#tray.skew_ms) / 1000;
   }
@@ -76,7 +76,7 @@ export class ApprovalBox {
     if (left) announce(`${left} seconds left to decide: ${escapeLine(this.row.name)}.`);
   }
 
-  /** `ask`, or one of the forms; `moved` when a person has asked for it. */
+  /** Shows `ask` or one of the forms; `moved`: by an action of the user. */
   #show(mode, { moved = true } = {}) {
     this.mode = mode;
     this.#fail(null);
@@ -105,7 +105,7 @@ export class ApprovalBox {
     return [mode === "session" ? this.form.element : null, renderArguments(this.row), this.#facts()];
   }
 
-  /** The tools, which may come later than the call. */
+  /** Sets the tools, which can arrive later than the call. */
   know(tools) {
     this.#setRow(this.row, tools);
     this.body.querySelector(".approval-facts").replaceWith(this.#facts());
@@ -129,7 +129,7 @@ export class ApprovalBox {
     );
   }
 
-  /** Whether allowing it for the session would be of any use: some calls ask each time, whatever was allowed. */
+  /** Whether a grant for the session would have an effect: some tools always require approval. */
   get #canAllowForSession() {
     return this.tool?.approval !== "always";
   }
@@ -157,13 +157,13 @@ export class ApprovalBox {
     return [button(words, "answered", this, "primary"), button("Decline", "denied", this, "danger")];
   }
 
-  /** What a button or a key stands for. */
+  /** Runs the action of a button or a key. */
   act(action) {
     if (this.#sending) return;
     ACTIONS[action](this);
   }
 
-  /** A single key, while focus is in here and not in a text field. Returns whether it meant something. */
+  /** Handles a single key outside text fields. Returns whether it was a shortcut. */
   key(key) {
     if (key === "escape" && this.mode !== "ask") {
       this.act("back");
@@ -179,7 +179,7 @@ export class ApprovalBox {
     this.#show(mode);
   }
 
-  /** Sends the decision once; what the server objects to is shown, and nothing that was written is lost. */
+  /** Sends the decision once; on errors the form keeps its input. */
   async decide(makeWish, words) {
     let wish;
     try {
@@ -205,7 +205,7 @@ export class ApprovalBox {
   #send(under_way) {
     this.#sending = under_way;
     this.element.setAttribute("aria-busy", String(under_way));
-    // Not disabled: the one that was pressed would lose the focus.
+    // A disabled button would lose the focus.
     for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
   }
 
@@ -250,7 +250,7 @@ function button(words, action, box, kind = "", key = null) {
   );
 }
 
-/** A line for a word of reason: Enter in it denies, which harms nobody. */
+/** An optional reason for a denial; Enter submits it. */
 function denyForm() {
   const input = h("input", {
     type: "text",

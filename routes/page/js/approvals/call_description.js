@@ -1,4 +1,4 @@
-/** What somebody is asked: in one sentence, exactly, and whom it touches. Rows of tables, one for each tool we know. */
+/** Describes a call for approval: a question, its exact arguments and its effects; one table row per known tool. */
 
 import { changeDiff } from "../text/diff.js";
 import { h } from "../dom/elements.js";
@@ -13,12 +13,12 @@ export function mcpParts(name) {
   return found && { server: found[1], tool: found[2] };
 }
 
-/** Whether an MCP server asks the person something, in the middle of a call. */
+/** Whether it is an elicitation: a question of an MCP server during a call. */
 export const isQuestion = (name) => mcpParts(name)?.tool === "elicitation";
 
 const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
 
-/** The hosts that a command asks to reach, in words; null where it asks for none. As `tools/egress.py` reads them. */
+/** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
 export function requestedHosts({ network }) {
   if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
   return network ? "any public host" : null;
@@ -47,15 +47,15 @@ export function questionOf({ name, arguments: given }) {
   return SENTENCES[name]?.(given) ?? `Call ${escapeLine(name)}?`;
 }
 
-/** One line of what it is about. */
+/** The subject of the call on one line. */
 export function summaryOf({ name, arguments: given }) {
   return escapeLine(isQuestion(name) ? String(given.message ?? "") : titleOf(name, given));
 }
 
-// A question is answered by a form here: how it is answered otherwise would only confuse.
+// The form replaces the instructions for the command line.
 const REST = / Approve (with the answers|once you) .*$/;
 
-/** Why it is asked. */
+/** The reason why approval is required. */
 export function reasonOf({ name, reason }) {
   return escapeText(isQuestion(name) ? reason.replace(REST, "") : reason);
 }
@@ -63,7 +63,7 @@ export function reasonOf({ name, reason }) {
 const isText = (value) => typeof value === "string";
 const row = (name, value) => [h("dt", {}, escapeLine(name)), h("dd", {}, value)];
 
-// For each tool the arguments that are drawn in a way of their own, if they are texts; all others are rows.
+// By tool: arguments with a rendering of their own, if they are strings; all others become rows.
 const RENDERERS = {
   __proto__: null,
   bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, "Command")] },
@@ -72,7 +72,7 @@ const RENDERERS = {
   edit_file: { old: () => null, new: (given) => changeDiff(escapeText(given.old), escapeText(given.new)) },
 };
 
-const LONG_LINES = 8; // from here on some may be out of sight
+const LONG_LINES = 8; // from here on some may be scrolled out of view
 const linesIn = (text) => (text ? text.replace(/\n$/, "").split("\n").length : 0);
 
 function sized(text) {
@@ -83,7 +83,7 @@ const sizedIfLong = (text) => (linesIn(text) >= LONG_LINES ? sized(text) : null)
 
 const count = (number, word) => `${number.toLocaleString()} ${word}${number === 1 ? "" : "s"}`;
 
-/** All arguments of a call, none left out: elements. */
+/** All arguments of a call, as elements. */
 export function renderArguments({ name, arguments: given }) {
   const drawn = RENDERERS[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
@@ -162,7 +162,7 @@ function hostOf(url) {
   }
 }
 
-/** Whom and what the call touches, in sentences. `tool`: its row of GET /tools, if there is one. */
+/** The effects of the call, in sentences. `tool`: its row of GET /tools, if it has one. */
 export function effectOf({ name, arguments: given }, server, tool) {
   const parts = mcpParts(name);
   if (isQuestion(name)) return `Your answer is sent to the MCP server  ${escapeLine(parts.server)}.`;

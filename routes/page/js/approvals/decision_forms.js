@@ -1,4 +1,4 @@
-/** What a person adds to a decision: other arguments, what else is allowed for the session, a word of reason. */
+/** Forms for a decision: edited arguments, and what else to allow for the session. */
 
 import { requestedHosts } from "./call_description.js";
 import { h } from "../dom/elements.js";
@@ -10,7 +10,7 @@ const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off",
 let made = 0;
 const newId = (name) => `${name}-${++made}`;
 
-/** What a form cannot read; `field` is where. */
+/** Invalid input of a form; `field` is the element. */
 export class InvalidInput extends Error {
   constructor(message, field) {
     super(message);
@@ -18,7 +18,7 @@ export class InvalidInput extends Error {
   }
 }
 
-/** Fields for all arguments, texts as texts and the rest as JSON. `value()` is what they are now, or null if unchanged. */
+/** Fields for all arguments: strings as text, others as JSON. `value()`: the edited arguments, or null if unchanged. */
 export function editForm(given) {
   const fields = Object.entries(given).map(([name, value]) => editField(name, value));
   return {
@@ -36,7 +36,7 @@ export function editForm(given) {
 }
 
 const MOST_ROWS = 14,
-  FOLDED_AT = 84; // characters, about
+  FOLDED_AT = 84; // approximate characters per row
 
 const rowsOf = (text) => text.split("\n").reduce((rows, line) => rows + 1 + Math.floor(line.length / FOLDED_AT), 0);
 
@@ -54,7 +54,7 @@ function editField(name, value) {
     dir: "ltr",
   });
   input.value = shown;
-  const first = input.value; // what the browser has made of it, ends of lines being its own
+  const first = input.value; // as the browser normalises it (newlines)
   const label = h("label", { for: id }, escapeLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
   return {
     name,
@@ -78,13 +78,13 @@ function parsed(name, input) {
   }
 }
 
-/** Browsers would send null for it. */
+/** JSON.stringify would write null. */
 function finite(_, value) {
   if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number is too large");
   return value;
 }
 
-/** A box for text cannot show what is invisible, so a line below it says what there is, and takes it out. */
+/** Text boxes do not show invisible characters: a note below lists them and offers to remove them. */
 function invisibleNote(input) {
   const words = h("span", {});
   const clean = h("button", { type: "button" }, "Remove them");
@@ -107,7 +107,7 @@ function invisibleNote(input) {
 const ANY = "*";
 const literal = (text) => text.replaceAll(ANY, "[*]");
 
-// What a pattern is first: for each argument. The server holds commands against theirs word by word.
+// The suggested pattern of each argument. The server matches commands word by word.
 const PATTERNS = {
   __proto__: null,
   bash: ({ command }) => (command.includes("\n") ? null : { command }),
@@ -125,7 +125,7 @@ function withinHost(url) {
   }
 }
 
-/** A pattern for calls like this one; null where none makes sense. */
+/** A suggested pattern for similar calls; null if there is none. */
 function patternOf(name, given) {
   if (!Object.keys(given).length) return null;
   const all = Object.fromEntries(Object.entries(given).map(([key, value]) => [key, literal(serialised(value))]));
@@ -133,11 +133,11 @@ function patternOf(name, given) {
     const own = (PATTERNS[name] ?? (() => all))(given);
     return own && { ...all, ...own };
   } catch {
-    return null; // arguments of other types than the tool has
+    return null; // the arguments have unexpected types
   }
 }
 
-/** A value as the server writes it before it looks at the pattern: JSON in ASCII, keys sorted. */
+/** Serialises a value like the server does before matching: JSON in ASCII with sorted keys. */
 function serialised(value) {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return `[${value.map(serialisedPart).join(", ")}]`;
@@ -162,8 +162,8 @@ const HINTS = {
     "A trailing * matches any further arguments, of read-only programs. Redirections, substitutions and similar always require approval.",
 };
 
-/** "Exactly this call", "calls like it", unless they would not count (`exactly`), or "network to these hosts".
- * `value()`: what bounds the grant, as it is sent. */
+/** Choices: exactly this call, a pattern (unless `exactly`), or network access to hosts.
+ * `value()`: the fields of the grant, as sent. */
 export function sessionForm(name, given, { exactly = false } = {}) {
   const group = newId("scope");
   const choices = [
@@ -200,7 +200,7 @@ function patternChoice(suggested) {
 
 const NETWORK_TOOLS = new Set(["bash", "python"]);
 
-/** The hosts of the call, or those that its text names: a person adds and takes away. */
+/** Editable list of hosts: those of the call, or those found in its text. */
 function hostsChoice(given) {
   const id = newId("hosts");
   const named = Array.isArray(given.network)

@@ -1,4 +1,4 @@
-/** What an MCP server asks in the middle of a call: a small form out of its schema, or a page to open. */
+/** The form of an elicitation: fields from the MCP server's schema, or a page to open. */
 
 import { h } from "../dom/elements.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
@@ -7,7 +7,7 @@ import { parseNumber } from "../text/json.js";
 
 let made = 0;
 
-/** `{element, focus(), value()}`: what the server says and a field for each answer. `value()` raises Unreadable. */
+/** `{element, focus(), value()}`: the message and a field for each answer. `value()` raises InvalidInput. */
 export function questionForm({ message, schema, url }) {
   const said = h("p", { class: "approval-question-message", dir: "auto" }, escapeText(String(message ?? "")));
   if (url !== undefined)
@@ -35,7 +35,7 @@ export function questionForm({ message, schema, url }) {
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The host that this browser would go to stands by itself: an address can be written so that another seems meant. */
+/** Shows the host separately: a URL can be written so that it suggests another host. */
 function pageToOpen(written) {
   const url = URL.canParse(written) ? new URL(written) : null;
   const address = h("code", { dir: "ltr", class: "exact-word" }, escapeText(written));
@@ -47,7 +47,7 @@ function pageToOpen(written) {
   ];
 }
 
-/** Titles beside values: `oneOf`/`anyOf` with `const`, or `enum` with `enumNames`. */
+/** Titles of values: `oneOf`/`anyOf` with `const`, or `enum` with `enumNames`. */
 function choicesOf(field) {
   const rows = field.oneOf ?? field.anyOf;
   if (Array.isArray(rows)) return rows.filter(isObject).map((row) => [row.const, row.title ?? row.const]);
@@ -77,7 +77,7 @@ function fieldOf(name, field, needed) {
 const INPUTS = { __proto__: null, email: "email", uri: "url", date: "date" };
 const NUMBERS = { __proto__: null, integer: "1", number: "any" };
 
-/** The element, and what it is worth: undefined for what is left out. */
+/** The element, and a function for its value: undefined if left out. */
 function inputOf(field, props, name) {
   if (field.type === "boolean") {
     const box = h("input", { ...props, required: false, type: "checkbox", checked: field.default === true });

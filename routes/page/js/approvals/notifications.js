@@ -1,11 +1,11 @@
-/** What somebody notices who looks elsewhere: a number in the title, a dot in the icon, and (if wanted) notifications. */
+/** Signals for a hidden page: a number in the title, a dot on the icon and, if enabled, notifications. */
 
 import { summaryOf } from "./call_description.js";
 import { h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 
 const KEY = "dragoman.notify";
-const LONG_S = 30; // a run that took longer is told of when it ends
+const LONG_S = 30; // the end of longer runs is notified
 const ICON = "/page/icon.svg",
   WAITING = "/page/icon-waiting.svg";
 const BADGE = /^\(\d+\) /;
@@ -13,7 +13,7 @@ const BADGE = /^\(\d+\) /;
 let waiting = 0;
 const changes = new EventTarget();
 
-/** Watches what waits and what runs; `show(approval)` brings the person there. */
+/** Watches approvals and runs; `show(approval)` opens one. */
 export function startNotifications(page, show) {
   new MutationObserver(badge).observe(document.querySelector("title"), { childList: true });
   page.store.watch("approvals", (rows) => {
@@ -24,7 +24,7 @@ export function startNotifications(page, show) {
   notifyRuns(page);
 }
 
-/** Whoever sets the title need not know of the number in it. */
+/** Adds the number of waiting calls to any title. */
 function badge() {
   const plain = document.title.replace(BADGE, "");
   const isEnabled = waiting ? `(${waiting}) ${plain}` : plain;
@@ -64,7 +64,7 @@ function open(page, session) {
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
 
-/** `tag`: several tabs that tell the same show it once. */
+/** `tag`: several tabs with the same notification show it once. */
 function notify(title, body, tag, clicked) {
   if (!document.hidden || !wanted()) return;
   try {
@@ -75,15 +75,15 @@ function notify(title, body, tag, clicked) {
       clicked();
     };
   } catch {
-    localStorage.removeItem(KEY); // phones make notifications by other means only
+    localStorage.removeItem(KEY); // phones support notifications only through service workers
   }
 }
 
-/** Whether this browser could, as far as can be known without asking. */
+/** Whether this browser supports notifications, as far as known without asking. */
 const isSupported = () => "Notification" in window && window.isSecureContext;
 const wanted = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
 
-/** Asks the browser for leave, once somebody has pressed a button for that. Returns what to tell, if it did not work. */
+/** Requests permission after a click. Returns an error message, or null. */
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
   else if (!isSupported()) return "This browser does not support notifications for this page. Use HTTPS or localhost.";
@@ -94,7 +94,7 @@ async function enable(on) {
   return null;
 }
 
-/** A switch for the settings. */
+/** The switch in the settings. */
 export function notifySwitch() {
   const box = h("input", { type: "checkbox", role: "switch" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
@@ -111,7 +111,7 @@ export function notifySwitch() {
   return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)), problem);
 }
 
-/** A small button for the tray: there as long as it would change something. */
+/** A button in the tray, shown while notifications can be enabled. */
 export function notifyButton() {
   const button = h("button", { type: "button", class: "notify-button" }, "Notify me next time");
   const draw = () => (button.hidden = wanted() || !isSupported() || Notification.permission === "denied");

@@ -1,4 +1,4 @@
-/** Calls that wait for a person: the first of the open conversation whole, all others in a line, each decided once. */
+/** The tray of waiting calls: the first one of the open conversation in full, all others as a list. */
 
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
@@ -7,9 +7,9 @@ import { fill, h, icon, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton, startNotifications } from "./notifications.js";
 
-const SETTLE_MS = 400; // what has just moved under the pointer cannot be pressed yet
+const SETTLE_MS = 400; // ignores clicks on buttons that have just moved
 const NOTE_MS = 12_000;
-const SKEW_MS = 30_000; // from here on the two clocks are taken to differ
+const SKEW_MS = 30_000; // from here on the clocks are taken to differ
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
 const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
@@ -22,15 +22,15 @@ const OUTCOMES = {
 };
 
 class Tray {
-  skew_ms = 0; // how far the server's clock is ahead of this one
+  skew_ms = 0; // how far the server's clock is ahead
   #page;
   #element;
   #rows = [];
-  #boxes = new Map(); // of those that were shown whole: what was written in one stays while another is looked at
+  #boxes = new Map(); // kept while another one is shown, so that input is not lost
   #box = null;
-  #chosen = null; // the key of the one that somebody wants to see whole
-  #decided = new Set(); // decided here: the server's list may still have them
-  #known = new Map(); // every row that was here
+  #chosen = null; // the key of the one selected by the user
+  #decided = new Set(); // decided here, although the server's list may still have them
+  #known = new Map(); // every row so far, by key
   #tools = null;
   #timer = null;
   #noteTimer = null;
@@ -66,7 +66,7 @@ class Tray {
     document.addEventListener("visibilitychange", () => document.hidden || this.settle());
   }
 
-  /** For a moment nothing in here can be pressed: a click that was meant for something else decides nothing. */
+  /** Ignores clicks for a moment: one that was aimed at something else must not decide a call. */
   settle() {
     this.#element.dataset.settling = "";
     clearTimeout(this.#timer);
@@ -74,7 +74,7 @@ class Tray {
   }
 
   #ignoreEarlyClick(event) {
-    const byPointer = event.detail > 0; // the keyboard is here because somebody has brought it here
+    const byPointer = event.detail > 0; // the keyboard focus is here only by intent
     if (!byPointer || !("settling" in this.#element.dataset) || !event.target.closest("button")) return;
     event.preventDefault();
     event.stopPropagation();
@@ -97,7 +97,7 @@ class Tray {
     (this.#box?.element ?? this.list.querySelector("button") ?? this.heading).focus();
   }
 
-  /** The approval whole, and the keyboard with it; in another conversation that one is opened. */
+  /** Shows an approval in full and focuses it; opens its conversation if necessary. */
   show(row) {
     const wanted = this.#rows.find((one) => keyOf(one) === keyOf(row));
     if (!wanted) return;
@@ -125,7 +125,7 @@ class Tray {
     announce(told.join(". "), { urgent: true });
   }
 
-  /** What there is to know of each tool, once; the answer also tells the server's time. */
+  /** Fetches the tools once; the Date header of the response also gives the server's time. */
   async #fetchTools() {
     this.#tools = new Map();
     try {
@@ -136,7 +136,7 @@ class Tray {
       for (const tool of tools) this.#tools.set(tool.name, tool);
       for (const box of this.#boxes.values()) box.know(this.#tools);
     } catch {
-      this.#tools = null; // asked again with the next call that waits: all that is decided on is shown without it
+      this.#tools = null; // fetched again with the next call; approvals work without it
     }
   }
 
@@ -170,7 +170,7 @@ class Tray {
     this.#box = row && this.#boxOf(row);
     fill(this.place, this.#box?.element);
     if (!had) return;
-    // Not into the next call: who goes on typing must not decide something that was not read.
+    // Not into the next call: continued typing must not decide something unread.
     if (this.#rows.length) this.heading.focus();
     else this.#page.at("composer-text")?.focus();
   }
@@ -181,7 +181,7 @@ class Tray {
     return box;
   }
 
-  /** Those whose calls wait no more. */
+  /** Removes boxes of calls that no longer wait. */
   #clear() {
     const left = new Set(this.#rows.map(keyOf));
     for (const [key, box] of this.#boxes) {
@@ -215,7 +215,7 @@ class Tray {
     return title ? `“${escapeLine(title)}”` : "another conversation";
   }
 
-  /** A decision was made here, or the server says that there is none to make any more. */
+  /** The call was decided here, or the server reports that it no longer waits. */
   over(box, words, { own }) {
     this.#decided.add(keyOf(box.row));
     this.#showNote(own ? null : `${box.title}: ${words}`);
@@ -223,7 +223,7 @@ class Tray {
     this.#changed();
   }
 
-  /** What became of a call of the open conversation, as its run tells. */
+  /** A call of the open conversation was decided elsewhere. */
   #resolved(event) {
     const key = keyOf(event);
     const row = this.#known.get(key);

@@ -4,7 +4,7 @@ import { escapeLine } from "../text/exact_text.js";
 
 const LONGEST = 200;
 
-// name of a tool -> what its line says
+// tool name -> its title
 const TITLES = {
   bash: ({ command }) => (typeof command === "string" ? command.replace(/^\s*#!bg[^\n]*\n/, "") : command),
   python: ({ code }) => code,
@@ -59,7 +59,7 @@ function firstLine(text) {
   return (/[^\s][^\n]*/.exec(text.slice(0, 4_000))?.[0] ?? "").trim();
 }
 
-/** Of a tool that is not known here: its only value, or all of them. */
+/** The only value, or all values, of a tool without a title of its own. */
 function otherArguments(given) {
   const values = Object.values(given ?? {});
   if (!values.length) return "";

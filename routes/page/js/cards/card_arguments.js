@@ -1,4 +1,4 @@
-/** What a tool is called with: first as the model writes it, then as it was understood. */
+/** The arguments of a tool call: first as they stream in, then as parsed. */
 
 import { codeBlock } from "../text/code.js";
 import { changeDiff } from "../text/diff.js";
@@ -9,18 +9,18 @@ import { fileLanguage } from "../text/file_language.js";
 import { PartialObject } from "./partial_json.js";
 import { PartialTags } from "./partial_tags.js";
 
-const TITLE_PART = 400; // characters of a field that a title is made of
+const TITLE_PART = 400; // characters of a field that a title can use
 const MOST_ROWS = 100;
-// name of a tool -> its one argument that models also write without any JSON around it
+// tool name -> the argument that models also write without JSON around it
 const RAW = { bash: "command", python: "code" };
-// fields that the title of the card says in full
+// fields that the title of the card shows in full
 const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
-// how fields are called on the page
+// labels of fields
 const FIELDS = { old: "Replace", new: "With", content: "Content", code: "", command: "" };
 
 const command = (words) => foldable(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
 
-// name of a tool -> the argument that is shown as what it is, and how
+// tool name -> renders its main argument, and returns the others
 const RENDERERS = {
   bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), rest],
   python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), rest],
@@ -29,12 +29,12 @@ const RENDERERS = {
 };
 
 export class CardArguments {
-  /** The fields that have begun, as far as a title needs them. */
+  /** The streamed fields, as far as a title needs them. */
   fields = Object.create(null);
   #name;
   #boxes = new Map();
   #reader = new PartialObject(this);
-  #raw = []; // until it is clear that it is JSON
+  #raw = []; // buffered until it is clear whether it is JSON
   #isObject = false;
   #failed = false;
 
@@ -43,7 +43,7 @@ export class CardArguments {
     this.element = h("div", { class: "card-arguments", hidden: true });
   }
 
-  /** A piece of them, as the model writes it: JSON, or the text itself. */
+  /** A streamed piece: JSON, or the text itself. */
   write(text) {
     if (!text) return;
     this.element.hidden = false;
@@ -54,7 +54,7 @@ export class CardArguments {
     }
   }
 
-  /** The arguments as they are; `by` is who has changed them. */
+  /** The parsed arguments; `by` has changed them. */
   settle(given, { by = null } = {}) {
     this.fields = given ?? {};
     this.#boxes.clear();
@@ -67,7 +67,7 @@ export class CardArguments {
     this.element.hidden = !this.element.childNodes.length;
   }
 
-  // What PartialObject tells.
+  // Callbacks of PartialObject.
 
   open(name) {
     this.#isObject = true;
@@ -89,7 +89,7 @@ export class CardArguments {
   }
 
   failed() {
-    if (this.#isObject) return; // what can be read of it stays
+    if (this.#isObject) return; // the fields that were parsed stay visible
     const raw = this.#raw.splice(0).join("");
     this.#failed = !/^\s*</.test(raw);
     if (this.#failed) return void this.#appendRaw(raw);
@@ -97,7 +97,7 @@ export class CardArguments {
     this.#reader.feed(raw);
   }
 
-  /** The text is the one argument that such tools have, or is shown as it is. */
+  /** Text that is not JSON: the only argument of some tools, else shown as it is. */
   #appendRaw(text) {
     const name = Object.hasOwn(RAW, this.#name) ? RAW[this.#name] : "";
     if (!this.#boxes.has(name)) this.open(name);
@@ -112,7 +112,7 @@ export class CardArguments {
   }
 }
 
-/** `key: value` rows; values that are no words are JSON. */
+/** `key: value` rows; values other than strings are shown as JSON. */
 export function table(rows) {
   const more = rows.length - MOST_ROWS;
   return [
@@ -133,10 +133,10 @@ function shownValue(value) {
 
 const LINES = 10;
 const CHARACTERS = 1_500;
-const FOLDED = 4_000; // characters that are laid out of a folded one
-const MOST = 200_000; // and of an open one
+const FOLDED = 4_000; // characters laid out while collapsed
+const MOST = 200_000; // and while expanded
 
-/** The block with this text, spelled out; if it is long, with a button that shows all of it and folds it again. */
+/** The block with this text, escaped; a long text gets a button that expands and collapses it. */
 function foldable(block, text) {
   const lines = text.split("\n").length;
   const show = (open) => (block.textContent = shortened(text, open));

@@ -1,10 +1,10 @@
-/** The line at the top of a tool's card: which tool, for what, how it is, since when; and how to stop it. */
+/** The header of a tool's card: tool, title, state, elapsed time, and the stop button. */
 
 import { fill, h, icon } from "../dom/elements.js";
 import { formatDuration } from "../dom/clock.js";
 import { iconOf, nameOf } from "./call_title.js";
 
-// state -> its word and its icon: never told by colour alone
+// state -> its label and icon: never shown by colour alone
 export const STATES = {
   writing: ["writing", "pencil"],
   next: ["queued", "clock"],
@@ -21,7 +21,7 @@ export const STATES = {
 let bodies = 0;
 
 export class CardHead {
-  /** `onFold(open)` when the reader opens or folds the card, `onStop()` for its stop button. */
+  /** `onFold(open)` when the reader expands or collapses the card, `onStop()` for its stop button. */
   constructor({ body, onFold, onStop }) {
     body.id ||= `card-${++bodies}`;
     this.tool = h("span", { class: "card-tool" });
@@ -44,7 +44,7 @@ export class CardHead {
     this.element = h("header", { class: "card-head" }, this.fold, facts);
   }
 
-  /** The name and the line of the call. */
+  /** Shows the name and the title of the call. */
   name(name, title) {
     if (this.shownName !== name) fill(this.mark, icon(iconOf(name)));
     this.shownName = name;
@@ -52,13 +52,13 @@ export class CardHead {
     this.title.textContent = title;
   }
 
-  /** A state of STATES, with other words for it if there are any. */
+  /** Shows a state of STATES, with another label if given. */
   show(state, words) {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
     const focused = document.activeElement === this.stop;
     this.stop.hidden = state !== "running";
-    if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // what goes takes no focus with it
+    if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
   expand(open) {
@@ -66,7 +66,7 @@ export class CardHead {
     this.fold.setAttribute("aria-expanded", String(open));
   }
 
-  /** Seconds, null where there are none to tell; `atLeast`: nobody knows how many more. */
+  /** Seconds, or null to show none; `atLeast`: the real duration is unknown. */
   tell(seconds, { over = false, atLeast = false } = {}) {
     this.time.hidden = seconds === null || (atLeast && seconds < 1);
     if (this.time.hidden) return;

@@ -1,4 +1,4 @@
-/** What a tool answered: its output, a diff, a file, words of strangers; and the same in two or three lines. */
+/** The result of a tool: output, diff, file or untrusted text; and a preview of a few lines. */
 
 import { codeBlock } from "../text/code.js";
 import { counted, diffOf, rowOf } from "../text/diff.js";
@@ -11,23 +11,23 @@ import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
 
 const BRIEF = 3; // lines
-const BRIEF_PART = 4_000; // characters of a text that is looked at for them
+const BRIEF_PART = 4_000; // characters of a text that are searched for them
 const LINE = 240;
 const JSON_MOST = 200_000;
 const EXIT = /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit)\]$/;
 const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
 
-const NOTE_MOST = 300; // characters of such a note at the end of a text
+const NOTE_MOST = 300; // length of such a trailer
 
-/** What a tool has noted at the end of its result, and the groups of that; [] where it has not. */
+/** The trailer that a tool has appended to its result, and its groups; [] if there is none. */
 function trailer(pattern, text) {
-  const found = pattern.exec(text.slice(-NOTE_MOST)); // all of it may be long, and somebody's who means harm
+  const found = pattern.exec(text.slice(-NOTE_MOST)); // bounded: the text can be long and hostile
   return found ? [found[0], found.groups] : [];
 }
 
 /**
- * `{element, brief, extra}` of a call that has ended: what is shown when the card is open, when it is folded, and in
- * its head. `call`: `{name, fields, text, ok, tail, label, whole}`; each is made when it is asked for.
+ * `{element, brief, extra}` of a finished call: the content of the expanded card, of the collapsed card, and of
+ * its header. `call`: `{name, fields, text, ok, tail, label, whole}`; elements are built on demand.
  */
 export function resultOf(call) {
   if (call.isProcess) return ofProcess(call);
@@ -88,7 +88,7 @@ function ofFile({ text, fields }) {
   };
 }
 
-/** `stranger`: whose words they are, where they are not the reader's own machine's. */
+/** `stranger`: the source of text from outside this machine. */
 function ofText({ text, label, whole, fileName }, stranger = null) {
   const json = prettyJSON(text);
   const warning =
@@ -105,7 +105,7 @@ function words(text, { label, whole, fileName }) {
   return tail.element;
 }
 
-/** What went wrong is read from its end: that is where programs say it. */
+/** Of a long error the end is shown: programs put the message there. */
 function failure(text) {
   return h("div", { class: "card-problem", dir: "auto" }, escapeText(text));
 }
@@ -140,7 +140,7 @@ const brief = (lines) =>
     lines.map((line) => h("div", {}, withoutEscapes(line))),
   );
 
-/** A line of output without what a terminal would obey. */
+/** A line of output without escape sequences. */
 function withoutEscapes(line) {
   const shown = line.replace(/\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|.)/g, "");
   return escapeText(shown.replace(/\r+$/, "").split("\r").at(-1).slice(0, LINE));

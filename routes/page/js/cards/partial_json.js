@@ -1,4 +1,4 @@
-/** Arguments as a model writes them: the fields of a JSON object that is not there yet, each character looked at once. */
+/** A streaming parser for the fields of an incomplete JSON object; it looks at each character once. */
 
 const ESCAPES = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 // Some models write the call itself: {"name": ..., "arguments": {...}}.
@@ -7,7 +7,7 @@ const STRING_STOP = /["\\]/g;
 const NESTED_STOP = /["\\{}[\]]/g;
 const SPACE = /\s/;
 
-// state -> how it takes characters from `at` on: where the next state goes on, or -1 where more must come first
+// state -> consumes characters from `at` on; returns the next position, or -1 to wait for more input
 const STATES = {
   start: (reader, text, at) => (text[at] === "{" ? reader.go("key", at + 1) : reader.fail(at)),
   key: (reader, text, at) => {
@@ -43,10 +43,10 @@ export class PartialObject {
   name = "";
   depth = 0;
   #state = "start";
-  #pending = ""; // an escape that is not whole
+  #pending = ""; // an incomplete escape sequence
   #quoted = false; // inside a string of a nested value
 
-  /** `sink`: `open(name)`, `text(name, piece)`, `restart()` where all so far was no argument, `failed()`: it is no JSON. */
+  /** `sink`: `open(name)`, `text(name, piece)`, `restart()` when a wrapper was found, `failed()` if it is not JSON. */
   constructor(sink) {
     this.sink = sink;
   }
@@ -84,7 +84,7 @@ export class PartialObject {
     return stop + length;
   }
 
-  /** A value that is an object or a list, as it is written. */
+  /** The raw text of a nested object or list. */
   nested(text, at) {
     const from = at;
     NESTED_STOP.lastIndex = at;
@@ -115,7 +115,7 @@ export class PartialObject {
   }
 }
 
-/** What stands for `n` or `u00e9` behind a backslash. */
+/** The character of an escape sequence: `n` or `u00e9`. */
 function decoded(code) {
   if (code[0] !== "u") return ESCAPES[code] ?? code;
   const unit = Number.parseInt(code.slice(1), 16);

@@ -1,14 +1,14 @@
-/** Arguments that a model writes between tags, `<parameter=path>` or `<arg_key>path</arg_key>`, as they come. */
+/** A streaming parser for arguments in tags: `<parameter=path>` or `<arg_key>path</arg_key>`. */
 
 const OPEN =
   /<parameter(?:=|\s{1,20}name=["']?)(?<name>[^"'>\n]{1,100})["']?\s{0,20}>|<arg_key>\s{0,20}(?<key>[^\s<][^<\n]{0,99}?)\s{0,20}<\/arg_key>\s{0,20}<arg_value>/;
 const CLOSE = /\n?<\/(?:parameter|arg_value)>/;
-const HELD = /\n?(?:<(?:\/[a-z_]{0,9})?)?$/; // the end of a text that may be the beginning of CLOSE
+const HELD = /\n?(?:<(?:\/[a-z_]{0,9})?)?$/; // text that may be the beginning of CLOSE
 const MOST_HELD = 300;
 
 export class PartialTags {
   #name = null;
-  #begins = false; // the line that a tag stands on is not part of the value
+  #begins = false; // a newline directly after the tag is not part of the value
   #pending = "";
 
   /** `sink`: `open(name)`, `text(name, piece)`. */

@@ -1,15 +1,15 @@
-/** Text that grows while somebody looks at it, as code: its end is followed, unless the reader has scrolled up. */
+/** Streaming text in monospace: scrolls to the end, unless the reader has scrolled up. */
 
 import { h, onNextFrame } from "../dom/elements.js";
 import { escapeText } from "../text/exact_text.js";
 
-const BLOCK = 8_000; // characters that are laid out anew at once
-const BLOCK_END = 16_000; // without any end of a line
+const BLOCK = 8_000; // characters in one block of layout
+const BLOCK_END = 16_000; // hard limit, for text without newlines
 const NEAR = 30;
 
 export class StreamingText {
   #waiting = [];
-  #incomplete = ""; // half a character, or half an end of a line
+  #incomplete = ""; // half a surrogate pair, or the first half of CRLF
   #block = null;
   #following = true;
 
@@ -28,11 +28,11 @@ export class StreamingText {
     this.#incomplete = text.slice(/[\r\ud800-\udbff]$/.test(text) ? -1 : text.length);
     const shown = escapeText(text.slice(0, text.length - this.#incomplete.length).replaceAll("\r\n", "\n"));
     for (let left = shown; left; ) left = this.#put(left);
-    // Behind all that is drawn for this picture: many that grow at once are laid out once.
+    // After all drawing of this frame, so that many elements cause one layout.
     if (this.#following) queueMicrotask(() => (this.element.scrollTop = this.element.scrollHeight));
   };
 
-  /** Into the last block, until it is full; returns the rest. */
+  /** Fills the last block; returns the rest. */
   #put(text) {
     if (!this.#block) this.element.append(h("div", {}, (this.#block = document.createTextNode(""))));
     const room = BLOCK - this.#block.length;

@@ -1,4 +1,4 @@
-/** One call of a tool, from the first piece of its arguments to its result. */
+/** The card of a tool call, from its first streamed argument to its result. */
 
 import { post } from "../feed/api.js";
 import { CardArguments } from "./card_arguments.js";
@@ -12,8 +12,8 @@ import { nameOf, titleOf } from "./call_title.js";
 import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
-const REASON = 4_000; // characters of why a call was refused
-const LONG_S = 5; // what takes longer is told to a screen reader when it ends
+const REASON = 4_000; // characters of a rejection
+const LONG_S = 5; // the end of longer calls is announced to screen readers
 const FOLDED_STATES = new Set(["done", "refused", "unrun"]);
 const TERMINAL_STATES = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
@@ -23,7 +23,7 @@ const DECISIONS = {
   withdrawn: () => ["refused", "withdrawn"],
 };
 
-// the same for a question that a tool asks: nothing runs for it
+// the same for an elicitation, which runs nothing
 const ANSWERS = {
   ...DECISIONS,
   approved: (by) => ["done", `answered by ${by}`],
@@ -31,19 +31,19 @@ const ANSWERS = {
 };
 const QUESTION = /^mcp__.+__elicitation$/s;
 
-const writing = new WeakMap(); // of each run, the cards whose call has not begun
+const writing = new WeakMap(); // by run: the cards whose call has not started
 
 export class ToolCard {
   #state = null;
-  #stateText = null; // other words for the state
-  #chosen = null; // whether the reader has opened or folded it
+  #stateText = null; // overrides the label of the state
+  #chosen = null; // whether the reader has expanded or collapsed it
   #began = 0; // of performance.now()
   #seconds = null;
   #untick = null;
-  #atLeast = false; // the seconds are those that it told of last
+  #atLeast = false; // the duration is only a lower bound
   #result = null;
   #changedBy = null;
-  #question = null; // the id of what was asked last of it
+  #question = null; // the id of the latest approval request
   #drawnResult = false;
 
   constructor(call, name, view) {
@@ -64,7 +64,7 @@ export class ToolCard {
     this.#setState("writing");
   }
 
-  /** A piece of the arguments, as the model writes them. */
+  /** A streamed piece of the arguments. */
   write({ text }) {
     if (this.#state === "next") this.#setState("writing");
     this.given.write(text);
@@ -86,7 +86,7 @@ export class ToolCard {
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
-    if (!isProcess) tail.element.remove(); // how far it had come; the result is another text
+    if (!isProcess) tail.element.remove(); // it shows progress, not the result
     const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
@@ -105,7 +105,7 @@ export class ToolCard {
     this.#setState("refused", this.#stateText);
   }
 
-  /** The call waits for a person: the tray above the composer is where they answer. */
+  /** Waiting for approval: the tray above the composer has the buttons. */
   ask({ call, name, arguments: given, reason }) {
     this.#question = call;
     this.#setCall(name, given);
@@ -123,17 +123,17 @@ export class ToolCard {
     this.#setState(state, note ? `${words}: “${escapeText(note)}”` : words);
   }
 
-  /** The run is over: whatever the card still shows as under way is not any more. */
+  /** The run has ended: closes a state that was still active. */
   runEnded() {
     if (TERMINAL_STATES.has(this.#state)) return;
     const failed = this.view.ended?.type === "run.failed";
     const state = this.#state === "running" ? (failed ? "unknown" : "stopped") : "unrun";
-    this.#atLeast = this.#state === "running" && !this.#untick; // the log has no time of its end
+    this.#atLeast = this.#state === "running" && !this.#untick; // the log does not have the time of its end
     if (this.#untick) this.#tick();
     this.#setState(state);
   }
 
-  /** The page shows something else now. */
+  /** The conversation was switched. */
   leave() {
     this.#untick?.();
     this.#untick = null;
@@ -173,7 +173,7 @@ export class ToolCard {
     this.#updateLayout();
   }
 
-  /** The calls of a round that have not begun wait for the one that has. */
+  /** The calls of a round that have not started wait for the active one. */
   #updateSiblings() {
     const cards = writing.get(this.view);
     if (this.#state === "writing") return;
@@ -188,7 +188,7 @@ export class ToolCard {
     this.#began = performance.now() - elapsed_s * 1_000;
   }
 
-  /** Ticks while it runs; of a run that comes from the log only once it is clear that it still does. */
+  /** Ticks while running; for a restored run only once it is clear that it still runs. */
   #updateClock() {
     const runs = this.#state === "running";
     if (runs) onNextFrame(this.#beginTicking);
@@ -212,7 +212,7 @@ export class ToolCard {
     this.#updateLayout();
   }
 
-  /** Open while something happens in it and where it failed; else a line and two, unless the reader wants more. */
+  /** Expanded while active and on failure, else collapsed to a preview, unless the reader has chosen. */
   #updateLayout() {
     const over = TERMINAL_STATES.has(this.#state);
     const read = this.tail.opened || hasSelection(this.body);
@@ -242,7 +242,7 @@ export class ToolCard {
   async #stop() {
     const { stop } = this.head;
     if (stop.ariaDisabled) return;
-    stop.ariaDisabled = "true"; // disabled it would lose the focus
+    stop.ariaDisabled = "true"; // a disabled button would lose the focus
     this.problem.hidden = true;
     try {
       await post(`/runs/${encodeURIComponent(this.view.asked.run)}/cancel`);

@@ -1,4 +1,4 @@
-/** Files that go with a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
+/** Files to attach to a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
 
 import { request } from "../feed/api.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
@@ -15,7 +15,7 @@ export const ACCEPTED = [
 ].join();
 
 export class Attachments {
-  #files = []; // {name, type, part()} and what is shown of them
+  #files = []; // {name, type, part()} and their thumbnails
   #reading = 0;
 
   /** `onChange()` after something was added or removed. */
@@ -30,12 +30,12 @@ export class Attachments {
     return !this.#files.length;
   }
 
-  /** Still being read or made smaller. */
+  /** Whether a file is still being read or scaled down. */
   get busy() {
     return this.#reading > 0;
   }
 
-  /** Takes what fits; says of the others why they do not. */
+  /** Adds the files that can be sent; shows why others cannot. */
   async add(files) {
     this.#showProblem("");
     this.#reading++;
@@ -52,7 +52,7 @@ export class Attachments {
     this.onChange();
   }
 
-  /** Everything that is attached, taken away from here: put back by `restore`. */
+  /** Removes and returns all attachments; `restore` adds them again. */
   take() {
     const files = this.#files;
     this.#files = [];
@@ -65,7 +65,7 @@ export class Attachments {
     this.#draw();
   }
 
-  /** What was taken has been sent. */
+  /** Releases the thumbnails of files that were sent. */
   forget(files) {
     for (const { url } of files) if (url) URL.revokeObjectURL(url);
   }
@@ -104,7 +104,7 @@ export class Attachments {
   }
 }
 
-/** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error that says why not. */
+/** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error with the reason. */
 async function readFile(file) {
   const name = file.name || "pasted";
   if (PICTURES.has(file.type)) {
@@ -131,7 +131,7 @@ async function textOf(file) {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     if (!text.includes("\0")) return text;
   } catch {
-    // not UTF-8, which is what the next line says
+    // not UTF-8: falls through to the error below
   }
   throw new Error("it is neither text nor a picture.");
 }
@@ -145,7 +145,7 @@ function base64(blob) {
   });
 }
 
-/** What POST /chat is sent as `message`: a string, or parts where there are pictures or PDFs. */
+/** The `message` of POST /chat: a string, or parts if there are pictures or PDFs. */
 export function messageOf(text, files) {
   const words = wordsOf(text, files);
   const parts = files.map(({ part }) => part).filter(Boolean);
@@ -153,7 +153,7 @@ export function messageOf(text, files) {
   return [...(words ? [{ type: "text", text: words }] : []), ...parts];
 }
 
-/** What the person says, with the text files behind it, each in a fence with its name. */
+/** The text of the user, followed by the text files, each in a fence with its name. */
 export function wordsOf(text, files) {
   const texts = files.filter((file) => file.text !== undefined);
   return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
@@ -161,7 +161,7 @@ export function wordsOf(text, files) {
     .join("\n\n");
 }
 
-/** A fence that nothing in the text can close. */
+/** A fence that is longer than any in the text. */
 export function fenced(text, language = "") {
   const longest = (text.match(/`+/g) ?? []).reduce((most, ticks) => Math.max(most, ticks.length), 2);
   const fence = "`".repeat(longest + 1);
@@ -170,7 +170,7 @@ export function fenced(text, language = "") {
 
 const languageOf = (name) => /\.(\w{1,8})$/.exec(name)?.[1] ?? "";
 
-/** The files of a message that was sent before, to be sent again. Raises Refused. */
+/** The files of an earlier message, to be sent again. Raises Refused. */
 export function fetchAttachments({ attachments = [] }, session) {
   return Promise.all(
     attachments.map(async ({ sha256, name, media_type }) => {
@@ -185,7 +185,7 @@ const MOST_BYTES = 4 * 1024 * 1024;
 const LONGEST = 2048; // pixels of the longer side
 const QUALITY = 0.88;
 
-/** The picture as it is, or a smaller one. Raises an Error where it cannot be read. */
+/** The picture, scaled down if it is too large. Raises an Error if it cannot be decoded. */
 export async function scaledDown(file) {
   if (file.size <= MOST_BYTES) return file;
   const bitmap = await createImageBitmap(file).catch(() => null);
@@ -206,11 +206,11 @@ export async function scaledDown(file) {
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
-/** `take(files)` for each drop; a veil says meanwhile that they may be dropped. */
+/** Calls `take(files)` for files dropped anywhere on the page; an overlay shows while files are dragged. */
 export function dropZone(take) {
   const veil = h("div", { class: "drop-overlay", hidden: true }, h("p", {}, "Drop files to attach them"));
   document.body.append(veil);
-  let inside = 0; // each element that is crossed enters and leaves
+  let inside = 0; // dragenter and dragleave fire for each element that is crossed
   const on = (name, does) =>
     addEventListener(name, (event) => {
       if (!hasFiles(event)) return;

@@ -1,12 +1,12 @@
-/** Where a person writes: a message for a new run, or one more word to the run that is under way. */
+/** The message box: starts a run, or adds a message to the active one. */
 
 import { ACCEPTED, Attachments, dropZone } from "./attachments.js";
 import { h, icon, announce } from "../dom/elements.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { Sender } from "./sender.js";
 
-const MAX_HEIGHT = 0.4; // of the height of the page, for the text
-const HOVERS = matchMedia("(hover: hover)"); // else a keyboard would cover half the page
+const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
+const HOVERS = matchMedia("(hover: hover)"); // focusing on a touch screen would open its keyboard
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
   ["", "Default approvals", "As configured on the server"],
@@ -50,7 +50,7 @@ class Composer {
     if (HOVERS.matches) this.text.focus();
   }
 
-  /** Puts words into the box, for the person to send. */
+  /** Fills the box without sending. */
   fill(words) {
     this.text.value = words;
     this.#textChanged();
@@ -61,12 +61,12 @@ class Composer {
     this.text.focus();
   }
 
-  /** Sends words that are not in the box. */
+  /** Sends a text that is not in the box. */
   send(words) {
     return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false })));
   }
 
-  /** The same message as in an earlier turn (`asked` of its view), as a new turn; `more`: fields of POST /chat. */
+  /** Sends the message of an earlier turn again (`asked` of its view); `more`: fields of POST /chat. */
   again(asked, more = {}) {
     return this.#attempt(() => this.#sender.again(asked, { ...this.#options({ steer: false }), ...more }));
   }
@@ -96,7 +96,7 @@ class Composer {
       title: "Stop this run (Esc, twice)",
     });
     this.halt.append(icon("stop"), h("span", {}, "Stop"));
-    // The second click of two on "Send" finds this button in its place, and does not mean it.
+    // The second click of a double click on "Send" lands on this button and must not stop the run.
     this.halt.addEventListener("click", ({ detail }) => detail < 2 && this.#stop());
     this.go = h("button", { class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
     const tools = h(
@@ -132,7 +132,7 @@ class Composer {
     dropZone((files) => this.attachments.add(files));
     addEventListener("resize", () => this.#grow());
     document.querySelector(".skip").addEventListener("click", (event) => {
-      event.preventDefault(); // the address names the conversation, and stays
+      event.preventDefault(); // the address holds the conversation and must not change
       this.text.focus();
     });
     store.watch("working", () => this.#show());
@@ -141,7 +141,7 @@ class Composer {
     store.watch("paused", () => this.#problem(""));
   }
 
-  /** Modes that are not theirs are not offered. */
+  /** Hides modes that the role does not allow. */
   #offer(role) {
     for (const [value, , , needs] of MODES) {
       const option = [...this.mode.options].find((one) => one.value === value);
@@ -156,7 +156,7 @@ class Composer {
     this.#explainMode();
   }
 
-  /** What the one mode does that is not safe to choose by its name alone. */
+  /** Explains the one mode that is risky to choose by its name alone. */
   #explainMode() {
     this.meaning.textContent = this.mode.value === "auto" ? AUTO : "";
     this.meaning.hidden = !this.meaning.textContent;
@@ -175,13 +175,13 @@ class Composer {
     this.#textChanged();
     const failed = await this.#attempt(() => this.#sender.send(text, files, this.#options()));
     if (!failed) return this.attachments.forget(files);
-    this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // they may have gone on writing
+    this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // meanwhile typed
     this.attachments.restore(files);
     this.#textChanged();
     this.text.focus();
   }
 
-  /** Whether it has failed; why is shown. */
+  /** Whether it has failed; the reason is shown. */
   async #attempt(doing) {
     this.#problem("");
     try {
@@ -209,7 +209,7 @@ class Composer {
   }
 
   #key(event) {
-    if (event.isComposing || event.keyCode === 229) return; // a word is being put together
+    if (event.isComposing || event.keyCode === 229) return; // an input method is composing
     const { key, shiftKey, altKey, ctrlKey, metaKey } = event;
     if (key === "Enter" && !shiftKey && !altKey) {
       event.preventDefault();
@@ -240,7 +240,7 @@ class Composer {
 
   #paste(event) {
     const files = [...event.clipboardData.files];
-    if (!files.length || event.clipboardData.types.includes("text/plain")) return; // words, with a picture of them
+    if (!files.length || event.clipboardData.types.includes("text/plain")) return; // text, with a picture of it
     event.preventDefault();
     this.attachments.add(files);
   }
@@ -258,7 +258,7 @@ class Composer {
     this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
   }
 
-  /** Each conversation has its own words that were not sent yet; what one has written goes along into the new one. */
+  /** Loads the draft of the conversation; a draft started before it had an id is kept. */
   #loadDraft() {
     const session = this.#page.store.get("session") ?? null;
     const goesOn = this.#draftSession === null && session && this.#page.conversation.latest;
@@ -278,18 +278,18 @@ class Composer {
     this.go.hidden = working && !words;
     this.go.disabled = this.attachments.busy;
     this.when.hidden = !working || !words;
-    // A button that goes takes no focus with it.
+    // A button that is hidden must not lose the focus.
     if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#focusBox();
     this.text.placeholder = working ? "Add a message to this turn" : "Enter a message";
   }
 
-  /** Focus to the box; to what is around it where that would bring up a keyboard. */
+  /** Focuses the box, or its form where that would open a touch keyboard. */
   #focusBox() {
     (HOVERS.matches ? this.text : this.form).focus();
   }
 }
 
-/** A quiet select with a name; `rows`: `[value, words, what it means]`. */
+/** A select with a label; `rows`: `[value, label, explanation]`. */
 function choice(name, rows, onChange, value) {
   const options = rows.map(([of, words, means]) => h("option", { value: of, title: means }, words));
   const select = h("select", { class: "choice", "aria-label": name, onchange: () => onChange(select.value) }, options);

@@ -1,4 +1,4 @@
-/** The conversation in the middle: the runs of one session, those of the log first, then as the feed tells them. */
+/** The conversation: the runs of one session, restored from its log and then updated by the feed. */
 
 import { fill, h, announce } from "../dom/elements.js";
 import { ScrollFollower } from "./scroll_follower.js";
@@ -8,7 +8,7 @@ import { fetchLog, inOrder, replay } from "./run_log.js";
 import { RunView } from "./run_view.js";
 import { welcome } from "./welcome.js";
 
-const PAGE = 20; // runs that are read at a time
+const PAGE = 20; // runs that are loaded at a time
 
 export class Conversation {
   #page;
@@ -19,7 +19,7 @@ export class Conversation {
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
   #failed = false;
-  #isLive = false; // the feed tells of this session, and all that comes before is shown
+  #isLive = false; // the feed follows this session, and its log has been restored
 
   constructor(page) {
     this.#page = page;
@@ -37,7 +37,7 @@ export class Conversation {
     document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());
   }
 
-  /** Shows a session, or (null) the beginning of a new one. Errors are shown in the conversation. */
+  /** Opens a session, or (null) the start of a new one. Errors are shown in the conversation. */
   async open(session, { moved = false } = {}) {
     const { store } = this.#page;
     if (session && session === store.get("session") && this.#runs.size && !this.#failed) return;
@@ -63,7 +63,7 @@ export class Conversation {
     }
   }
 
-  /** One event of the feed. */
+  /** Handles an event of the feed. */
   add({ type, run, seq, data }) {
     if (!this.#isLive) return;
     if (type === "run.asked") return void (data.session === this.#page.store.get("session") && this.#addRun(data));
@@ -74,7 +74,7 @@ export class Conversation {
     if (view.ended) this.#updateWorking();
   }
 
-  /** A message that is on its way is shown at once; `begun` or `unsent` says what became of it. */
+  /** Shows a message before the server confirms it; `begun` or `unsent` follows. */
   sending(message) {
     const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
@@ -86,15 +86,15 @@ export class Conversation {
     return view;
   }
 
-  /** The server has the message of `view`. A session that begins with it is open from now on. */
+  /** The server has accepted the message of `view`. A session that starts with it becomes the open one. */
   begun(view, { run, session, state }) {
     this.#pending = this.#pending.filter((one) => one !== view);
-    if (!view.element.isConnected) return; // the person has left; whoever is back is told by the log or the feed
+    if (!view.element.isConnected) return; // the user has switched; the log or the feed has the rest
     if (this.#failed) return void this.open(session, { moved: true });
     const { store } = this.#page;
     const known = this.#runs.get(run);
     const asked = { ...view.asked, run, session, state };
-    const others = view.asked.run && view.asked.run !== run; // who said the same elsewhere, at the same time
+    const others = view.asked.run && view.asked.run !== run; // the same text was sent elsewhere at the same time
     if (others) this.#addRun(asked);
     else if (known && known !== view) return view.element.remove();
     else if (!known) this.#adopt(view, asked);
@@ -108,14 +108,14 @@ export class Conversation {
     this.#updateWorking();
   }
 
-  /** What was sent is told by the feed only to whoever has not begun it: with files there is more to know of it. */
+  /** The feed omits the attachments of a message that this page has sent: fetches them. */
   async #reread(view, session) {
     const { runs } = await fetchLog(session, { runs: 1 });
     const { events, ...asked } = runs.find(({ run }) => run === view.asked.run) ?? {};
     if (asked.run) view.begin(asked);
   }
 
-  /** The server does not have it. False if no answer came, and it turns out that it has: its run was heard of. */
+  /** The request failed. Returns false if the feed shows that the server has accepted it after all. */
   unsent(view, { status }) {
     if (view.asked.run) return status !== 0;
     this.#pending = this.#pending.filter((one) => one !== view);
@@ -132,12 +132,12 @@ export class Conversation {
     return [...this.#runs.values()].at(-1);
   }
 
-  /** The run that this session is busy with: what is queued behind it comes later. */
+  /** The active run of this session; later ones are queued. */
   get current() {
     return [...this.#runs.values()].find((view) => !view.ended && !view.asked.ended);
   }
 
-  /** To the end, if that is where the reader was. */
+  /** Scrolls to the end, if the reader was there. */
   follow() {
     this.follower.settle();
   }
@@ -161,7 +161,7 @@ export class Conversation {
     this.#page.store.set({ working: this.current?.asked.run ?? null });
   }
 
-  /** A run is heard of: the view of the message that was sent from here, or a new one. */
+  /** Adds a run: it takes over the view of a message sent from here, or gets a new one. */
   #addRun(asked) {
     const words = asked.message?.text ?? null;
     const known = this.#runs.get(asked.run);
@@ -175,7 +175,7 @@ export class Conversation {
     this.#updateWorking();
   }
 
-  /** Runs stand in the order in which the server has them: what was sent from here may come behind others'. */
+  /** Keeps the server's order of runs: one sent from here may come after others. */
   #place(view) {
     const views = inOrder([...this.#runs.values()], view);
     this.#runs = new Map(views.map((one) => [one.asked.run, one]));
@@ -198,10 +198,10 @@ export class Conversation {
     return view;
   }
 
-  /** The last runs first, because that is where the reader looks; the feed goes on where the log ends. */
+  /** Restores the last runs first, because the reader looks at the end; the feed continues after the log. */
   async #restore(log, wanted) {
     const live = log.cursor?.split(":", 1)[0];
-    const mine = this.#runs; // what was sent while the log was on its way
+    const mine = this.#runs; // sent while the log was loading
     this.#runs = new Map();
     const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
     for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
@@ -275,14 +275,14 @@ export class Conversation {
     this.#listen(null, null);
   }
 
-  /** What is written next begins a new conversation, with the words that were meant for the one that has gone. */
+  /** Continues as a new conversation, with the draft of the missing one. */
   #detachSession(session) {
     writeStored("draft.new", readStored(`draft.${session}`) ?? readStored("draft.new"));
     writeStored(`draft.${session}`, null);
     this.#page.store.set({ session: null, title: null });
   }
 
-  /** Where the reader was is known again after a reload. */
+  /** Saves the scroll position, to restore it after a reload. */
   #savePosition() {
     const session = this.#page.store.get("session");
     if (!session || !this.#runs.size) return;

@@ -1,19 +1,19 @@
-/** What somebody is told who comes for the first time and finds a model that is a demonstration. */
+/** The note of a first visit: the embedded model is only a demonstration. */
 
 import { h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 
-const NEEDED = ["server", "me", "endpoints"]; // what must be known before anything is said
-const SEEN = "first-visit"; // who has read that the model is a demonstration
+const NEEDED = ["server", "me", "endpoints"]; // keys that must be known first
+const SEEN = "first-visit"; // the preference that hides the note
 
-/** What somebody should know who comes for the first time and finds the embedded model; hidden where there is no need. */
+/** The note about the embedded model; hidden once another model is connected or the note was read. */
 export function firstVisit(page) {
   box ??= watching(page);
   return box;
 }
 
-let box = null; // one for the page, however often a conversation begins
+let box = null; // shared by all new conversations
 
 function watching(page) {
   const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });

@@ -1,4 +1,4 @@
-/** What people and models say: the person's words, the model's answer as it streams in, its thoughts folded. */
+/** Messages: those of the user, the answers as they stream in, and collapsed reasoning. */
 
 import { fileElement } from "./message_files.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
@@ -9,10 +9,10 @@ import { Markdown } from "../markdown/markdown.js";
 import { escapeProse } from "../text/escape_invisible.js";
 
 const MAX_CHARACTERS = 1_200,
-  MAX_LINES = 12; // characters and lines of a message that is folded
+  MAX_LINES = 12; // characters and lines, from which on a message is collapsed
 const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
 
-/** The person's own words, as they are. `message`: `{text, attachments?}` of a message. */
+/** A message of the user as plain text. `message`: `{text, attachments?}`. */
 export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
   const ended = JOB_ENDED.exec(text)?.[0];
   if (ended) return jobMessage(ended, text);
@@ -30,7 +30,7 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
   );
 }
 
-/** The end of a background job begins a turn, too, in words that are for the model. */
+/** The end of a background job starts a turn as well, with a message for the model. */
 function jobMessage(ended, text) {
   const whole = h(
     "details",
@@ -62,7 +62,7 @@ function foldable(text) {
 const flowInto = (markdown) =>
   new PacedText({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
 
-/** The model's answer: `add` text as it comes, `close` when something else follows. */
+/** An answer: `add` text while it streams, `close` at its end. */
 export class Answer {
   #pieces = [];
   #markdown = new Markdown();
@@ -73,7 +73,7 @@ export class Answer {
     this.element = h("div", { class: "answer" }, this.#markdown.element, h("div", { class: "answer-tools" }, copy));
   }
 
-  /** The Markdown as the model wrote it. */
+  /** The raw Markdown. */
   get text() {
     return this.#pieces.join("");
   }
@@ -89,7 +89,7 @@ export class Answer {
   }
 }
 
-/** What a model thinks before it answers, folded. */
+/** The reasoning of the model before an answer, collapsed. */
 export class Reasoning {
   #began;
   #stop;

@@ -1,12 +1,12 @@
-/** What is attached to a message: pictures as thumbnails, PDFs by name. Fetched with the token, never by a URL. */
+/** The attachments of a message: pictures as thumbnails, PDFs by name. Fetched with the token, never by a URL. */
 
 import { request } from "../feed/api.js";
 import { dialog, h, icon } from "../dom/elements.js";
 import { escapeCode } from "../text/escape_invisible.js";
 
-const PRELOAD_MARGIN = "300px"; // pictures are fetched when they come so near
+const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
 
-/** `{sha256, media_type, size, name, width?, height?, pages?}` of a session's message, as an element. */
+/** An element for `{sha256, media_type, size, name, width?, height?, pages?}` of a session's message. */
 export function fileElement(file, session) {
   const name = escapeCode(file.name || (isPicture(file) ? "picture" : "document"));
   return isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);

@@ -1,9 +1,9 @@
-/** Text on its way to the screen: so much of it per picture as is smooth, however much comes at once. */
+/** Draws streamed text in bounded steps per frame, however much arrives at once. */
 
 import { onNextFrame } from "../dom/elements.js";
 
-const SLICE = 2_000; // characters between two looks at the clock
-const PICTURE_MS = 8; // for all texts of the page together
+const SLICE = 2_000; // characters between two checks of the time
+const PICTURE_MS = 8; // per frame, for all texts together
 
 const waiting = new Set();
 
@@ -11,7 +11,7 @@ export class PacedText {
   #pieces = [];
   #closed = false;
 
-  /** `write(text)` takes in a piece, `draw()` shows what was taken in, `end()` comes when all was. */
+  /** `write(text)` processes a piece, `draw()` shows it, `end()` follows the last one. */
   constructor({ write, draw = () => undefined, end = () => undefined }) {
     Object.assign(this, { write, draw, end });
   }
@@ -22,13 +22,13 @@ export class PacedText {
     enqueue(this);
   }
 
-  /** No more is added; what was is still shown in its time. */
+  /** No more text is added; the remaining text is still drawn over the next frames. */
   close() {
     this.#closed = true;
     enqueue(this);
   }
 
-  /** Takes in what there is until it is `late()`. Returns whether that was all. */
+  /** Processes text until `late()`. Returns whether all of it was processed. */
   pour(late) {
     while (this.#pieces.length) {
       this.write(this.#next());
@@ -40,12 +40,12 @@ export class PacedText {
     return true;
   }
 
-  /** About SLICE characters: many small pieces as one, a long piece in parts. */
+  /** About SLICE characters: joins small pieces, splits a large one. */
   #next() {
     let text = "",
       count = 0;
     while (count < this.#pieces.length && text.length < SLICE) text += this.#pieces[count++];
-    const size = SLICE + (/[\udc00-\udfff]/.test(text[SLICE] ?? "") ? 1 : 0); // two halves of a character stay together
+    const size = SLICE + (/[\udc00-\udfff]/.test(text[SLICE] ?? "") ? 1 : 0); // does not split a surrogate pair
     this.#pieces.splice(0, count, ...(text.length > size ? [text.slice(size)] : []));
     return text.slice(0, size);
   }

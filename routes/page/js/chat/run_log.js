@@ -1,13 +1,13 @@
-/** Runs of a session as the server has them: asked for, drawn again from their events, and in their order. */
+/** The log of a session: fetches its runs, replays their events, and keeps their order. */
 
 import { get } from "../feed/api.js";
 import { yieldToBrowser, forEachInSlices } from "../dom/scheduling.js";
 
-/** What GET /sessions/{id}/log says. Raises Refused. */
+/** The response of GET /sessions/{id}/log. Raises Refused. */
 export const fetchLog = (session, query) =>
   get(`/sessions/${encodeURIComponent(session)}/log?${new URLSearchParams(query)}`);
 
-/** Draws a run from its events. False if nobody wants it any more. */
+/** Replays the events of a run. False if it was cancelled. */
 export async function replay(view, events, wanted) {
   view.restoring = true;
   const whole = await forEachInSlices(events, (event) => view.add(event), wanted);
@@ -17,8 +17,8 @@ export async function replay(view, events, wanted) {
 }
 
 /**
- * The views, with `view` behind those of runs that were created before its own. Clocks differ: what is known by the
- * clock of this browser alone (`asked.here`) counts as earlier.
+ * Inserts `view` after the runs created before its own. Clocks differ: a run that has only a time of
+ * this browser (`asked.here`) counts as earlier.
  */
 export function inOrder(views, view) {
   const others = views.filter((one) => one !== view);

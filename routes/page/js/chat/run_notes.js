@@ -1,4 +1,4 @@
-/** Quiet lines between what is said: notices, what the model reads no more of, and how a run ended. */
+/** Short lines in a run: notices, reductions of the context, progress, how it ended, and the facts below it. */
 
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
@@ -6,7 +6,7 @@ import { fill, h } from "../dom/elements.js";
 
 const count = (number) => number.toLocaleString();
 
-/** A notice of the run. `again` makes one line of several that tell the same. */
+/** A notice of the run. `again` counts repetitions. */
 export class Note {
   #times = 1;
 
@@ -24,7 +24,7 @@ export class Note {
   }
 }
 
-/** What the model is sent no more of the conversation. */
+/** The note that messages were omitted or shortened for the model. */
 export function trimmed({ dropped, shortened, before, after }) {
   const parts = [dropped && `${count(dropped)} omitted`, shortened && `${count(shortened)} shortened`].filter(Boolean);
   const numbers = `Messages: ${parts.join(", ") || "none omitted"}. ${count(before)} tokens before, ${count(after)} now.`;
@@ -37,7 +37,7 @@ export function trimmed({ dropped, shortened, before, after }) {
   );
 }
 
-/** The first messages are read as a summary; opened, it shows the summary itself. */
+/** The note that the first messages were summarised; expanded, it shows the summary. */
 export function summarised({ messages, before, after }, session) {
   const numbers = h("p", {}, `${count(before)} tokens before, ${count(after)} now.`);
   const text = h("p", { class: "summary-text", dir: "auto" }, "Loading the summary …");
@@ -66,7 +66,7 @@ function details(code, words, ...inside) {
 }
 
 const GO_ON = "Continue";
-/** By the reason of `run.finished`: what is said, and what a button there lets the person say. */
+/** By the reason of `run.finished`: a sentence, and the label of a button to continue. */
 const ENDS = {
   cancelled: ["Stopped."],
   taken_back: ["Cancelled before it started."],
@@ -82,8 +82,8 @@ const ENDS = {
 };
 
 /**
- * How a run ended, unless it just answered: with a button where something can be done. What it does is one of `again`,
- * `described` (again, with words in the place of pictures) and `goOn`.
+ * How a run ended, unless with an answer: with a button where something can be done. It calls one of `again`,
+ * `described` (again, with descriptions instead of pictures) and `goOn`.
  */
 export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
   const offer = code === "no_vision" ? ["Send descriptions instead", described] : retryable && ["Try again", again];
@@ -98,7 +98,7 @@ function line(kind, words, offer) {
   return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), button);
 }
 
-/** `usage` as `run.finished` tells it, or what is known of a run that failed. */
+/** The line below a turn. `usage` of `run.finished`, or the last known one of a failed run. */
 export function turnFoot({ model, created, seconds, usage }) {
   const date = new Date(created * 1000);
   const facts = [
@@ -122,12 +122,12 @@ function tokens(usage) {
   return `${about}${read} input tokens, ${written} output tokens`;
 }
 
-/** Prices are in whatever money the server was told them in. */
+/** Prices have no currency. */
 function cost(amount) {
   return `cost ${amount.toLocaleString(undefined, { maximumSignificantDigits: 2 })}`;
 }
 
-/** Shown while nothing of a run can be seen yet, with the time that passes. */
+/** Shown while a run has no visible output, with the elapsed time. */
 export class Working {
   #since = null;
   #stop = null;

@@ -1,4 +1,4 @@
-/** One run: the words it was asked for with, and what its events make of it. A handler for each type of event. */
+/** The view of a run: its message and the elements that its events create. One handler per type of event. */
 
 import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
@@ -27,12 +27,12 @@ const HANDLERS = {
   "run.finished": (view, event) => view.end(event),
   "run.failed": (view, event) => view.end(event),
 };
-const SHOWN_ELSEWHERE = new Set(["queued"]); // notices of what the view itself shows
+const SHOWN_ELSEWHERE = new Set(["queued"]); // notices that the view shows in another way
 const WAITING_TEXTS = { sending: "Sending", queued: "Queued" };
 
 export class RunView {
   seq = 0;
-  restoring = false; // its events come from the log: nothing of them is news
+  restoring = false; // its events come from the log: they are not announced
   started = null;
   ended = null; // its terminal event
   usage = null; // its last `usage`
@@ -40,24 +40,24 @@ export class RunView {
   #note = null;
   #blankText = "";
   #cards = new Map();
-  #open = new Set(); // calls that are not answered
-  #steers = []; // messages for this run that it has not read
+  #open = new Set(); // calls without a result
+  #steers = []; // messages that the run has not read yet
   #working = new Working();
   #message = null;
   #cancelButton = null;
 
-  /** `asked`: what `run.asked` says; `run` is null while the message is on its way. */
+  /** `asked`: the data of `run.asked`; `run` is null until the server has accepted the message. */
   constructor(asked, page) {
     this.page = page;
     this.body = h("div", { class: "run-body" });
     this.waiting = h("div", { class: "run-waiting" });
-    const heading = h("h2", { class: "visually-hidden" }, "Answer"); // by which screen readers go from turn to turn
+    const heading = h("h2", { class: "visually-hidden" }, "Answer"); // screen readers navigate by it
     const parts = [heading, this.body, this.#working.element, this.waiting];
     this.element = h("article", { class: "run", "aria-label": "Turn" }, parts);
     this.begin(asked);
   }
 
-  /** The server knows it (more exactly) now. */
+  /** Updates the data of the run once the server has confirmed it. */
   begin(asked) {
     const shown = this.asked?.message;
     this.asked = asked;
@@ -73,7 +73,7 @@ export class RunView {
       this.#cancelButton.disabled = true;
       try {
         await post(`/runs/${run}/cancel`);
-        if (!this.started) this.end({ type: "run.finished", reason: "cancelled" }); // its log is told later
+        if (!this.started) this.end({ type: "run.finished", reason: "cancelled" }); // its events arrive later
       } catch (error) {
         this.note("take_back", error.message);
       }
@@ -96,7 +96,7 @@ export class RunView {
     if (!this.restoring) this.#updateWorking();
   }
 
-  /** All that the log has is shown: from here on what comes is news. */
+  /** The log has been replayed: events are live from here on. */
   restored() {
     this.restoring = false;
     this.#updateWorking();
@@ -108,7 +108,7 @@ export class RunView {
     this.#cancelButton?.remove();
   }
 
-  /** Empty lines between calls are no part of their own: they wait for the words behind them. */
+  /** Blank text between calls is held back until other text follows. */
   write(Kind, text) {
     const words = this.#blankText + text;
     this.#blankText = "";
@@ -116,7 +116,7 @@ export class RunView {
     else this.#blankText = words;
   }
 
-  /** The open part of this kind: text goes on where it was, unless something came between. */
+  /** The open part of this kind: text continues there unless something else came between. */
   part(Kind) {
     if (!(this.#part instanceof Kind)) {
       this.close();
@@ -126,7 +126,7 @@ export class RunView {
     return this.#part;
   }
 
-  /** Ends the part that text goes into. */
+  /** Closes the part that receives text. */
   close() {
     this.#part?.close();
     this.#part = null;
@@ -139,13 +139,13 @@ export class RunView {
     this.body.append(element);
   }
 
-  /** On its card, and for the tray, where it may still be asked. */
+  /** Resolves the approval on its card, and in the tray. */
   resolved(event) {
     this.asking(event.call).resolve(event);
     if (!this.restoring) this.page.store.set({ resolved: { run: this.asked.run, ...event } });
   }
 
-  /** The card of a call, made when it is first heard of. */
+  /** The card of a call, created on first use. */
   card(call, name) {
     let card = this.#cards.get(call);
     if (!card) {
@@ -157,19 +157,19 @@ export class RunView {
     return card;
   }
 
-  /** The card that a question is about: one that is asked again has `~2` or `~3` behind the call's id. */
+  /** The card of an approval: repeated requests have `~2` or `~3` after the call's id. */
   asking(call, name) {
     return this.card(this.#cards.has(call) ? call : call.replace(/~[23]$/, ""), name);
   }
 
-  /** The card of a call that has its answer now. */
+  /** The card of a call that has a result now. */
   over(call, name) {
     const card = this.card(call, name);
     this.#open.delete(call);
     return card;
   }
 
-  /** One line for several that tell the same, one after the other. */
+  /** Repeated notices become one line. */
   note(code, words) {
     if (SHOWN_ELSEWHERE.has(code)) return;
     if (this.#note?.code === code) return this.#note.again(words);
@@ -178,7 +178,7 @@ export class RunView {
     this.#note = note;
   }
 
-  /** The model is sent less of the conversation than there is: `element` says it. Earlier runs may be drawn later. */
+  /** The context was reduced: `element` says how. Earlier runs may be drawn later. */
   less(event, element) {
     this.append(element);
     const { store } = this.page,
@@ -193,7 +193,7 @@ export class RunView {
     this.page.store.set({ usage: { ...event, ...from } });
   }
 
-  /** A message for this run, shown at once. Returns how to take it back. */
+  /** Shows a message to this run. Returns a function that removes it. */
   steer(text) {
     const words = h("p", { class: "note" }, "The model reads this after the current step.");
     const element = h("div", { class: "steer" }, userMessage({ text }, this.asked.session, { steered: true }), words);
@@ -206,7 +206,7 @@ export class RunView {
     };
   }
 
-  /** The run has read a message: the one that was sent from here stands in its place from now on. */
+  /** The run has read a message: it moves from the waiting messages into the run. */
   heard(event) {
     const mine = this.#steers.find(({ text }) => text === event.text);
     this.#steers = this.#steers.filter((one) => one !== mine);
@@ -233,7 +233,7 @@ export class RunView {
     if (!this.restoring) announce(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
   }
 
-  /** Clocks differ: the server's times are set against each other, and the browser's only where those are missing. */
+  /** Clocks differ: the duration comes from the server's times, from the browser's only if those are missing. */
   #facts({ usage }) {
     const { created, ended } = this.asked;
     const seconds = ended ? ended - created : this.#seconds();
@@ -250,14 +250,14 @@ export class RunView {
     return Math.max(0, Date.now() / 1000 - this.asked.created);
   }
 
-  /** The page shows something else now: nothing of this ticks on, or is kept by what ticks. */
+  /** The conversation was switched: stops all timers. */
   leave() {
     this.close();
     for (const card of this.#cards.values()) card.leave();
     this.#working.hide();
   }
 
-  /** What is under way without anything to see of it is said. */
+  /** Shows the progress line while the run has no visible activity. */
   #updateWorking() {
     const waits = this.started ? null : WAITING_TEXTS[this.asked.state];
     this.element.classList.toggle("waiting", Boolean(waits));

@@ -1,16 +1,16 @@
-/** Where the reader is in a long text that grows: at its end, which is followed, or somewhere above, which stays put. */
+/** Keeps the scroll position of growing content: follows the end, or holds the position that is being read. */
 
 import { h, icon } from "../dom/elements.js";
 
 const AT_END = 8,
-  NEAR_END = 80; // pixels from the end that are the end, and that count as it for who moves towards it
+  NEAR_END = 80; // pixels from the end that count as the end, and as the end while scrolling down
 
-const FRAMES = 6; // until what can be seen has been laid out: its size is estimated before that
+const FRAMES = 6; // until visible content is laid out: its size is only estimated before
 
 function nextFrame() {
   return new Promise((resolve) => {
     requestAnimationFrame(resolve);
-    setTimeout(resolve, 100); // nobody looks at the page
+    setTimeout(resolve, 100); // hidden pages get no frames
   });
 }
 
@@ -21,7 +21,7 @@ export class ScrollFollower {
   #anchor = null;
   #hasNews = false;
 
-  /** `box` scrolls, `list` is what grows in it. */
+  /** `box` scrolls, `list` grows inside it. */
   constructor(box, list) {
     this.#box = box;
     this.#list = list;
@@ -36,7 +36,7 @@ export class ScrollFollower {
     grown.observe(box);
   }
 
-  /** To the end, and along with it from now on. */
+  /** Scrolls to the end and follows it. */
   toEnd() {
     this.#anchor = null;
     this.following = true;
@@ -44,17 +44,17 @@ export class ScrollFollower {
     this.#box.focus({ preventScroll: true });
   }
 
-  /** Puts the view where it belongs after what is in it has changed. */
+  /** Restores the position after the content has changed. */
   settle() {
     const box = this.#box;
-    if (!this.#list.firstElementChild) return this.#show(); // what stands there instead is read from its beginning
+    if (!this.#list.firstElementChild) return this.#show(); // other content is read from its beginning
     if (this.following) box.scrollTop = box.scrollHeight;
     else if (this.#anchor) box.scrollTop += this.#offset(this.#anchor.element) - this.#anchor.offset;
     this.#last = box.scrollTop;
     this.#show();
   }
 
-  /** Something new stands at the end: who does not look there is told. */
+  /** Something was added at the end: marks the button if the end is not in view. */
   news() {
     if (this.following || this.#hasNews) return;
     this.#hasNews = true;
@@ -62,13 +62,13 @@ export class ScrollFollower {
   }
 
   /**
-   * While `work()` goes on, what the reader sees stays where it is, whatever is put above it. `place` is where to be
-   * instead: `{element, offset}`, see `place`.
+   * Keeps the visible content in place during `work()`, whatever is inserted above it. `place`: another position,
+   * `{element, offset}`, see `place`.
    */
   async holding(work, place = this.place) {
     if (place) this.following = false;
     this.#anchor = place;
-    // Browsers hold on to something as well, but not at the very top, and some not at all: one of the two is enough.
+    // Only one of the two may adjust: browsers' own anchoring does not work at the very top, and not in all of them.
     this.#box.style.setProperty("overflow-anchor", "none");
     try {
       await work();
@@ -82,7 +82,7 @@ export class ScrollFollower {
     }
   }
 
-  /** The first child of the list that can be seen, and how far from the top it is; null at the end of the text. */
+  /** The first visible child of the list and its distance from the top; null at the end of the text. */
   get place() {
     if (this.following) return null;
     const top = this.#box.getBoundingClientRect().top;
@@ -90,7 +90,7 @@ export class ScrollFollower {
     return element ? { element, offset: this.#offset(element) } : null;
   }
 
-  /** As at the beginning: at the end of what is to come. */
+  /** Resets to following the end. */
   reset() {
     this.#anchor = null;
     this.following = true;
@@ -105,7 +105,7 @@ export class ScrollFollower {
   #moved() {
     const box = this.#box;
     const left = box.scrollHeight - box.scrollTop - box.clientHeight;
-    if (box.scrollTop === this.#last) return this.#show(); // that was us
+    if (box.scrollTop === this.#last) return this.#show(); // scrolled by this class
     const up = box.scrollTop < this.#last - 2,
       down = box.scrollTop > this.#last + 2;
     if (up && left > AT_END) this.following = false;

@@ -1,20 +1,20 @@
-/** What becomes of a message: a run of its own, a word to the run under way, or one that waits behind it. */
+/** Sends messages: as a run, into the active run, or into the queue behind it. */
 
 import { post } from "../feed/api.js";
 import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
 export class Sender {
   #page;
-  #last = null; // what was tried last, and the key that keeps it from being begun twice
-  #opening = null; // the message that begins a session: its view, and the session once there is one
+  #last = null; // the last request and its idempotency key
+  #opening = null; // the message that starts a session: its view, and the session once known
 
   constructor(page) {
     this.#page = page;
   }
 
   /**
-   * Sends `text` and `files`; `steer` into the run under way, and else with these fields of POST /chat, those that are
-   * not empty. Raises Refused, and then nothing of it is shown any more.
+   * Sends `text` and `files`; `steer`: into the active run, else with the non-empty fields of POST /chat.
+   * Raises Refused; then nothing of the message is shown.
    */
   async send(text, files, { steer = false, ...fields } = {}) {
     const run = steer ? this.#page.store.get("working") : null;
@@ -22,13 +22,13 @@ export class Sender {
     await this.#chat(text, files, fields);
   }
 
-  /** The same as an earlier turn. Raises Refused. */
+  /** Sends the message of an earlier turn again. Raises Refused. */
   async again({ message, session }, options) {
     const files = await fetchAttachments(message, session);
     await this.send(message.text, files, options);
   }
 
-  /** Stops the run that this session is busy with, and only that. Raises Refused. */
+  /** Cancels the active run of this session. Raises Refused. */
   async stop() {
     const run = this.#page.store.get("working");
     if (run) await post(`/runs/${run}/cancel`);
@@ -59,7 +59,7 @@ export class Sender {
     await sent;
   }
 
-  /** The session that a message before this one begins, which may be on its way: both belong together. */
+  /** The session that an earlier message is just starting: both belong to it. */
   #beginning() {
     return this.#opening?.view.element.isConnected ? this.#opening.session : null;
   }
@@ -82,7 +82,7 @@ export class Sender {
     }
   }
 
-  /** Where no answer came, the server may have begun it all the same: the same words again find that run. */
+  /** After a lost response the server may have started the run: the same request finds it by its key. */
   #key(body) {
     const said = JSON.stringify(body);
     if (this.#last?.said !== said) this.#last = { said, key: randomKey() };

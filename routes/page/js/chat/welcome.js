@@ -1,11 +1,11 @@
-/** The beginning of a conversation: who answers, and a few things to try that fit the tools there are. */
+/** The start of a conversation: the model, and examples that fit the available tools. */
 
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { firstVisit } from "./first_visit.js";
 import { currentModel } from "../panels/models.js";
 
-/** What each needs, and what is asked for; the first three that fit are shown. */
+/** The tool that an example needs, and its message; the first three that fit are shown. */
 const EXAMPLES = [
   ["bash", "Count from 1 to 10 in the shell, one number a second."],
   ["list_files", "What is in my workspace? Tell me in a few lines."],
@@ -17,9 +17,9 @@ const EXAMPLES = [
 ];
 const SHOWN = 3;
 
-let hasAppeared = false; // the first one is shown a little later, when what stands in it is known: nothing jumps
+let hasAppeared = false; // the first one fades in once its content is known, to avoid a jump
 
-/** The element; it knows by itself who answers. */
+/** The element; it follows changes of the model until it is removed. */
 export function welcome(page) {
   const who = h("p", { class: "welcome-model-line faint" });
   const examples = h("ul", { class: "examples", "aria-label": "Things to try" });
@@ -29,7 +29,7 @@ export function welcome(page) {
     else for (const stop of stops) stop();
   };
   fill(who, ...answers(page));
-  // A key tells what it is at once, when this is not on the page yet: that is no reason to stop.
+  // `watch` calls back at once, before the element is on the page, which would stop the watchers.
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
   availableTools().then((tools) => fill(examples, ...fittingExamples(tools).map((words) => example(words, page))));
   const title = h("h2", { class: "welcome-title" }, "What would you like to do?");
@@ -58,7 +58,7 @@ async function availableTools() {
   known ??= get("/tools").then(
     ({ tools }) => new Set(tools.map(({ name }) => name)),
     () => {
-      known = null; // asked again next time
+      known = null; // fetched again next time
       return new Set();
     },
   );

@@ -1,4 +1,4 @@
-/** The time that passes, as words; and one timer for all who show it. */
+/** Durations and times as text; one shared timer for all elements that show elapsed time. */
 
 import { guarded } from "./errors.js";
 
@@ -6,7 +6,7 @@ const EVERY_MS = 250;
 const tickers = new Set();
 let timer = null;
 
-/** Calls `tick` four times a second until it is told to stop. Returns how to do that. */
+/** Calls `tick` four times a second. Returns a function that stops it. */
 export function startTicking(tick) {
   tickers.add(tick);
   timer ??= setInterval(() => tickers.forEach((one) => guarded(one)), EVERY_MS);
@@ -18,7 +18,7 @@ export function startTicking(tick) {
   };
 }
 
-/** `4.2 s`, `1:03`, `2:00:11`; nothing is shorter than no time, whatever two clocks make of it. */
+/** `4.2 s`, `1:03`, `2:00:11`; negative durations (of differing clocks) count as zero. */
 export function formatDuration(seconds) {
   if (!(seconds > 0)) return "0.0 s";
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;

@@ -1,10 +1,10 @@
-/** A button that copies a text, and says that it has. */
+/** A button that copies a text to the clipboard and confirms it. */
 
 import { h, icon, announce } from "./elements.js";
 
 const SHOWN_MS = 2_000;
 
-/** `text()` is asked for when the button is pressed. */
+/** `text()` is called on each click. */
 export function copyButton(name, text, words = "") {
   const button = h(
     "button",
@@ -24,13 +24,13 @@ export function copyButton(name, text, words = "") {
   return button;
 }
 
-/** Whether the text is on the clipboard now. */
+/** Copies the text. Returns whether that worked. */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copyBySelecting(text); // no permission, or no secure connection
+    return copyBySelecting(text); // no permission, or not a secure context
   }
 }
 

@@ -1,8 +1,8 @@
-/** Text that the browser saves as a file. */
+/** Saves text as a file through the browser. */
 
 import { h } from "./elements.js";
 
-/** Lets the browser save the text as a file of about that name: letters and digits of any language stay. */
+/** Saves the text under a name derived from `name`: letters and digits of any script are kept. */
 export function saveText(text, name, ending, kind = "text/plain") {
   const url = URL.createObjectURL(new Blob([text], { type: `${kind};charset=utf-8` }));
   const link = h("a", { href: url, download: `${fileName(name)}.${ending}` });
@@ -12,7 +12,7 @@ export function saveText(text, name, ending, kind = "text/plain") {
   setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser reads it after the click
 }
 
-/** No name that a system would take for something else. */
+/** A file name without special characters. */
 function fileName(name) {
   return (
     name

@@ -1,4 +1,4 @@
-/** Elements out of data. Text is always text: nothing here, and nothing on the page, makes HTML of a string. */
+/** Creates DOM elements from data. Text stays text: no code on the page parses a string as HTML. */
 
 import { guarded } from "./errors.js";
 
@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * `h("button", {class: "quiet", onclick, "aria-label": "Stop"}, "Stop", icon("stop"))`. Names that begin with `on` are
- * listeners, `class`, `dataset` and `hidden` what they say, all others attributes; null, undefined and false leave out.
+ * listeners, `dataset` and `value` are properties, all others are attributes; null, undefined and false are skipped.
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -64,7 +64,7 @@ const ICONS = {
   ban: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM5.7 5.7l12.6 12.6",
 };
 
-/** A line drawing beside words, hidden from screen readers: whoever uses it alone gives its button a label. */
+/** A decorative icon, hidden from screen readers: a button without text needs a label. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
@@ -80,12 +80,12 @@ const HIDDEN_MS = 250;
 const due = new Set();
 let scheduled = false;
 
-/** Runs `draw` once before the next picture, however often it is asked for: no layout per token. */
+/** Runs `draw` once before the next frame, however often it is requested: no layout per token. */
 export function onNextFrame(draw) {
   due.add(draw);
   if (scheduled) return;
   scheduled = true;
-  // A tab that nobody looks at gets no frames; what is said there must not pile up.
+  // A hidden tab gets no animation frames; its updates must not pile up.
   if (document.hidden) setTimeout(drawAll, HIDDEN_MS);
   else requestAnimationFrame(drawAll);
 }
@@ -101,10 +101,10 @@ document.addEventListener("visibilitychange", () => {
   if (due.size) drawAll();
 });
 
-const ANNOUNCE_MS = 150; // a region that is emptied and filled at once is read by no screen reader
+const ANNOUNCE_MS = 150; // screen readers ignore a region that is emptied and filled at once
 const pending = { polite: [], urgent: [] };
 
-/** Tells a screen reader; whoever calls it does so once for something finished, never for each piece of it. */
+/** Announces a text to screen readers. Call it once for a finished event, never for each piece of it. */
 export function announce(words, { urgent = false } = {}) {
   const name = urgent ? "urgent" : "polite";
   if (pending[name].push(words) > 1) return;
@@ -113,15 +113,15 @@ export function announce(words, { urgent = false } = {}) {
   setTimeout(() => (region.textContent = [...new Set(pending[name].splice(0))].join(" ")), ANNOUNCE_MS);
 }
 
-/** Focus to `element`, or to where one writes if it has gone: never to nowhere. */
+/** Moves the focus to `element`, or to the message box if it was removed. */
 export function restoreFocus(element) {
   if (element?.isConnected && element !== document.body) element.focus();
   if (document.activeElement === document.body) document.getElementById("composer-text")?.focus();
 }
 
-/** Whether the reader has selected something that begins in the element: it must not change under their hand. */
+/** Whether a selection begins in the element: redrawing would clear it. */
 export function hasSelection(element) {
-  // Whether a selection is empty can be asked for itself, but that lays out the whole page.
+  // `Selection.isCollapsed` would force a layout of the whole page.
   const { anchorNode, anchorOffset, focusNode, focusOffset } = document.getSelection();
   return element.contains(anchorNode) && (anchorNode !== focusNode || anchorOffset !== focusOffset);
 }
@@ -130,7 +130,7 @@ let dialogs = 0;
 
 /**
  * A dialog in the middle, by `<dialog>`: focus stays in it, Escape closes it. Resolves with what `close(value)` gets,
- * undefined where the person just left.
+ * undefined if the dialog was dismissed.
  */
 export function dialog(title, build) {
   const opener = document.activeElement;

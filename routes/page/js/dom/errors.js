@@ -1,21 +1,21 @@
-/** What breaks on the page is said in a line that stays until somebody has seen it: nothing breaks in silence. */
+/** Shows errors of the page in a line that stays until it is closed. */
 
 const PARTS = new Set(["script", "link"]);
 const MISSING = "A part of the page could not be loaded.";
-const FETCHED = /\bimport(ed|ing)\b/i; // by this browsers tell of a module that was needed later and did not come
+const FETCHED = /\bimport(ed|ing)\b/i; // how browsers report that a dynamic import has failed
 const shown = new Set();
 let box = null;
 
-/** Calls `tell(...given)`; if that breaks, the rest of the page goes on, and the line says what has happened. */
+/** Calls `tell(...given)`; an error does not affect the caller and is shown in the line. */
 export function guarded(report, ...given) {
   try {
     return report(...given);
   } catch (error) {
-    reportError(error); // comes back by the listener below, and stands on the console
+    reportError(error); // reaches the listener below and the console
   }
 }
 
-/** Shows the words, once each; `refresh` offers to load the page anew. */
+/** Shows an error, each text once; `refresh` offers to reload the page. */
 export function showError(words, { refresh = true } = {}) {
   if (shown.has(words)) return;
   shown.add(words);
@@ -24,7 +24,7 @@ export function showError(words, { refresh = true } = {}) {
   line.refresh.hidden &&= !refresh;
 }
 
-/** Elements by hand: this file stands alone, because it must work where another one of the page does not load. */
+/** Without h(): this module has no imports, because it must work when others fail to load. */
 function createBox() {
   const element = document.createElement("div");
   const words = document.createElement("span");
@@ -51,7 +51,7 @@ function button(words, onclick) {
   return element;
 }
 
-/** What the server refuses is said as it says it: there nothing is broken, and nothing need be loaded anew. */
+/** Errors of the server are shown as they are, without an offer to reload. */
 function tell(error) {
   if (error?.name === "AbortError") return;
   if (typeof error?.status === "number") showError(error.message, { refresh: false });
@@ -62,10 +62,10 @@ function tell(error) {
 function onError(event) {
   if (PARTS.has(event.target.localName)) showError(MISSING);
   if (event.target !== window) return;
-  // Browsers report by the same event that an observer's work goes on in the next frame, which is no error.
+  // Browsers report this harmless condition through the same event.
   if (event.message?.startsWith("ResizeObserver loop")) return;
   tell(event.error ?? event.message);
 }
 
-addEventListener("error", onError, true); // what cannot be loaded does not bubble
+addEventListener("error", onError, true); // resource errors do not bubble, hence the capture phase
 addEventListener("unhandledrejection", (event) => tell(event.reason));

@@ -1,10 +1,10 @@
-/** What the panels' forms and buttons have in common: fields with labels, and a line that says what came of it. */
+/** Building blocks of the panels' forms: labelled fields, action buttons and a line for the result. */
 
 import { fill, h } from "./elements.js";
 
 let fields = 0;
 
-/** A labelled field; `hint` is read with it. */
+/** A labelled field with an optional description. */
 export function field(label, input, hint = null) {
   input.id ||= `field-${++fields}`;
   const note = hint && h("p", { class: "faint", id: `${input.id}-hint` }, hint);
@@ -12,7 +12,7 @@ export function field(label, input, hint = null) {
   return h("div", { class: "entry" }, h("label", { for: input.id }, label), input, note);
 }
 
-/** A line that is empty until there is something to say; screen readers are told. `kind`: good, problem or empty. */
+/** A status line, announced to screen readers. `kind`: good, problem or empty. */
 export class Outcome {
   constructor() {
     this.element = h("p", { class: "outcome", role: "status", dir: "auto" });
@@ -29,8 +29,8 @@ export class Outcome {
 }
 
 /**
- * Does `work()` once, however often the button is pressed meanwhile; a refusal is told in the outcome. Answers with
- * what `work` does, or undefined where it was refused. The button keeps the focus: one that is disabled would lose it.
+ * Runs `work()` and returns its result, or undefined if it was refused: `outcome` then shows why. Clicks while it runs
+ * are ignored. The button keeps the focus, which a disabled one would lose.
  */
 export async function runOnce(button, outcome, work) {
   if (button.ariaDisabled === "true") return undefined;
@@ -47,13 +47,13 @@ export async function runOnce(button, outcome, work) {
   }
 }
 
-/** A button that does something of the server's, and the line beneath that says what was wrong with it. */
+/** A button that runs `work`; errors are shown in `outcome`. */
 export function actionButton(label, outcome, work, props = {}) {
   const button = h("button", { type: "button", ...props, onclick: () => runOnce(button, outcome, work) }, label);
   return button;
 }
 
-/** A button that asks in its own place before it does what cannot be undone. */
+/** A button that asks for confirmation in its place before an action that cannot be undone. */
 export function confirmButton(label, question, yes, outcome, work) {
   const box = h("span", { class: "confirm" });
   const ask = h("button", { type: "button", class: "danger" }, label);
@@ -77,7 +77,7 @@ export function confirmButton(label, question, yes, outcome, work) {
   return fill(box, ask);
 }
 
-/** Rows of a word and what it says, those without a value left out. */
+/** A definition list; rows without a value are left out. */
 export function factList(rows) {
   const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
   return h(
@@ -87,7 +87,7 @@ export function factList(rows) {
   );
 }
 
-/** A folded part of a panel, whose content is made when it is first opened. */
+/** A collapsible section whose content is created when it is first opened. */
 export function collapsible(title, make) {
   const body = h("div", { class: "folded" });
   const details = h("details", {}, h("summary", {}, title), body);
@@ -97,10 +97,10 @@ export function collapsible(title, make) {
   return details;
 }
 
-/** `12,400`, as this browser's person writes numbers. */
+/** `12,400`, in local number format. */
 export const formatNumber = (value) => Number(value).toLocaleString();
 
-/** What a button does that needs `load`, an `import()`: pressed once more while that is fetched it is no second wish. */
+/** A click handler that needs `load`, an `import()`: clicks while it is loading are ignored. */
 export function loadOnce(load, open) {
   let under_way = false;
   return async () => {
@@ -114,7 +114,7 @@ export function loadOnce(load, open) {
   };
 }
 
-/** The rows of a list, in order; `make` is asked again only for those that have changed. Focus stays where it can. */
+/** A keyed list: `make` is called only for rows that have changed. Keeps the focus where possible. */
 export class KeyedRows {
   #rows = new Map();
 
@@ -135,7 +135,7 @@ export class KeyedRows {
     return known?.told === told ? known : { told, element: this.make(row, known?.element) };
   }
 
-  /** Without touching what stands where it belongs: whatever is moved loses the focus. */
+  /** Moves only elements that are out of place: moving loses the focus. */
   #place(wanted) {
     const { element } = this;
     for (const child of [...element.children]) if (!wanted.includes(child)) child.remove();
@@ -145,7 +145,7 @@ export class KeyedRows {
   }
 }
 
-/** To what does the same as `gone` did, or to the place where it was. */
+/** Focuses the equivalent of a removed element, or its row. */
 function moveFocus(gone, place) {
   const same = [...place.querySelectorAll(gone.localName)].find(
     (one) => one.value === gone.value && one.textContent === gone.textContent,

@@ -1,4 +1,4 @@
-/** A small menu below its button: arrows move in it, Escape and a press beside close it. */
+/** A popup menu: arrow keys move in it, Escape and a click outside close it. */
 
 import { fill, h, icon } from "./elements.js";
 
@@ -34,7 +34,7 @@ export class Menu {
     this.element.firstElementChild?.focus();
   }
 
-  /** Below the button, or above it where there is no room. */
+  /** Below the button, or above it if there is no space. */
   #place() {
     const at = this.button.getBoundingClientRect(),
       own = this.element.getBoundingClientRect();
@@ -48,7 +48,7 @@ export class Menu {
     const items = [...this.element.children];
     const at = items.indexOf(document.activeElement);
     const goes = { ArrowDown: at + 1, ArrowUp: at - 1 + items.length, Home: 0, End: items.length - 1 }[event.key];
-    if (event.key === "Escape") event.stopPropagation(); // it closes the menu, and nothing around it
+    if (event.key === "Escape") event.stopPropagation(); // closes only the menu
     if (event.key === "Tab") this.element.hidePopover();
     if (goes === undefined) return;
     event.preventDefault();

@@ -1,8 +1,8 @@
-/** Long work in short pieces: between two of them the page draws, scrolls and takes keys. */
+/** Splits long work into short slices, between which the page can draw, scroll and handle input. */
 
 const SLICE_MS = 12;
 
-/** The next moment at which the browser has nothing more urgent to do. */
+/** Yields to the browser, until it has no more urgent work. */
 export function yieldToBrowser() {
   if (globalThis.scheduler?.yield) return scheduler.yield();
   return new Promise((resolve) => {
@@ -15,7 +15,7 @@ export function yieldToBrowser() {
   });
 }
 
-/** Calls `each` for all items, in order. Ends early, with false, once `wanted()` no longer says true. */
+/** Calls `each` for all items in order. Stops early, with false, once `wanted()` is false. */
 export async function forEachInSlices(items, each, wanted = () => true) {
   let began = performance.now();
   for (const item of items) {

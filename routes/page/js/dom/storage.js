@@ -1,4 +1,4 @@
-/** What this tab remembers over a reload: in sessionStorage, where the browser has one. */
+/** Values that this tab keeps across reloads (sessionStorage) and preferences of the browser (localStorage). */
 
 const PREFIX = "dragoman.";
 
@@ -6,28 +6,28 @@ function withStorage(ask, storage = () => sessionStorage) {
   try {
     return ask(storage());
   } catch {
-    return null; // switched off, or full: the page works without
+    return null; // disabled, or full: the page works without it
   }
 }
 
-/** The JSON kept under `key`, or null. */
+/** The JSON stored under `key`, or null. */
 export function readStored(key) {
   return withStorage((storage) => JSON.parse(storage.getItem(PREFIX + key)));
 }
 
-/** `value` as JSON; null and "" forget. */
+/** Stores `value` as JSON; null and "" remove it. */
 export function writeStored(key, value) {
   if (value === null || value === undefined || value === "")
     return withStorage((storage) => storage.removeItem(PREFIX + key));
   return withStorage((storage) => storage.setItem(PREFIX + key, JSON.stringify(value)));
 }
 
-const persistent = () => localStorage; // may be switched off, so that even its name raises
+const persistent = () => localStorage; // a function, because even naming it raises where it is disabled
 
-/** What this browser remembers of a person's taste, for all tabs, as text: nothing that was said or is secret. */
+/** A preference of this browser, for all tabs, as text: never conversation content or secrets. */
 export const readPreference = (key) => withStorage((storage) => storage.getItem(PREFIX + key), persistent);
 
-/** Remembers it; null and "" forget. */
+/** Stores a preference; null and "" remove it. */
 export function writePreference(key, value) {
   withStorage(
     (storage) => (value ? storage.setItem(PREFIX + key, value) : storage.removeItem(PREFIX + key)),
@@ -35,5 +35,5 @@ export function writePreference(key, value) {
   );
 }
 
-/** Forgets all that this tab remembers. */
+/** Removes everything that this tab has stored. */
 export const clearStored = () => withStorage((storage) => storage.clear());

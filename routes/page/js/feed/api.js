@@ -1,4 +1,4 @@
-/** Requests to the server that has served this page. The token is in sessionStorage, never in a URL. */
+/** Requests to the dragoman server. The token is kept in sessionStorage, never in a URL. */
 
 import { parseJSON } from "../text/json.js";
 import { guarded } from "../dom/errors.js";
@@ -39,7 +39,7 @@ export const token = {
 
 const signedOut = new Set();
 
-/** `tell` is called whenever the server says that it does not know us (any more). */
+/** `tell(message)` is called when the server rejects the token. */
 export function onSignedOut(tell) {
   signedOut.add(tell);
 }
@@ -50,7 +50,7 @@ function signalSignedOut(message) {
 
 /**
  * The Response of one request, with its body still to be read. Raises Refused; status 0, code `offline` where no answer
- * came, `timeout` where none began within `wait_ms`; and AbortError when `signal` says so.
+ * arrived, `timeout` where none began within `wait_ms`; and AbortError when `signal` is aborted.
  */
 export async function request(method, path, { body, headers = {}, signal, wait_ms = timeoutOf(method) } = {}) {
   const late = new AbortController();

@@ -1,17 +1,17 @@
-/** The page's one connection: `GET /events`, taken up again where it broke, for as long as the page is there. */
+/** The page's event stream, `GET /events`, with reconnection and heartbeat monitoring. */
 
 import { request, Refused } from "./api.js";
-import { ConnectionSlot } from "./tab_connections.js";
+import { ConnectionSlot } from "./connection_slot.js";
 import { EventReader } from "./sse.js";
 import { guarded } from "../dom/errors.js";
 
 const MIN_BACKOFF_MS = 500,
   MAX_BACKOFF_MS = 15_000; // between two attempts
 const STABLE_MS = 5_000; // a connection that held so long was a good one
-const SILENCE_TIMEOUT_MS = 33_000; // the server says something every 15 s: a connection that misses that twice is dead
-const WAKE_TIMEOUT_MS = 20_000; // the same for who comes back: a laptop that was closed has lost its connection
+const SILENCE_TIMEOUT_MS = 33_000; // the server sends something every 15 s: a connection that misses two is dead
+const WAKE_TIMEOUT_MS = 20_000; // the same after the tab was hidden: a laptop that was closed has lost its connection
 const CHECK_MS = 5_000;
-const PERMANENT = [400, 401, 403, 404]; // what is refused so is refused again
+const PERMANENT = [400, 401, 403, 404]; // retrying these statuses would not help
 // What rows of long lists are known by: one that this connection has told before comes as that alone.
 const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
 
@@ -22,7 +22,7 @@ export class Feed {
   #generation = 0;
   #rows = {};
   #slot = new ConnectionSlot();
-  #receivedAt = 0; // when the server said something last, by the clock on the wall: others stand still in sleep
+  #receivedAt = 0; // when data arrived last, by the wall clock: monotonic clocks stop during sleep
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
@@ -41,7 +41,7 @@ export class Feed {
     this.restart();
   }
 
-  /** Connect anew at once. */
+  /** Reconnects immediately. */
   restart() {
     this.#abort?.abort();
     this.#listen(++this.#generation);
@@ -52,7 +52,7 @@ export class Feed {
     this.#abort?.abort();
   }
 
-  /** Cuts a connection that has been silent for longer than this; it is taken up anew. */
+  /** Aborts a connection that has been silent for longer than this; it is opened again. */
   #abortIfSilent(most_ms) {
     if (this.#receivedAt && Date.now() - this.#receivedAt > most_ms) this.#abort?.abort();
   }
@@ -82,7 +82,7 @@ export class Feed {
     }
   }
 
-  /** Ends after `ms`, or sooner when the machine is online again or somebody looks at the page. */
+  /** Resolves after `ms`, or sooner when the machine is online again or the tab becomes visible. */
   #pause(ms) {
     return new Promise((resolve) => {
       const done = () => {
@@ -97,7 +97,7 @@ export class Feed {
     });
   }
 
-  /** One connection, until it ends. Raises Refused; SyntaxError for what is no event; AbortError when it is cut. */
+  /** One connection, until it ends. Raises Refused, SyntaxError for an invalid event, AbortError when it is aborted. */
   async #readUntilClosed(generation) {
     const abort = (this.#abort = new AbortController());
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
@@ -118,7 +118,7 @@ export class Feed {
         if (done || generation !== this.#generation) return;
         this.#receivedAt = Date.now();
         for (const event of events.feed(value)) {
-          if (generation !== this.#generation) return; // what was told made the page turn elsewhere
+          if (generation !== this.#generation) return; // a handler has switched to another session
           this.#dispatch(event);
         }
       }
@@ -129,7 +129,7 @@ export class Feed {
     }
   }
 
-  /** The cursor is behind an event before it is told: one that breaks a part of the page is not told for ever. */
+  /** Advances the cursor before dispatch: an event whose handler throws is not delivered again after a reconnect. */
   #dispatch({ id, type, data }) {
     if (type === "state") return guarded(this.onEvent, { id, type, data: this.#withKnownRows(data) });
     if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });

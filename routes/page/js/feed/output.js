@@ -1,9 +1,9 @@
-/** The whole output of a call or a job, read in pieces from the server. */
+/** Reads the complete output of a call or a job from the server, in pieces. */
 
 import { get } from "./api.js";
 
-const POLL_MS = 500; // while it goes on
-const MAX_READS = 1_000; // pieces at most that one reading takes: no server keeps it going for ever
+const POLL_MS = 500; // while it is running
+const MAX_READS = 1_000; // upper limit of one reading, so that a server cannot keep it going endlessly
 
 /** Reads of a call's output: see GET /runs/{run}/calls/{call}/output. */
 export function callOutput(run, call) {
@@ -12,8 +12,8 @@ export function callOutput(run, call) {
 }
 
 /**
- * The pieces of text from the beginning to what there is by now; with `follow` to the end, for as long as `wanted()`.
- * Where something is not kept any more a line says so. Raises Refused.
+ * The pieces of text from the beginning to the current end; with `follow` to the final end, as long as `wanted()`.
+ * A line marks text that is no longer stored. Raises Refused.
  */
 export async function* readPieces(whole, { follow = false, wanted = () => true } = {}) {
   let after = 0;

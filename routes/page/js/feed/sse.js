@@ -1,4 +1,7 @@
-/** Server-Sent Events out of text in any slicing, as the HTML standard reads them; linear, however it is sliced. */
+/**
+ * Parses Server-Sent Events from text chunks of any size in linear time:
+ * https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+ */
 
 import { parseJSON } from "../text/json.js";
 
@@ -12,7 +15,7 @@ export class EventReader {
   #type = "";
   #data = [];
 
-  /** The events that are whole now: `{id, type, data}`, `data` as parsed JSON. Raises SyntaxError for what is none. */
+  /** The completed events: `{id, type, data}`, `data` as parsed JSON. Raises SyntaxError for invalid JSON. */
   feed(text) {
     const events = [];
     let from = 0;

@@ -1,4 +1,4 @@
-/** What the page knows, and who is told when a part of it changes. One writer for each key is the rule. */
+/** The state of the page as observable keys. Each key has a single writer. */
 
 import { guarded } from "../dom/errors.js";
 
@@ -14,7 +14,7 @@ export class Store {
     return this.#values[key];
   }
 
-  /** All changes are there before the first watcher is told; one that breaks does not keep it from the others. */
+  /** Applies all changes before the first watcher is called; a watcher that throws does not affect the others. */
   set(changes) {
     Object.assign(this.#values, changes);
     for (const key of Object.keys(changes)) {
@@ -22,7 +22,7 @@ export class Store {
     }
   }
 
-  /** `tell(value)` at each change of the key, and at once if it has a value. Returns how to stop that. */
+  /** Calls `tell(value)` at each change of the key, and at once if it has a value. Returns a function that stops it. */
   watch(key, tell) {
     const watchers = this.#watchers.get(key) ?? new Set();
     this.#watchers.set(key, watchers.add(tell));

@@ -1,4 +1,4 @@
-/** What a line may begin, and which blocks go on in it: a row for each kind of block. */
+/** A row for each kind of block: how it starts, and whether it continues in the next line. */
 
 import { h } from "../dom/elements.js";
 import { cells } from "./tables.js";
@@ -21,7 +21,7 @@ export const GOES_ON = {
   list: () => true,
   item: (line, block) => {
     if (line.blank) return Boolean(block.filled);
-    // Models indent what belongs to `1.` by two as often as by three.
+    // Models indent the content of `1.` by two as often as by three.
     if (line.indent >= 2 && line.indent < block.offset && BULLET.test(line.words) && block.ordered)
       block.offset = line.indent;
     if (line.indent < block.offset) return false;

@@ -1,6 +1,6 @@
 /**
- * The blocks of Markdown, line by line, as CommonMark opens and closes them, put into the page as they come: what
- * stands is never read again. `trial()` draws a line that is not whole yet; `undo()` takes it back.
+ * The blocks of Markdown, line by line, opened and closed as CommonMark does, and appended to the page as they arrive;
+ * closed blocks are never parsed again. `trial()` draws an incomplete line; `undo()` removes it again.
  */
 
 import { CodeView } from "../text/code.js";
@@ -12,12 +12,12 @@ import { GOES_ON, NOTHING, STARTS, taskBox } from "./block_starts.js";
 import { alignments, cells, row, tableOf } from "./tables.js";
 
 const DEEPEST = 40; // lists, items and quotes in each other; deeper ones stay as they were written
-const PART = 30; // blocks that are laid out as one: parts that nobody looks at cost nothing
+const PART = 30; // blocks per part: parts outside the viewport are not laid out
 const LONGEST = 6_000; // characters of a paragraph that is drawn as one
 
 export class Blocks {
   #open; // from the root to the innermost block
-  #changes = null; // how to take back what a trial has drawn
+  #changes = null; // how to undo the drawing of a trial
   #refs = new References();
 
   constructor(element) {
@@ -34,7 +34,7 @@ export class Blocks {
   line(text, end) {
     const line = new Line(text);
     const kept = this.#keep(line);
-    if (kept === null) return; // it has closed the block that it belongs to
+    if (kept === null) return; // the line has closed its block
     const inner = this.#open[kept - 1],
       innermost = kept === this.#open.length;
     if (innermost && inner.verbatim) this.#verbatim(line, end);
@@ -42,7 +42,7 @@ export class Blocks {
     else this.#begin(line, kept, end);
   }
 
-  /** More of the line that was taken in last: lines may be longer than what is read at once. */
+  /** The rest of the previous line: long lines arrive in pieces. */
   more(text, end) {
     const { top } = this;
     if (top.verbatim) return this.#write(top, text + end);
@@ -65,7 +65,7 @@ export class Blocks {
 
   undo = () => undefined;
 
-  /** Draws what has come to the open block. */
+  /** Draws the text that was added to the open block. */
   draw() {
     const { top } = this;
     if (top.kind === "paragraph") top.element.replaceChildren(inline(top.text, { refs: this.#refs, open: true }));
@@ -78,7 +78,7 @@ export class Blocks {
     this.#refs.settle();
   }
 
-  /** How many of the open blocks the line goes on in; null where it only ends the innermost. */
+  /** The number of open blocks that continue in the line; null if the line only closes the innermost. */
   #keep(line) {
     let kept = 1;
     for (; kept < this.#open.length; kept += 1) {
@@ -97,7 +97,7 @@ export class Blocks {
     for (;;) {
       const start = this.#start(line, depth);
       if (start.kind === "nothing") break;
-      // The innermost is closed by what replaces it.
+      // The innermost is closed by the block that replaces it.
       if (!start.instead) this.#close(this.#open[depth - 1].kind === "paragraph" ? depth - 1 : depth);
       OPENS[start.kind](this, { ...start, line, end });
       depth = this.#open.length;
@@ -106,7 +106,7 @@ export class Blocks {
     this.#text(line, depth);
   }
 
-  /** What the line begins in the block at this depth: the first row of STARTS that knows it. */
+  /** The block that starts with this line at this depth: the first match of STARTS. */
   #start(line, depth) {
     if (depth > DEEPEST) return NOTHING;
     const around = { inner: this.#open[depth - 1], lazy: this.top.kind === "paragraph" };
@@ -127,7 +127,7 @@ export class Blocks {
     return this.#paragraph(line.words);
   }
 
-  /** A blank line in a list: what comes behind it stands apart. */
+  /** A blank line in a list makes the list loose if more follows. */
   #blank() {
     for (const block of this.#open) if (block.kind === "list" || block.kind === "item") block.gap = true;
   }
@@ -146,7 +146,7 @@ export class Blocks {
     this.#push({ kind: "paragraph", element: h("p"), text });
   }
 
-  /** A paragraph that has become long goes on in another, so that no piece costs more than the one before. */
+  /** A long paragraph is continued in another one, so that the cost of each piece is bounded. */
   #split() {
     const { top } = this;
     if (top.text.length <= LONGEST) return;
@@ -175,7 +175,7 @@ export class Blocks {
     this.#changes?.push(() => element.remove());
   }
 
-  /** What comes next stands in a new part, if this one is full. */
+  /** Starts a new part if this one is full. */
   #turn(root) {
     root.room -= 1;
     if (root.room >= 0) return;
@@ -255,7 +255,7 @@ export class Blocks {
     if (!fence) this.#verbatim(line, end);
   }
 
-  /** A line of what is shown as it is. */
+  /** A line of verbatim text. */
   #verbatim(line, end) {
     const { top } = this,
       words = line.words.trimEnd();

@@ -1,4 +1,7 @@
-/** Stars, underscores and tildes: which of them open and close emphasis, as CommonMark pairs them. */
+/**
+ * Pairs stars, underscores and tildes as emphasis by CommonMark's delimiter rules:
+ * https://spec.commonmark.org/0.31.2/#emphasis-and-strong-emphasis
+ */
 
 import { h } from "../dom/elements.js";
 
@@ -7,7 +10,7 @@ const SPACE = /^[\s\u00a0]?$/u,
   DIGIT = /\d/;
 // Chinese and Japanese have no spaces around words: a sign beside a letter of theirs is no reason against emphasis.
 const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
-const DEEPEST = 16; // emphasis in emphasis; what is deeper stays as it was written
+const DEEPEST = 16; // nesting limit; deeper emphasis stays as written
 
 /** What a run of `mark` between two characters may do: `{opens, closes}`. */
 function sides(mark, count, before, after) {
@@ -75,7 +78,7 @@ export class Runs {
     return null;
   }
 
-  /** Emphasis around what stands between two runs; false where it would be too deep. */
+  /** Wraps the nodes between two runs; false where the nesting is too deep. */
   #wrap(opener, closer) {
     const used = opener.count >= 2 && closer.count >= 2 ? 2 : 1;
     const tag = opener.mark === "~" ? "s" : used === 2 ? "strong" : "em";
@@ -89,7 +92,7 @@ export class Runs {
     return true;
   }
 
-  /** An element around what stands behind `first` and before `end` (null: to the end); null where it is too deep. */
+  /** Wraps the nodes after `first` and before `end` (null: to the end); null where the nesting is too deep. */
   around(tag, first, end) {
     let depth = 0;
     for (let node = first.nextSibling; node && node !== end; node = node.nextSibling) {

@@ -1,4 +1,4 @@
-/** The inside of a paragraph: code, emphasis, links and line breaks, out of Markdown, as nodes. */
+/** Parses the inline content of a paragraph: code, emphasis, links and line breaks, as DOM nodes. */
 
 import { h } from "../dom/elements.js";
 import { Runs } from "./emphasis.js";
@@ -33,8 +33,8 @@ const SIGN = /[!-/:-@[-`{-~]/;
 const UNFINISHED = /!?\[([^[\]]*)\]\((?:https?:)?[^\s()]*$/; // a link that is being written
 
 /**
- * A fragment of what `text` says. `refs`: addresses by the names that the text has given them. `open`: the text still
- * grows, and what is not closed yet is drawn as if it were. `cell`: of a table, where `<br>` is the only line break.
+ * A fragment of the parsed `text`. `refs`: addresses by reference name. `open`: the text is still growing, and unclosed
+ * marks are drawn as if they were closed. `cell`: of a table, where `<br>` is the only line break.
  */
 export function inline(text, { refs = new Map(), open = false, cell = false } = {}) {
   const given = open ? text.slice(0, -2_000) + text.slice(-2_000).replace(UNFINISHED, "$1") : text;
@@ -50,7 +50,7 @@ class Inline {
   #runs = new Runs();
   #brackets = []; // `[` and `![` that may begin a link
   #spent = 0; // so many of them stand before a link, and links do not lie in links
-  #missing = new Set(); // ends that do not come any more
+  #missing = new Set(); // closing marks that do not occur any more
 
   constructor(text, refs, open, cell) {
     Object.assign(this, { text, refs, open, cell });
@@ -92,7 +92,7 @@ class Inline {
     return node;
   }
 
-  /** What stands between here and `end`, both included; null (and not looked for again) where it does not end. */
+  /** The text up to and including `end`; null, remembered for the next call, where `end` does not follow. */
   #upTo(end, from) {
     if (this.#missing.has(end)) return null;
     const found = this.text.indexOf(end, from);
@@ -185,7 +185,7 @@ class Inline {
     return self.#put(url ? link(url, ...inside) : unlinked(written.url, ...inside));
   }
 
-  /** Where the words in brackets lead, `{url, short?}`, as what follows says; null where it says nothing. */
+  /** The target of the words in brackets, `{url, short?}`, from the text that follows; null if there is none. */
   #target(words) {
     const given = this.#match(TARGET);
     if (given) return { url: (given[1] ?? given[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1") };

@@ -1,6 +1,6 @@
-/** One line of Markdown, read from the left: how far it is indented, and what is taken off it. */
+/** One line of Markdown, consumed from the left, with its indentation in columns. */
 
-const WIDE = 4; // a tab goes on to the next multiple of this
+const WIDE = 4; // tab stops
 
 export class Line {
   #at = 0;
@@ -12,7 +12,7 @@ export class Line {
     this.look();
   }
 
-  /** Finds `indent` (in columns), `blank`, and `words`: the rest without its indentation. */
+  /** Computes `indent` (in columns), `blank`, and `words`: the rest without its indentation. */
   look() {
     let at = this.#at,
       column = this.#column;
@@ -45,7 +45,7 @@ export class Line {
     this.look();
   }
 
-  /** What is left, indentation included. */
+  /** The rest of the line, indentation included. */
   get rest() {
     const cut = this.#cut ? " ".repeat(WIDE - (this.#column % WIDE)) : "";
     return cut + this.text.slice(this.#at + (this.#cut ? 1 : 0));

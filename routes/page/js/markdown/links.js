@@ -1,4 +1,4 @@
-/** Links that models write: only to the web and to mail addresses, and never to another host than their words claim. */
+/** Links in model output: only http, https and mailto; the host is shown if the link text names another one. */
 
 import { h } from "../dom/elements.js";
 import { escapeCode } from "../text/escape_invisible.js";
@@ -6,7 +6,7 @@ import { escapeCode } from "../text/escape_invisible.js";
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 const MOST = 4_000; // characters of an address
 const CLAIM = /(?:[\p{L}\p{N}_-]+[.．。])+\p{L}{2,}/gu;
-const READ = 400; // characters of a link's words that are searched for a claim
+const READ = 400; // characters of a link's text that are searched for host names
 
 /** The URL, if it is whole and of a kind that may be followed; otherwise null. */
 export function address(text) {

@@ -1,11 +1,11 @@
 /**
  * Markdown as it streams in, as elements. Lines are read once; only the paragraph and the line that are being written
- * are drawn again. It is CommonMark with tables, tasks, `~~` and bare addresses of GitHub's, but for what models mean:
- * - markup is text (`<br>` in a table's cell breaks the line), images are links, what leads nowhere safe is words
+ * are drawn again. It is CommonMark with GitHub's tables, tasks, `~~` and bare URLs, adjusted to how models write:
+ * - HTML is shown as text (`<br>` in a table cell breaks the line), images become links, unsafe links become text
  * - a line break in a paragraph is one; the titles of links are left out; definitions of references stay to be seen
  * - formulas in `$`, `$$`, `\(` and `\[` stand as they were written, so `\[x\]` is not brackets around x
  * - dashes below a sentence are a rule, not a heading; bullets indented by two belong to the number above them
- * - `|` in code parts no cells, cells too many are kept, a line without `|` ends its table
+ * - `|` in code does not separate cells, extra cells are kept, a line without `|` ends the table
  * - `**` beside signs of Chinese, Japanese and Korean text is emphasis; a star between digits is none
  * - paragraphs of more than 6,000 characters, and lines of more than 4,000, go on in pieces: emphasis ends with them
  */
@@ -19,8 +19,8 @@ const UNDECIDED = /^[\s>]*(?:[-*+_=~`#|$\\]{1,3}|\d{1,9}[.)]?)?\s*$/; // the fir
 export class Markdown {
   #blocks;
   #line = ""; // the last line, as far as it has come
-  #begun = false; // whether its beginning was taken in: it is long
-  #returned = false; // whether a carriage return came last
+  #begun = false; // whether the beginning of a long line was already processed
+  #returned = false; // whether the last character was a carriage return
 
   constructor(name = "markdown") {
     this.element = h("div", { class: name });

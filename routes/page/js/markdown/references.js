@@ -1,4 +1,4 @@
-/** What `[words][name]` leads to, where a line `[name]: address` says so; such lines stay to be seen. */
+/** Link reference definitions, `[name]: address`. The definitions themselves stay visible. */
 
 import { inline, nameOf } from "./inline.js";
 
@@ -8,7 +8,7 @@ const MOST = 1_000,
 
 /** A Map from names to addresses. The first line that explains a name counts. */
 export class References extends Map {
-  #asked = new Set(); // names of the paragraph that was drawn last, which nothing has explained yet
+  #asked = new Set(); // undefined names in the paragraph that was drawn last
   #unsure = []; // paragraphs with such names
 
   get(name) {
@@ -16,7 +16,7 @@ export class References extends Map {
     return super.get(name);
   }
 
-  /** Draws a paragraph that is whole, and learns from it. */
+  /** Draws a complete paragraph and collects its definitions. */
   draw(element, text, learns) {
     this.#asked.clear();
     element.replaceChildren(inline(text, { refs: this }));
@@ -28,7 +28,7 @@ export class References extends Map {
     }
   }
 
-  /** Nothing more is explained: draws again what may lead somewhere now. */
+  /** At the end of the text: draws paragraphs again whose references were defined later. */
   settle() {
     const unsure = this.#unsure.splice(0);
     for (const { element, text, names } of unsure) {

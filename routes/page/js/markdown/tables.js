@@ -1,9 +1,9 @@
-/** Tables of Markdown: their cells, and their elements in a box of their own that scrolls. */
+/** Tables of Markdown: splits rows into cells and builds the elements. */
 
 import { h } from "../dom/elements.js";
 import { inline } from "./inline.js";
 
-const MOST_CELLS = 200; // of a row; what is more is in the last
+const MOST_CELLS = 200; // of a row; the last one takes the rest
 
 /** The cells of a line. A `|` in code, or behind a backslash, parts none. */
 export function cells(line) {

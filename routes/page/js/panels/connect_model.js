@@ -1,4 +1,4 @@
-/** Connecting a model: a form that tries an endpoint before it is kept. */
+/** Connects a model endpoint: a form that tests the endpoint before saving it. */
 
 import { post } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
@@ -18,7 +18,7 @@ const PRESETS = {
   OpenRouter: { name: "openrouter", url: "https://openrouter.ai/api/v1", key: true },
   [CUSTOM]: { name: "", url: "" },
 };
-const SHOWN = 12; // names of models that a successful test lists
+const SHOWN = 12; // models that a successful test lists
 
 /** Opens the form, or closes it. */
 export function openConnect(page, opener) {
@@ -27,7 +27,7 @@ export function openConnect(page, opener) {
 
 class ConnectForm {
   #page;
-  #tested = null; // what was tried last with success, as text: only that is kept without another word
+  #tested = null; // the last successful test, as long as the form has not changed
 
   constructor(page) {
     this.#page = page;
@@ -92,7 +92,7 @@ class ConnectForm {
     this.#invalidateTest();
   }
 
-  /** Something has changed since the test. */
+  /** The form has changed since the test. */
   #invalidateTest() {
     this.#tested = null;
     this.models.hidden = true;

@@ -1,4 +1,4 @@
-/** The grants of the open conversation: calls that are allowed without asking. */
+/** The grants of the open conversation: calls that run without approval. */
 
 import { get, Refused } from "../feed/api.js";
 

@@ -1,4 +1,4 @@
-/** What is allowed for the open conversation, exactly, and the buttons that take it back. */
+/** The panel of grants: the calls that the open conversation may run without approval, and buttons to withdraw them. */
 
 import { remove } from "../feed/api.js";
 import { renderArguments } from "../approvals/call_description.js";
@@ -62,7 +62,7 @@ function row(page, grant) {
   );
 }
 
-/** What it covers, every character of it. */
+/** The calls that a grant covers, in full. */
 function bounds({ kind, tool, pattern, hosts, arguments: given }) {
   if (kind === "hosts") return exactBlock(hosts.join("\n"), "Hosts");
   if (kind === "pattern") return renderArguments({ name: "", arguments: pattern });

@@ -1,4 +1,4 @@
-/** Background jobs: those that run with what they write last, those that have ended folded below. */
+/** The panel of background jobs: running ones with their latest output, ended ones collapsed below. */
 
 import { get, post, Refused } from "../feed/api.js";
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
@@ -6,10 +6,10 @@ import { fill, h, icon, announce } from "../dom/elements.js";
 import { firstLine, lines, outcome, STATES, isRunning } from "./jobs.js";
 import { Tail } from "../terminal/output_tail.js";
 
-const LINES = 3; // of a command before it is opened
+const LINES = 3; // of a command before it is expanded
 const output = (job) => (after) => get(`/jobs/${encodeURIComponent(job)}/output?after=${after}`);
 
-/** Whether a person should look: it has not ended as it should. */
+/** Whether the job ended in a way that needs attention. */
 const hasFailed = ({ state, exit_code: code }) => (state === "exited" ? code !== 0 : state !== "cancelled");
 
 class JobRow {
@@ -63,7 +63,7 @@ class JobRow {
     return h("li", { class: "job", dataset: { job: job.id } }, details);
   }
 
-  /** The last lines of one that has ended, asked for when somebody wants to see them. */
+  /** Loads the last lines of a job that has ended when its row is expanded. */
   async #showOutput(place) {
     this.#tail = new Tail({ label: "Last lines of the job", whole: output(this.job.id) });
     try {
@@ -118,7 +118,7 @@ class JobRow {
     this.elapsed.textContent = formatDuration(Date.now() / 1000 - (this.job.started ?? this.job.created));
   }
 
-  /** Returns whether this row can show it: one that has ended is drawn anew. */
+  /** Whether this row can show the new state: a job that has ended gets a new row. */
   update(job) {
     if (isRunning(job) !== isRunning(this.job)) return false;
     this.job = job;
@@ -135,7 +135,7 @@ class JobRow {
   }
 }
 
-/** The whole command, folded after its first lines. */
+/** The complete command, collapsed after its first lines. */
 function command(job) {
   const all = lines(job);
   const block = h(
@@ -208,7 +208,7 @@ class JobsPanel {
     jobs.forEach((job, place) => {
       gone.delete(job.id);
       const element = this.#row(job).element;
-      // A row that stays where it is keeps the reader's place and the focus.
+      // A row that is not moved keeps its scroll position and the focus.
       if (list.children[place] !== element) list.insertBefore(element, list.children[place] ?? null);
     });
   }
@@ -223,7 +223,7 @@ class JobsPanel {
   }
 }
 
-let panel = null; // one for the page: its rows keep what was opened
+let panel = null; // shared, so that rows keep their expanded state
 
 /** Opens the panel, or closes it. */
 export function toggle(page, opener) {

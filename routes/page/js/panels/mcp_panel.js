@@ -1,4 +1,4 @@
-/** MCP servers, for admins: their state, and tools that are held until somebody approves them. */
+/** The panel of MCP servers, for admins: their states, and tools that are held until an admin approves them. */
 
 import { get, post } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
@@ -22,13 +22,13 @@ export function toggle(page, button) {
   );
 }
 
-/** Those that want a person first; else by name, as they come. */
+/** Servers that need an admin come first; else the order is by name. */
 const urgencyOf = (server) => (server.held.length ? 2 : 0) + (isDown(server) ? 1 : 0);
 const byUrgency = (one, other) => urgencyOf(other) - urgencyOf(one);
 
 class ServerList {
   #rows;
-  #asked = 0; // an answer that is late says what is over
+  #asked = 0; // discards answers that arrive out of order
 
   constructor(page) {
     this.page = page;
@@ -50,7 +50,7 @@ class ServerList {
     );
   }
 
-  /** `told`: what went wrong before, to be said beside how things are now. */
+  /** `told`: an earlier problem to show together with the current state. */
   async refresh(told = null) {
     const asked = ++this.#asked;
     try {

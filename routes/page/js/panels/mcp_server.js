@@ -1,4 +1,4 @@
-/** One MCP server in the panel. Whatever it says of itself is a stranger's text. */
+/** One MCP server in the panel. Its name, instructions, tools and log are untrusted text. */
 
 import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
@@ -7,7 +7,7 @@ import { escapeLine } from "../text/exact_text.js";
 import { actionButton, runOnce, collapsible, formatNumber, Outcome, factList, confirmButton } from "../dom/forms.js";
 import { STATES } from "./mcp_states.js";
 
-/** `list` is asked to look again after whatever was done; `old` is what stood there before. */
+/** `list` is refreshed after each action; `old` is the element that this one replaces. */
 export class Server {
   constructor(list, status, old) {
     Object.assign(this, { list, status, outcome: new Outcome() });
@@ -79,7 +79,7 @@ export class Server {
     );
   }
 
-  /** What was looked at, and nothing that has taken its place. */
+  /** Approves exactly the digests that were shown. */
   async #approve(held) {
     let problem = null;
     try {
@@ -186,7 +186,7 @@ export class Server {
   }
 }
 
-/** Where one signs in to a server, if that is a page of the web; it opens beside this one. */
+/** A link to the sign-in page of a server, if it is an http(s) URL; it opens in a new tab. */
 function signIn(address) {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !["http:", "https:"].includes(url.protocol))

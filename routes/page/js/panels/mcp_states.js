@@ -1,4 +1,4 @@
-/** The states of an MCP server: their words, and which of them need an admin. */
+/** The states of an MCP server: their labels, and which of them need an admin. */
 
 export const STATES = {
   stopped: "starts at its next call",

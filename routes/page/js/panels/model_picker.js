@@ -1,4 +1,4 @@
-/** The list of models to pick from, by endpoint; admins see how the endpoints are and add others. */
+/** The list of models by endpoint; admins see the state of endpoints and can add others. */
 
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
@@ -7,7 +7,7 @@ import { formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 
-const MANY = 8; // models from which on one searches
+const MANY = 8; // models, from which on there is a search field
 const MOST = 200; // of an endpoint that are drawn at a time
 
 /** Opens the picker, or closes it. */
@@ -147,7 +147,7 @@ class Picker {
   }
 }
 
-/** Without what counts down by itself, so that a row is drawn anew only when there is something to see. */
+/** Without fields that change every second, so that a row is only redrawn for visible changes. */
 function withoutCountdowns({ back_in_s, resting, under_way, waiting, ...rest }) {
   return rest;
 }
@@ -166,12 +166,12 @@ const STATES = {
   unusable: "It has no usable API key.",
 };
 
-/** What admins are told of an endpoint. */
+/** Details of an endpoint, for admins. */
 function about({ url, state, problem, last_error: error }) {
   if (!url) return null;
   const bad = problem ?? STATES[state] ?? null;
   return [
-    url.includes("//") && h("p", { class: "faint mono", dir: "ltr" }, url), // others are inside the server
+    url.includes("//") && h("p", { class: "faint mono", dir: "ltr" }, url), // other endpoints are built into the server
     bad && h("p", { class: "outcome", dataset: { kind: "problem" } }, bad),
     error && h("p", { class: "faint", dir: "auto" }, `Last error: ${error.message}`),
   ];

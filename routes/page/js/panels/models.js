@@ -1,11 +1,11 @@
-/** Which model answers, and which there are; they are picked in model_picker.js. */
+/** The available models, and the one selected for each conversation. */
 
 import { get } from "../feed/api.js";
 import { announce } from "../dom/elements.js";
 import { writeStored, readStored } from "../dom/storage.js";
 
-const CHOICE_KEY = "model."; // and the session: what was picked for it
-const SOON_MS = 5_000; // between two questions for a window that is not known yet
+const CHOICE_KEY = "model."; // followed by the session: its selected model
+const SOON_MS = 5_000; // between two requests for an unknown context window
 
 let asked_at = 0;
 
@@ -14,12 +14,12 @@ export function start(page) {
   page.store.watch("connection", ({ state }) => state === "open" && refresh(page));
   page.store.watch("server", () => page.store.get("endpoints") && refresh(page));
   page.store.watch("usage", (usage) => {
-    if (page.store.get("me")?.role === "guest") return; // is told no windows
+    if (page.store.get("me")?.role === "guest") return; // guests do not receive context windows
     if (!usage.restored && !windowOf(page, usage.model) && Date.now() - asked_at > SOON_MS) refresh(page);
   });
 }
 
-/** Asks which models there are. Never raises: what the page knows stays. */
+/** Fetches the available models. Never raises: on errors the previous list stays. */
 export async function refresh(page) {
   asked_at = Date.now();
   try {
@@ -31,20 +31,20 @@ export async function refresh(page) {
   }
 }
 
-/** Picks a model for the conversation that is open; null for the server's default. */
+/** Selects a model for the open conversation; null for the server's default. */
 export function chooseModel(page, model) {
   writeStored(CHOICE_KEY + (page.store.get("session") ?? "new"), model);
   page.store.set({ model });
   announce(model ? `${model} is used from now on.` : "The default model is used from now on.");
 }
 
-/** A conversation has begun with what was picked before it had a name. */
+/** Moves the selection made before a conversation had an id to its session. */
 export function moveChoice(session) {
   writeStored(CHOICE_KEY + session, readStored(`${CHOICE_KEY}new`));
   writeStored(`${CHOICE_KEY}new`, null);
 }
 
-/** The model that answers next: `{name, endpoint}`. */
+/** The model of the next message: `{name, endpoint}`. */
 export function currentModel(page) {
   const server = page.store.get("server") ?? {};
   const known = page.store.get("endpoints");
@@ -57,7 +57,7 @@ export function currentModel(page) {
   return { name: meant, endpoint: "" };
 }
 
-/** How many tokens a model reads at a time, as far as the page knows; null else. */
+/** The context window of a model in tokens; null if unknown. */
 export function windowOf(page, model) {
   const found = page.store
     .get("endpoints")

@@ -1,4 +1,4 @@
-/** The panel at the side, on a narrow page over the rest: one thing at a time, opened by a button, closed by Escape. */
+/** The side panel (an overlay on narrow pages): shows one panel at a time; a button opens it, Escape closes it. */
 
 import { fill, restoreFocus, h, icon } from "../dom/elements.js";
 import { guarded } from "../dom/errors.js";
@@ -17,7 +17,7 @@ export class Panel {
       event.stopPropagation();
       this.close();
     });
-    // Who presses beside a panel that lies over the page wants the page back.
+    // A click beside an overlay closes it.
     element.parentElement.addEventListener("click", (event) => {
       if (this.name && OVER.matches && event.target === element.parentElement) this.close();
     });
@@ -25,8 +25,8 @@ export class Panel {
   }
 
   /**
-   * `name` tells panels apart: opening the one that is open closes it. Returns whether it is open now. `closed` is
-   * called when its content goes.
+   * Opening the panel that is open (by `name`) closes it. Returns whether it is open now. `closed` is called when its
+   * content is removed.
    */
   toggle(name, title, content, opener, { closed = null } = {}) {
     if (this.name === name) return this.close();
@@ -64,14 +64,14 @@ export class Panel {
     this.name = this.#opener = this.#closed = null;
   }
 
-  /** What lies under the panel cannot be reached, so that the keyboard does not get lost there; see also drawer.js. */
+  /** Makes the page below an overlay inert, so that the focus stays in the panel; see also drawer.js. */
   #cover() {
     const stage = this.element.parentElement.querySelector(".stage");
     stage.inert = this.name !== null && OVER.matches;
   }
 }
 
-/** Opens a panel (or closes it): `build(watch)` makes its content; what it watches of the store ends with the panel. */
+/** Toggles a panel: `build(watch)` creates its content; its store watchers stop when the panel closes. */
 export function showPanel(page, name, title, build, opener) {
   if (page.panel.name === name) return page.panel.close();
   const stops = [];

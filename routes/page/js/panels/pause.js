@@ -1,10 +1,10 @@
-/** The kill switch: a button for admins, and for everybody a line that says that nothing goes on. */
+/** The kill switch: a button for admins, and a banner for all users while the server is paused. */
 
 import { post } from "../feed/api.js";
 import { dialog, fill, h, icon, announce } from "../dom/elements.js";
 import { Outcome, runOnce } from "../dom/forms.js";
 
-/** For admins: pauses, or goes on. */
+/** For admins: pauses or resumes. */
 export function pauseButton(page) {
   const outcome = new Outcome();
   const press = () => (page.store.get("paused") ? resume(button, outcome, page) : pause(page));

@@ -3,7 +3,7 @@
 import { fill, h, icon } from "../dom/elements.js";
 import { showPanel } from "./panel.js";
 
-/** By level: a word for the bar, whether it is a warning, and what it means. */
+/** By level: its label in the bar, whether it is a warning, and its explanation. */
 const LEVELS = {
   bubblewrap: [
     "Sandboxed",

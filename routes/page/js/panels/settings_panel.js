@@ -1,4 +1,4 @@
-/** The settings panel: who one is, how the page looks, what was used; for admins tokens and the audit. */
+/** The settings panel: identity, theme, usage of the month; for admins tokens and the audit log. */
 
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
@@ -77,7 +77,7 @@ function theme() {
   return field("Colours", select);
 }
 
-/** A folded part whose content the server is asked for when it is opened. */
+/** A collapsible section whose content is fetched when it is first opened. */
 function loadedSection(title, load) {
   return collapsible(title, () => {
     const outcome = new Outcome();
@@ -125,7 +125,7 @@ function usedOf(name, used, limit) {
 
 const resetText = (reset) => (reset ? `, resets on ${new Date(reset * 1000).toLocaleDateString()}` : "");
 
-/** What somebody has used of their budgets, and this month's tokens. */
+/** Usage of this month's budgets and tokens. */
 async function monthly() {
   const { usage, months } = await get("/usage");
   const now = months.at(-1);

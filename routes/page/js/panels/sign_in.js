@@ -1,28 +1,28 @@
-/** What stands before the page: signing in where there are tokens. A token lives in this tab, and goes with it. */
+/** Signing in and out, for servers with tokens. The token is kept in this tab only. */
 
 import { onSignedOut, request, token } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, runOnce, field } from "../dom/forms.js";
 import { clearStored, writeStored, readStored } from "../dom/storage.js";
 
-const WHY = "signed-out"; // why the page was closed, for the gate that comes after it
+const WHY = "signed-out"; // why the user was signed out, for the form shown after the reload
 export const SIGNED_OUT = "You have signed out.";
 const IN_ADDRESS = /[?&#](access_)?token=/i;
 const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
-const TOKEN = /^[\x21-\x7e]+$/; // what a header can carry
+const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
 
 export function start(page) {
   const hint = takeTokenFromAddress();
   onSignedOut((message) => onUnauthenticated(page, message, hint));
   addEventListener("hashchange", () => {
-    // The printed address, opened in a tab that shows the page already.
+    // The address that the server prints, opened in a tab that already shows the page.
     if (LOCAL.test(location.hash) && !takeTokenFromAddress()) location.reload();
   });
 }
 
 /**
- * Takes a token out of the address, where it would be kept by the history. None is read there but the one that the
- * server prints where the system does not tell accounts apart: in the fragment, which browsers send to nobody.
+ * Removes a token from the address, where the history would keep it. Only the token that the server prints on systems
+ * without separate accounts is used: it is in the fragment, which browsers do not send.
  */
 function takeTokenFromAddress() {
   if (!IN_ADDRESS.test(location.search + location.hash)) return "";
@@ -35,7 +35,7 @@ function takeTokenFromAddress() {
   return "A token in the address is ignored and may have been exposed. Paste it here, and consider creating a new one.";
 }
 
-/** The server does not know us: what the page has shown goes, from memory as well, then the gate is shown. */
+/** The server rejects the token: removes all that the page has shown, also from memory, and shows the sign-in form. */
 function onUnauthenticated(page, message, hint) {
   if (deferred || !page.at("sign-in").hidden) return;
   if (token.get() || page.store.get("me")) return void signOut(message);
@@ -47,7 +47,7 @@ function onUnauthenticated(page, message, hint) {
 let signingOut = false;
 let deferred = 0;
 
-/** Does work in the middle of which the server may not know us: nobody is shown out until it is done. */
+/** Runs work during which the token may be rejected; signing out is deferred until it is done. */
 export async function deferSignOut(work) {
   deferred++;
   try {
@@ -57,7 +57,7 @@ export async function deferSignOut(work) {
   }
 }
 
-/** Forgets who we are and all that was shown, and begins anew; `why` is told there. */
+/** Forgets the token and all that was shown, and reloads; the sign-in form shows `why`. */
 export function signOut(why, address = null) {
   if (signingOut) return;
   signingOut = true;
@@ -70,10 +70,10 @@ export function signOut(why, address = null) {
   location.reload();
 }
 
-/** Its first sentence: what follows is for those who have a terminal, and stands below in other words. */
+/** The first sentence: the rest is advice for the command line. */
 const firstSentence = (message) => message.split(/(?<=\.) /)[0];
 
-/** Whether somebody is signed in, rather than let in because the server has no tokens. */
+/** Whether a token is used, rather than local access without one. */
 export const isSignedIn = () => Boolean(token.get());
 
 function show(page, why) {
@@ -103,7 +103,7 @@ function signInForm() {
     dir: "ltr",
     class: "mono",
   });
-  // For password managers, which keep a password only beside a name.
+  // Password managers store a password only together with a name.
   const name = h("input", {
     class: "visually-hidden",
     type: "text",
@@ -148,7 +148,7 @@ async function submitToken(secret, enter, outcome) {
   location.reload();
 }
 
-/** Whether the server knows this token. Raises Refused. */
+/** Validates the token against the server. Raises Refused. */
 async function checkToken(given, enter, outcome) {
   try {
     await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
@@ -160,7 +160,7 @@ async function checkToken(given, enter, outcome) {
   }
 }
 
-/** Too many were wrong: the button says when it may be pressed again. */
+/** Rate-limited: the button shows when it can be used again. */
 function countDown({ more }, enter, outcome) {
   const until = (more.reset ?? Date.now() / 1000 + 60) * 1000;
   enter.disabled = true;

@@ -1,4 +1,4 @@
-/** The bar at the bottom: model, context, tokens and cost, what is allowed, sandbox, MCP, jobs, connection, pause, settings. */
+/** The status bar: model, context usage, grants, sandbox, MCP, jobs, connection, pause and settings. */
 
 import { fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
@@ -11,7 +11,7 @@ import { sandboxButton } from "./sandbox.js";
 import { usageButton } from "./usage.js";
 
 const LINKS = { open: "Connected", connecting: "Connecting", lost: "Not connected", refused: "Refused" };
-const SLOW_MS = 1_000; // shorter breaks are nobody's business
+const SLOW_MS = 1_000; // shorter interruptions are not shown
 
 export function start(page) {
   const bar = h("div", { class: "status-bar" });
@@ -98,7 +98,7 @@ function jobsButton(page) {
   page.store.watch("jobs", (jobs) => {
     const running = jobs.filter(isRunning).length;
     words.textContent = running ? `${running} ${running === 1 ? "job" : "jobs"} running` : "Jobs";
-    button.dataset.count = running; // where there is no room for words
+    button.dataset.count = running; // shown instead of the text on narrow pages
     button.classList.toggle("busy", running > 0);
   });
   return button;
@@ -107,7 +107,7 @@ function jobsButton(page) {
 const settingsButton = (page) =>
   panelButton(page, () => import("./settings_panel.js"), { "aria-label": "Settings", title: "Settings" }, icon("gear"));
 
-/** A dot and a word; what is to be done is said at the top when it lasts. */
+/** The state of the connection; connection_line.js reports longer interruptions. */
 function link(page) {
   const words = h("span", { class: "status-word" });
   const element = h("span", { class: "status-link" }, h("span", { class: "dot", "aria-hidden": "true" }), words);

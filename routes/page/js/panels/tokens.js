@@ -1,4 +1,4 @@
-/** Who may come in, for admins: tokens made, shown once, and revoked. */
+/** Tokens, for admins: creates, lists and revokes them; a new token is shown once. */
 
 import { get, post, remove, token as own } from "../feed/api.js";
 import { copyButton } from "../dom/copy.js";
@@ -85,14 +85,14 @@ function createForm(draw) {
   return form;
 }
 
-/** With the first token the server knows nobody without one any more: this page goes on with it. */
+/** Once a token exists the server requires one: this page continues with the new one. */
 async function createToken(wish, first) {
   const made = await post("/tokens", wish);
   if (first) own.set(made.token);
   return made;
 }
 
-/** Shown once: it leaves the page with the button. */
+/** A new token, shown once: the button removes it from the page. */
 function secret({ name, token }, gone) {
   const text = h("input", {
     value: token,

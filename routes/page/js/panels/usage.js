@@ -1,4 +1,4 @@
-/** How full the model's window is, and what the conversation has used so far. */
+/** How full the context window is, and the token usage of the conversation. */
 
 import { fill, h } from "../dom/elements.js";
 import { factList, formatNumber } from "../dom/forms.js";
@@ -8,9 +8,9 @@ import { showPanel } from "./panel.js";
 const FULL = 0.8; // of the window: soon after it the conversation is summarised or shortened
 const SUMS = { prompt_tokens: "total_prompt_tokens", completion_tokens: "total_completion_tokens", cost: "total_cost" };
 
-/** Adds up what the open conversation has used: what its log said, and since then what its runs tell. */
+/** Adds up the usage of the open conversation: the total of its log, plus the later usage of its runs. */
 class UsageTotals {
-  #byRun = new Map(); // by run: its last usage
+  #byRun = new Map(); // the last usage of each run
   latest = null; // the usage of the last round: how full the window is
   sum = {};
 
@@ -20,7 +20,7 @@ class UsageTotals {
     this.sum = { ...usage };
   }
 
-  /** What the log said of the whole conversation: what comes from the log itself is in it. */
+  /** The total from the log; it includes the usage of restored runs. */
   base(usage) {
     this.sum = { ...usage };
   }
@@ -85,7 +85,7 @@ function fullness(page, { latest }) {
 }
 
 const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
-/** As a person writes it: prices have no unit here. */
+/** A cost in local number format: prices have no currency here. */
 export const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigits: 3 });
 
 function total(sum) {
@@ -143,7 +143,7 @@ function content(page, spent) {
   ];
 }
 
-/** What was done last so that the conversation fits. */
+/** The last reduction of the context. */
 function lastReduction({ type, dropped, shortened, messages }) {
   if (type === "context.summarised")
     return `The model receives a summary of the first ${formatNumber(messages)} messages.`;

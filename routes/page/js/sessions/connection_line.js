@@ -1,9 +1,9 @@
-/** A thin line below the top: the connection is lost, and when it is tried again; or that it is back. */
+/** The line below the top bar: the connection is lost, when it reconnects, and that it is back. */
 
 import { fill, h, announce } from "../dom/elements.js";
 import { startTicking } from "../dom/clock.js";
 
-const PATIENCE_MS = 1500; // what heals by itself before that is nobody's trouble
+const PATIENCE_MS = 1500; // shorter interruptions are not shown
 const BACK_MS = 2500;
 
 export function connectionLine(page) {
@@ -48,7 +48,7 @@ export function connectionLine(page) {
   };
   const refused = (why) => {
     back();
-    if (!why || [401, 404].includes(why.status)) return; // the gate says it, or the conversation
+    if (!why || [401, 404].includes(why.status)) return; // the sign-in form or the conversation shows these
     line.className = "connection connection-lost";
     line.hidden = button.hidden = false;
     fill(words, why.message);

@@ -1,4 +1,4 @@
-/** On a phone the conversations are a drawer: over the page, with the focus inside, until it is closed. */
+/** The list of conversations as a drawer on narrow pages: over the page, with the focus inside, until it is closed. */
 
 const NARROW = matchMedia("(max-width: 48rem)"); // as in css/layout.css
 
@@ -20,7 +20,7 @@ export class Drawer {
     return this.app.classList.contains("drawer-open");
   }
 
-  /** On a wide page it is there anyway. */
+  /** On a wide page the list is always visible. */
   open(opener = document.activeElement) {
     if (!NARROW.matches || this.isOpen) return;
     this.#page.panel.close();

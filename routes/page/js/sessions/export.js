@@ -1,4 +1,4 @@
-/** A conversation as a file: Markdown to read, JSON with all that the server has of it. */
+/** Exports a conversation as a file: Markdown, or the complete session as JSON. */
 
 import { get } from "../feed/api.js";
 import { fenced } from "../chat/attachments.js";
@@ -9,14 +9,14 @@ const FORMATS = {
   json: ["application/json", (session) => JSON.stringify(session, null, 2)],
 };
 
-/** Saves the session in that form, `md` or `json`. Raises what the request raises. */
+/** Saves the session as `md` or `json`. Raises errors of the request. */
 export async function save(id, form) {
   const [kind, written] = FORMATS[form];
   const session = await get(`/sessions/${encodeURIComponent(id)}`);
   saveText(written(session), session.title || session.id, form, kind);
 }
 
-/** The whole session as Markdown. What tools were told and answered stands in fences longer than any in it. */
+/** The whole session as Markdown. Calls and results are in fences longer than any inside them. */
 function markdown(session) {
   const parts = [`# ${session.title || "Conversation"}`];
   for (const message of session.messages) parts.push(...(SECTIONS[message.role]?.(message) ?? []));

@@ -1,15 +1,15 @@
-/** The conversations at the side: list, search, rename, delete, export. The one that is open is in the address. */
+/** The list of conversations: search, rename, delete, export. The address holds the open one. */
 
 import { get } from "../feed/api.js";
 import { Drawer } from "./drawer.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { SessionRow } from "./session_row.js";
 
-const TYPED_MS = 200; // after the last key, before the server is asked
-const BUSY_MS = 500; // while somebody does something in the list
-const PAGE = 200; // as many as one answer lists
+const TYPED_MS = 200; // after the last key, before searching
+const BUSY_MS = 500; // while a menu or a rename field is open
+const PAGE = 200; // size of a page of the list
 
-/** The session that the address names (`#ses_x`), or null: whatever else stands there goes into no request. */
+/** The session in the address (`#ses_x`), or null: other text must not reach a request. */
 export function sessionInAddress() {
   return /^#(ses_\w+)$/.exec(location.hash)?.[1] ?? null;
 }
@@ -22,7 +22,7 @@ export function start(page) {
 class Sessions {
   #page;
   #rows = new Map();
-  #sessions = []; // as the server tells them
+  #sessions = []; // as listed by the server
   #more = false;
   #order = "";
   #asking = 0;
@@ -84,7 +84,7 @@ class Sessions {
     store.watch("approvals", () => this.#mark());
     store.watch("session", () => this.#mark());
     store.watch("connection", ({ state }) => state === "open" && this.refresh());
-    document.addEventListener("visibilitychange", () => document.hidden || this.refresh()); // named anew elsewhere
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh()); // new titles
     this.search.addEventListener("input", () => this.refresh(TYPED_MS));
     this.search.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.search.value) return;
@@ -96,7 +96,7 @@ class Sessions {
     addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** A new conversation; nothing is stored before its first message. */
+  /** Starts a new conversation; nothing is stored before its first message. */
   begin() {
     this.#page.drawer.close();
     this.#page.conversation.open(null);
@@ -108,7 +108,7 @@ class Sessions {
     this.#page.conversation.open(session);
   }
 
-  /** Asks the server for the list, soon: whoever has a reason to call this may have several. */
+  /** Fetches the list, debounced. */
   refresh(after_ms = 60) {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#read(), after_ms);
@@ -125,7 +125,7 @@ class Sessions {
       this.#sessions = before ? [...this.#sessions, ...sessions] : sessions;
       this.#draw(words);
     } catch (error) {
-      if (asking !== this.#asking || error.status === 401 || error.status === 0) return; // the gate, the link tell
+      if (asking !== this.#asking || error.status === 401 || error.status === 0) return; // shown elsewhere
       this.#order = "";
       fill(this.list, h("p", { class: "problem", role: "alert" }, error.message));
     }
@@ -137,7 +137,7 @@ class Sessions {
   }
 
   #draw(words) {
-    clearTimeout(this.#redrawing); // not the timer of the next question: words may have been typed since this one
+    clearTimeout(this.#redrawing); // a newer search may be pending
     if (this.list.querySelector(".renaming, .menu:popover-open")) {
       this.#redrawing = setTimeout(() => this.#draw(words), BUSY_MS);
       return;
@@ -152,7 +152,7 @@ class Sessions {
     this.#mark();
   }
 
-  /** Only if something has moved: what is taken out and put in again loses the focus. */
+  /** Redraws only after a change: moving an element loses the focus. */
   #place(days, none) {
     const order = JSON.stringify(days.map(([name, members]) => [name, members.map(({ id }) => id)]));
     if (order === this.#order && this.list.firstChild) return;
@@ -168,7 +168,7 @@ class Sessions {
     return row;
   }
 
-  /** Which one is open, which are at work, which wait for the person. */
+  /** Marks the conversations that are open, running or waiting for approval. */
   #mark() {
     const { store } = this.#page;
     const open = store.get("session");

@@ -1,4 +1,4 @@
-/** One conversation in the list: a link, what goes on in it, and a menu of what can be done with it. */
+/** A conversation in the list: a link, its state, and a menu. */
 
 import { patch, remove } from "../feed/api.js";
 import { dialog, fill, h, icon, announce } from "../dom/elements.js";
@@ -40,7 +40,7 @@ export class SessionRow {
     this.snippet.hidden = !session.snippet;
   }
 
-  /** Told by words as well as by the look. */
+  /** The state is shown by text as well as by colour. */
   mark({ open, running, waiting }) {
     const marks = [open, running, waiting].join();
     if (marks === this.#marks) return;
@@ -104,7 +104,7 @@ export class SessionRow {
   }
 }
 
-/** Puts a text field in the place of `element`; `done(title)` with the new title, or null if it stays. */
+/** Replaces `element` by a text field; `done(title)` with the new title, or null if unchanged. */
 export function renameField(element, { id, title }, done) {
   const field = h("input", { class: "rename", maxlength: 200, "aria-label": "Title", dir: "auto", value: title ?? "" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });

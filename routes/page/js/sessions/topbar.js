@@ -1,4 +1,4 @@
-/** The bar at the top: the menu on a phone, the conversation's title, and whether the server is there. */
+/** The top bar: the menu button on narrow pages, the title of the conversation, and the connection line. */
 
 import { h, icon } from "../dom/elements.js";
 import { connectionLine } from "./connection_line.js";

@@ -1,6 +1,6 @@
 /**
- * What a program writes for a terminal, as lines of spans `{text, style}`, in one pass over the text: colours, carriage
- * returns, backspaces and erased lines count; whatever else a terminal would obey (titles, links, jumps) is dropped.
+ * Interprets terminal output as lines of spans `{text, style}`, in one pass over the text: colours, carriage returns,
+ * backspaces and erased lines are applied; other control sequences (titles, links, cursor jumps) are dropped.
  */
 
 import { Line } from "./ansi_line.js";
@@ -45,9 +45,9 @@ export class Terminal {
   line = new Line();
   #finished = [];
   #pending = "";
-  #inString = false; // a title, a link or the like goes on
+  #inString = false; // inside an escape string, such as a title or a link
 
-  /** Takes what was written next, in any slicing. */
+  /** Processes the next chunk of output, of any size. */
   feed(written) {
     const text = this.#pending + written;
     this.#pending = "";
@@ -55,7 +55,7 @@ export class Terminal {
     while (at < text.length) at = this.#inString ? this.#skip(text, at) : this.#step(text, at);
   }
 
-  /** The lines that have ended since this was asked last: arrays of spans. */
+  /** The lines completed since the last call: arrays of spans. */
   take() {
     return this.#finished.splice(0);
   }
@@ -89,7 +89,7 @@ export class Terminal {
     }
   }
 
-  /** Whether the escape sequence at the end of the text has to wait for the rest of it. */
+  /** Whether the escape sequence at the end of the text is incomplete; it is kept for the next chunk. */
   #isIncomplete(text, at) {
     if (text.length - at > UNFINISHED || !INCOMPLETE.test(text.slice(at))) return false;
     this.#pending = text.slice(at);

@@ -1,11 +1,11 @@
-/** Colours of a terminal as classes: no element has a style of its own, and every pair of colours can be read. */
+/** Terminal colours as CSS classes with a legible contrast: the content security policy forbids inline styles. */
 
 import { BOLD, DIM, INVERSE, ITALIC, rgbOf, STRIKE, UNDERLINE } from "./ansi_style.js";
 
 const DEFAULT_BACKGROUND = [0x15, 0x17, 0x1a]; // --terminal in light mode; in dark mode it is darker still
 const DEFAULT_FOREGROUND = [0xd7, 0xda, 0xe0]; // --on-terminal
 const MIN_CONTRAST = 4.6; // contrast, a little more than the 4.5 that people need
-const MAX_RULES = 2_000; // rules; what comes after them has no colour
+const MAX_RULES = 2_000; // rules; further colour combinations are not coloured
 const FLAG_CLASSES = [
   [BOLD, "bold"],
   [ITALIC, "italic"],

@@ -1,8 +1,8 @@
-/** One line of a terminal. As long as it is only written on, it is a row of spans; once it is written over, of cells. */
+/** One line of a terminal: spans while text is only appended, cells once something is overwritten. */
 
 import { PLAIN } from "./ansi_style.js";
 
-export const COLUMNS = 4_000; // what is longer goes on in the next line
+export const COLUMNS = 4_000; // longer lines are wrapped
 const FAR = 500; // how far to the right of its end a jump may go
 const TAB = 8;
 
@@ -18,7 +18,7 @@ export class Line {
   #length = 0; // in the units of the text; of a row of cells, in cells
   #cells = null;
 
-  /** Writes at the cursor. Returns what does not fit into the line any more. */
+  /** Writes at the cursor. Returns the text that does not fit into the line. */
   write(text, style) {
     if (this.column !== this.#length) this.#toCells();
     if (this.#cells) return this.#overwrite(text, style);
@@ -28,9 +28,9 @@ export class Line {
     return text.slice(fits.length);
   }
 
-  /** Moves the cursor; the line becomes longer only by what is written there. */
+  /** Moves the cursor; only writing makes the line longer. */
   to(column) {
-    if (column > 0) this.#toCells(); // where characters have other widths than one, only cells know what is where
+    if (column > 0) this.#toCells(); // columns differ from characters if some are wide, so cells are needed
     this.column = Math.max(0, Math.min(column, this.#length + FAR, COLUMNS - 1));
   }
 

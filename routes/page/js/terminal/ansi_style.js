@@ -1,4 +1,4 @@
-/** How a span of a terminal looks: `{fg, bg, flags}`; the same look is the same object. */
+/** The style of a terminal span: `{fg, bg, flags}`; equal styles are the same object. */
 
 export const BOLD = 1;
 export const DIM = 2;

@@ -1,6 +1,6 @@
 /**
- * Lines of a terminal on the page, however many: drawn in blocks, of which the browser lays out those that are seen.
- * At most BLOCKS of them are on the page at a time; the others are fetched back when the reader asks for them.
+ * A virtual list of terminal lines: drawn in blocks; the browser lays out only those in view.
+ * At most BLOCKS of them are on the page at a time; the others are inserted again when the reader asks for them.
  */
 
 import { PLAIN } from "./ansi_style.js";
@@ -45,11 +45,11 @@ export class LineWindow {
     if (over > 0) this.#drop(over);
   }
 
-  /** Draws what is new, and `open`, the line that is still being written; `following`: the end is what is looked at. */
+  /** Draws new lines and `open`, the incomplete one; `following`: the end is in view. */
   draw(following, open = []) {
     const end = this.#blocks.length;
     if (following) {
-      if (end - this.#last > MAX_BEHIND) this.#first = end - STEP; // what lies between is not looked at
+      if (end - this.#last > MAX_BEHIND) this.#first = end - STEP; // skips the lines between
       this.#last = end;
       this.#first = Math.max(this.#first, end - BLOCKS);
     } else if (end - this.#first <= BLOCKS) {

@@ -1,4 +1,4 @@
-/** The last lines of what a process writes, as a terminal would show them; opened, the whole of it. */
+/** The last lines of a process's output, rendered like a terminal; expanded, the complete output. */
 
 import { linesOf, textOf, Terminal } from "./ansi.js";
 import { copyText } from "../dom/copy.js";
@@ -9,7 +9,7 @@ import { yieldToBrowser } from "../dom/scheduling.js";
 import { readPieces } from "../feed/output.js";
 
 const LINES = 12;
-const MAX_LINE = 400; // characters that the server tells of one line
+const MAX_LINE = 400; // the server truncates longer lines
 const NEAR = 30; // pixels from the end that still count as the end
 const COPIED_MS = 2_000;
 const PER_FRAME = 32_768; // characters
@@ -25,8 +25,8 @@ export class Tail {
   #following = true;
 
   /**
-   * `whole(after)` reads more of the whole: `{text, from, next, characters, done}`, see `outputOf` of whole.js. `name`
-   * is that of the file it is saved in; `prose`: no terminal but words, of which the first lines are shown.
+   * `whole(after)` reads more of the output: `{text, from, next, characters, done}`, see `callOutput`. `name` is
+   * that of the saved file; `prose`: text instead of terminal output, of which the first lines are shown.
    */
   constructor({ label, whole = null, name = "output", prose = false }) {
     this.#whole = whole;
@@ -51,7 +51,7 @@ export class Tail {
     onNextFrame(this.#draw);
   }
 
-  /** Nothing more comes; `text` is what is left to show, if it is known. */
+  /** The output is complete; `text` is its final text, if known. */
   end(text) {
     if (text !== undefined) this.#final = text;
     onNextFrame(this.#draw);
@@ -81,7 +81,7 @@ export class Tail {
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
     this.bar.hidden = known !== null && this.all.hidden && total <= 1;
-    // A reader who is about to copy something out of the box keeps what they have selected.
+    // Redrawing would clear the reader's selection.
     if (!this.opened && !hasSelection(this.box)) this.box.replaceChildren(renderLines(lines));
     if (!this.opened && !this.prose) this.#follow();
   };
@@ -91,7 +91,7 @@ export class Tail {
     this.count.textContent = [lines, cut ? "truncated for the model" : ""].filter(Boolean).join(", ");
   }
 
-  /** The lines of a text that are shown as long as nobody asks for more. */
+  /** The lines that are shown while the tail is collapsed. */
   #excerpt(text) {
     if (this.prose) return linesOf(text.slice(0, EXCERPT_CHARACTERS)).slice(0, LINES);
     return linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
@@ -115,7 +115,7 @@ export class Tail {
     if (open) this.#read(this.#opened);
   }
 
-  /** Reads the whole as long as it is open and goes on. */
+  /** Reads the complete output while the tail is expanded. */
   async #read(opened) {
     const wanted = () => this.#opened === opened && this.element.isConnected;
     try {
@@ -141,7 +141,7 @@ export class Tail {
     onNextFrame(opened.draw);
   }
 
-  /** So much of what has come as fits into a frame. */
+  /** Processes as much as fits into a frame. */
   #drawWhole(opened) {
     if (this.#opened !== opened) return;
     const { roll, terminal, queue } = opened;
@@ -154,7 +154,7 @@ export class Tail {
     const lines = terminal.take();
     opened.lines += lines.length;
     const read = opened.lines + (terminal.open.length ? 1 : 0);
-    this.#showCount(Math.max(read, this.#status.lines ?? 0)); // some of them may not be kept
+    this.#showCount(Math.max(read, this.#status.lines ?? 0)); // some of them may no longer be stored
     roll.add(lines);
     roll.draw(this.#following, terminal.open);
     if (this.#following) this.#follow();

@@ -1,4 +1,4 @@
-/** Code as a block: its language, a button that copies it, and colours once it is whole. */
+/** A code block with its language, a copy button, and syntax colours once it is complete. */
 
 import { copyButton } from "../dom/copy.js";
 import { h } from "../dom/elements.js";
@@ -19,7 +19,7 @@ export function codeBlock(text, language = "") {
 
 /** A block that grows: `add` what is certain, `trial` what may change, `draw` once per frame, `close` in the end. */
 export class CodeView {
-  #pieces = []; // as they came: what is copied is what was written
+  #pieces = []; // the raw text, for the copy button
   #waiting = "";
   #part = null;
   #room = { lines: 0, characters: 0 }; // in the last part

@@ -1,4 +1,4 @@
-/** What changed, line by line, with more than colour to tell lines apart. */
+/** A diff as an element: added and removed lines are marked by signs and hidden text, not only by colour. */
 
 import { counted, rowsOfChange, rowsOfUnified } from "./diff_rows.js";
 import { h } from "../dom/elements.js";
@@ -6,7 +6,7 @@ import { escapeText } from "./exact_text.js";
 
 export { counted } from "./diff_rows.js";
 
-const SHOWN = 24; // rows, before somebody asks for all
+const SHOWN = 24; // rows, before "Show all"
 const MOST = 5_000; // and at a time
 const LONGEST = 4_000; // characters of a line
 // Rows do not show it, and a line that has no end goes on with what stands behind it in the file.

@@ -2,7 +2,7 @@
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/;
 const KINDS = { "+": "added", "-": "removed", " ": "same" };
-const MOST_EDITS = 200; // beyond that the middle is told as replaced
+const MOST_EDITS = 200; // beyond that the middle is shown as replaced
 const CONTEXT = 3;
 
 /** The rows of a unified diff; what stands before and behind it are notes. */

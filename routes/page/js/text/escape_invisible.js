@@ -1,4 +1,4 @@
-/** Characters that cannot be seen, or turn the direction of what follows, spelled out where they would mislead. */
+/** Escapes invisible characters, and those that change the text direction, where they would mislead. */
 
 // Flags of regions are a black flag and tags: nothing is hidden there.
 const FLAG = "\\u{1F3F4}[\\u{E0061}-\\u{E007A}]{3,6}\\u{E007F}";

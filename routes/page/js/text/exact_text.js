@@ -1,6 +1,6 @@
 /**
- * Text that somebody says yes or no to: every character of it, and nothing that misleads. What cannot be seen, or turns
- * the direction of what follows, is spelled out, as `dragoman chat` does.
+ * Text for approval: every character is visible. Invisible characters and those that change the direction of the text
+ * are shown as code points, as `dragoman chat` does.
  */
 
 import { h } from "../dom/elements.js";
@@ -14,7 +14,7 @@ const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Sc
 const MIXED =
   /\p{Script=Latin}[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]|[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}]\p{Script=Latin}/u;
 
-const MOST = 40_000; // characters shown before somebody asks for the rest
+const MOST = 40_000; // characters shown before "Show all"
 const MAX_NAMED = 6;
 const HEAD = 24_000;
 const TAIL = 12_000;
@@ -22,17 +22,17 @@ const TAIL = 12_000;
 /** `U+202E` of the character. */
 const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** The text as a string, with `⟨U+202E⟩` for what cannot be seen; spaces, tabs and ends of lines stay. */
+/** The text with invisible characters as `⟨U+202E⟩`; spaces, tabs and newlines stay. */
 export function escapeText(text) {
   return text.replace(EVERY, (character) => `⟨${codeOf(character)}⟩`);
 }
 
-/** The same on one line: ends of lines and tabs are spelled out, too. */
+/** The same on one line: newlines and tabs are escaped as well. */
 export function escapeLine(text) {
   return escapeText(text).replace(/[\n\t]/g, (character) => `⟨${codeOf(character)}⟩`);
 }
 
-/** What cannot be seen in it, each kind once: `["U+202E", "U+200B"]`. */
+/** The distinct invisible characters in it: `["U+202E", "U+200B"]`. */
 export function invisibleIn(text) {
   return [...new Set(text.match(EVERY) ?? [])].map(codeOf);
 }
@@ -42,8 +42,8 @@ export function withoutInvisible(text) {
 }
 
 /**
- * A block of monospaced text that is exactly this: marks for what cannot be seen, and for spaces at the end of a line.
- * Of a long one head and tail, with a word before it that says so. Elements.
+ * A block of monospaced text with marks for invisible characters and trailing spaces.
+ * Of a long text it shows head and tail, with a note before it. Returns elements.
  */
 export function exactBlock(text, label) {
   const block = h("pre", { class: "exact", dir: "ltr", tabindex: 0, role: "group", "aria-label": label });
@@ -77,7 +77,7 @@ function showAll(block, text) {
   );
 }
 
-/** What a reader should know of a text that looks like something else. */
+/** Warnings about text that can look like other text. */
 export function warnings(text) {
   const unseen = invisibleIn(text);
   return [
@@ -92,7 +92,7 @@ export function warnings(text) {
 const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 const nodes = (text) => linesOf(text).map(lineNode);
 
-/** A block for each line: what is folded for want of room is set in, so that nobody takes it for a line of its own. */
+/** A block for each line: wrapped parts are indented, so that they do not look like separate lines. */
 function lineNode(line) {
   return h("span", { class: "exact-line" }, withMarks(line));
 }

@@ -1,4 +1,4 @@
-/** The language of a file, by what its name ends in. */
+/** Maps a file name to its language by the extension. */
 
 const LANGUAGES = {
   bash: "sh bash zsh",

@@ -1,10 +1,10 @@
-/** Colours of code: one pattern per language, tried once at each place, so that no text takes long; in short pieces. */
+/** Syntax colours: one pattern per language, matched in a single pass, in short slices. */
 
 import { h } from "../dom/elements.js";
 import { languageOf } from "./languages.js";
 import { yieldToBrowser } from "../dom/scheduling.js";
 
-const MOST = 100_000; // characters: what is longer has no colours
+const MOST = 100_000; // characters: longer code is not coloured
 const SLICE_MS = 6;
 
 let last = Promise.resolve();

@@ -1,11 +1,11 @@
-/** JSON in which whole numbers stay what they are: browsers keep some 16 digits of them, and round the rest. */
+/** JSON that preserves large integers: browsers keep about 16 digits of a number and round the rest. */
 
 const LONG = /(?<![\d.])\d{16}/;
 // What begins or ends a string, what does not, and whole numbers that may be too long.
 const PARTS = /"|\\.|(?<![\d.]|[eE][+-]?)-?\d{16,}(?![\d.eE])/gs;
-const MARK = `${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`; // which nobody else can write
+const MARK = `${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`; // random, so that no input can contain it
 
-/** A whole number that a browser would round. It is written as it was; to browsers without a way to do so, as a text. */
+/** An integer that a browser would round. It is serialised as written; as a string where JSON.rawJSON is missing. */
 class ExactInteger {
   constructor(digits) {
     this.digits = digits;

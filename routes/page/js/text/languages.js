@@ -1,4 +1,4 @@
-/** The languages that have colours, a row each: what is a comment, a text, a word of the language. */
+/** The languages that have syntax colours, one row each: patterns of comments and strings, and keywords. */
 
 const words = (list) => new Set(list.split(" "));
 
@@ -19,8 +19,8 @@ const C_WORDS =
 const LITERALS = "true false null undefined NaN None True False nil";
 
 /**
- * `comment`, `text`: patterns. `words`: of the language. `first`: kinds that are looked for before all others. What
- * begins anywhere and may not end has a limit: looking for its end from each place on would take for ever.
+ * `comment`, `text`: patterns. `words`: keywords. `first`: kinds that are matched before all others. A pattern that can
+ * start anywhere and need not end has a length limit: otherwise matching would take quadratic time.
  */
 const ROWS = {
   bash: {

@@ -1,7 +1,7 @@
 /**
- * Room for the connections of all tabs: browsers allow six to a server, and the seventh tab would hang. One tab keeps
- * its connection whatever happens, so that somebody can be told of what waits; a hidden one lets go of it after a
- * while, at once when another tab needs one, and takes it up again when it is looked at.
+ * Coordinates the connections of all tabs: browsers allow six to a server, and the seventh tab would hang. One tab, the
+ * leader, keeps its connection permanently, so that it can notify of waiting calls; a hidden tab releases its own after
+ * a while, or as soon as another tab needs one, and opens it again when it becomes visible.
  */
 
 import { token } from "./api.js";
@@ -10,9 +10,9 @@ const CHANNEL = "dragoman.feed";
 const HIDDEN_MS = 60_000;
 
 export class ConnectionSlot {
-  resting = false; // the connection was let go of here
+  resting = false; // this tab has released its connection
   #isLeader = false;
-  #longHidden = false; // nobody has looked at this tab for long
+  #longHidden = false; // hidden for longer than HIDDEN_MS
   #timer = null;
   #cut = () => undefined;
   #wake = () => undefined;
@@ -28,7 +28,7 @@ export class ConnectionSlot {
     this.#visibilityChanged();
   }
 
-  /** Resolves when a connection may be made: at once, unless it was let go of and nobody looks at this tab yet. */
+  /** Resolves when a connection may be opened: at once, unless it was released and the tab is still hidden. */
   async needed() {
     if (this.#idle && (this.resting || this.#longHidden)) await new Promise((resolve) => (this.#wake = resolve));
     this.resting = false;
@@ -46,7 +46,7 @@ export class ConnectionSlot {
 
   #becomeLeader() {
     this.#isLeader = true;
-    this.#wake(); // the tab that led is gone
+    this.#wake(); // the previous leader was closed
     return new Promise(() => undefined);
   }
 
@@ -70,7 +70,7 @@ export class ConnectionSlot {
   }
 }
 
-/** The name of a lock: whoever of a person's tabs has it keeps its connection. Says nothing of the token. */
+/** The name of a lock shared by the tabs of one token: its holder keeps its connection. Does not reveal the token. */
 function lockName() {
   const sum = [...(token.get() ?? "")].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
   return `${CHANNEL}.${sum.toString(36)}`;
