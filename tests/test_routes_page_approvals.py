@@ -145,7 +145,7 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
         await waiting(page).get_by_role("button", name="Remove them").click()
         await flag.fill("perhaps")
         await press(page, "Approve with these changes")
-        await expect(waiting(page).get_by_role("alert")).to_contain_text("background is not JSON")
+        await expect(waiting(page).get_by_role("alert")).to_contain_text("background is not valid JSON")
         await flag.fill('"perhaps"')
         await press(page, "Approve with these changes")
         await expect(waiting(page).get_by_role("alert")).to_contain_text("bash")
