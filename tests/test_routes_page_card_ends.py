@@ -59,7 +59,7 @@ async () => {
     command.textContent.endsWith("[800,000 more characters are not shown here]"),
     cut.length < 5000 && cut.endsWith("Show 996,000 more characters"),
     line.textContent.length,
-    diff.textContent.includes("loses its end"),
+    diff.textContent.includes("newline after the last line is removed"),
     grown,
   ];
 }

@@ -22,7 +22,7 @@ export class ApprovalBox {
   #stop;
   #id = `approval-${++made}`;
 
-  /** `tray`: `settle()` after a layout change, `over(box, words)` after the decision. `tools`: GET /tools by name. */
+  /** `tray`: `settle()` after a layout change, `onDecided(box, words)` after the decision. `tools`: GET /tools by name. */
   constructor(row, page, tray, tools) {
     this.#setRow(row, tools);
     this.#page = page;
@@ -106,7 +106,7 @@ export class ApprovalBox {
   }
 
   /** Sets the tools, which can arrive later than the call. */
-  know(tools) {
+  setTools(tools) {
     this.#setRow(this.row, tools);
     this.body.querySelector(".approval-facts").replaceWith(this.#facts());
     const had = this.foot.contains(document.activeElement);
@@ -193,10 +193,10 @@ export class ApprovalBox {
     const { run, call } = this.row;
     try {
       await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, wish);
-      this.#tray.over(this, words, { own: true });
+      this.#tray.onDecided(this, words, { own: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.over(this, error.message, { own: false });
+      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, error.message, { own: false });
       this.#send(false);
       this.#fail(error.message);
     }

@@ -27,8 +27,8 @@ export function startNotifications(page, show) {
 /** Adds the number of waiting calls to any title. */
 function badge() {
   const plain = document.title.replace(BADGE, "");
-  const isEnabled = waiting ? `(${waiting}) ${plain}` : plain;
-  if (document.title !== isEnabled) document.title = isEnabled;
+  const title = waiting ? `(${waiting}) ${plain}` : plain;
+  if (document.title !== title) document.title = title;
   const link = document.querySelector('link[rel="icon"]');
   const icon = waiting ? WAITING : ICON;
   if (link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
@@ -66,7 +66,7 @@ const keyOf = ({ run, call }) => `${run}/${call}`;
 
 /** `tag`: several tabs with the same notification show it once. */
 function notify(title, body, tag, clicked) {
-  if (!document.hidden || !wanted()) return;
+  if (!document.hidden || !isEnabled()) return;
   try {
     const notice = new Notification(title, { body, tag, icon: ICON });
     notice.onclick = () => {
@@ -81,7 +81,7 @@ function notify(title, body, tag, clicked) {
 
 /** Whether this browser supports notifications, as far as known without asking. */
 const isSupported = () => "Notification" in window && window.isSecureContext;
-const wanted = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
+const isEnabled = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
 
 /** Requests permission after a click. Returns an error message, or null. */
 async function enable(on) {
@@ -98,7 +98,7 @@ async function enable(on) {
 export function notifySwitch() {
   const box = h("input", { type: "checkbox", role: "switch" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const draw = () => (box.checked = wanted());
+  const draw = () => (box.checked = isEnabled());
   box.addEventListener("change", async () => {
     const why = await enable(box.checked);
     problem.textContent = why ?? "";
@@ -114,7 +114,7 @@ export function notifySwitch() {
 /** A button in the tray, shown while notifications can be enabled. */
 export function notifyButton() {
   const button = h("button", { type: "button", class: "notify-button" }, "Notify me next time");
-  const draw = () => (button.hidden = wanted() || !isSupported() || Notification.permission === "denied");
+  const draw = () => (button.hidden = isEnabled() || !isSupported() || Notification.permission === "denied");
   button.addEventListener("click", async () => {
     const why = await enable(true);
     announce(why ?? "You will be notified.");

@@ -134,7 +134,7 @@ class Tray {
       if (Math.abs(ahead_ms) > SKEW_MS) this.skew_ms = ahead_ms;
       const { tools } = await response.json();
       for (const tool of tools) this.#tools.set(tool.name, tool);
-      for (const box of this.#boxes.values()) box.know(this.#tools);
+      for (const box of this.#boxes.values()) box.setTools(this.#tools);
     } catch {
       this.#tools = null; // fetched again with the next call; approvals work without it
     }
@@ -216,7 +216,7 @@ class Tray {
   }
 
   /** The call was decided here, or the server reports that it no longer waits. */
-  over(box, words, { own }) {
+  onDecided(box, words, { own }) {
     this.#decided.add(keyOf(box.row));
     this.#showNote(own ? null : `${box.title}: ${words}`);
     announce(words);

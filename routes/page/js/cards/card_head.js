@@ -67,7 +67,7 @@ export class CardHead {
   }
 
   /** Seconds, or null to show none; `atLeast`: the real duration is unknown. */
-  tell(seconds, { over = false, atLeast = false } = {}) {
+  showTime(seconds, { over = false, atLeast = false } = {}) {
     this.time.hidden = seconds === null || (atLeast && seconds < 1);
     if (this.time.hidden) return;
     const words = over && seconds < 0.095 ? `${Math.round(seconds * 1_000)} ms` : formatDuration(seconds);

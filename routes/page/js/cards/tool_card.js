@@ -192,7 +192,7 @@ export class ToolCard {
   #updateClock() {
     const runs = this.#state === "running";
     if (runs) onNextFrame(this.#beginTicking);
-    this.head.tell(this.#seconds, { over: TERMINAL_STATES.has(this.#state), atLeast: this.#atLeast });
+    this.head.showTime(this.#seconds, { over: TERMINAL_STATES.has(this.#state), atLeast: this.#atLeast });
     if (runs || !this.#untick) return;
     this.#untick();
     this.#untick = null;
@@ -204,7 +204,7 @@ export class ToolCard {
 
   #tick() {
     this.#seconds = (performance.now() - this.#began) / 1_000;
-    this.head.tell(this.#seconds);
+    this.head.showTime(this.#seconds);
   }
 
   #fold(open) {

@@ -67,8 +67,8 @@ class Composer {
   }
 
   /** Sends the message of an earlier turn again (`asked` of its view); `more`: fields of POST /chat. */
-  again(asked, more = {}) {
-    return this.#attempt(() => this.#sender.again(asked, { ...this.#options({ steer: false }), ...more }));
+  resend(asked, more = {}) {
+    return this.#attempt(() => this.#sender.resend(asked, { ...this.#options({ steer: false }), ...more }));
   }
 
   #build() {

@@ -70,12 +70,12 @@ export class Conversation {
     const view = this.#runs.get(run);
     if (!view || seq <= view.seq) return;
     view.add({ ...data, seq });
-    this.follower.news();
+    this.follower.contentAdded();
     if (view.ended) this.#updateWorking();
   }
 
-  /** Shows a message before the server confirms it; `begun` or `unsent` follows. */
-  sending(message) {
+  /** Shows a message before the server confirms it; `confirm` or `fail` follows. */
+  addPending(message) {
     const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
     const view = new RunView(mine, this.#page);
@@ -87,7 +87,7 @@ export class Conversation {
   }
 
   /** The server has accepted the message of `view`. A session that starts with it becomes the open one. */
-  begun(view, { run, session, state }) {
+  confirm(view, { run, session, state }) {
     this.#pending = this.#pending.filter((one) => one !== view);
     if (!view.element.isConnected) return; // the user has switched; the log or the feed has the rest
     if (this.#failed) return void this.open(session, { moved: true });
@@ -116,7 +116,7 @@ export class Conversation {
   }
 
   /** The request failed. Returns false if the feed shows that the server has accepted it after all. */
-  unsent(view, { status }) {
+  fail(view, { status }) {
     if (view.asked.run) return status !== 0;
     this.#pending = this.#pending.filter((one) => one !== view);
     view.element.remove();
@@ -171,7 +171,7 @@ export class Conversation {
     else this.#list.append(this.#view(asked).element);
     this.#place(this.#runs.get(asked.run));
     fill(this.#head);
-    if (!known) this.follower.news();
+    if (!known) this.follower.contentAdded();
     this.#updateWorking();
   }
 
@@ -206,7 +206,7 @@ export class Conversation {
     const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
     for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
     this.#list.prepend(...views.map((view) => view.element));
-    await this.follower.holding(async () => {
+    await this.follower.holdPosition(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
         if (!(await replay(views[at], log.runs[at].events, wanted))) return;
         if (log.runs[at].run !== live) continue;
@@ -230,7 +230,7 @@ export class Conversation {
       const views = log.runs.map(({ events, ...asked }) => this.#view(asked));
       for (const [id, view] of runs) this.#runs.set(id, view);
       this.follower.following = false;
-      await this.follower.holding(async () => {
+      await this.follower.holdPosition(async () => {
         this.#list.prepend(...views.map((view) => view.element));
         for (let at = views.length - 1; at >= 0; at--) {
           if (!(await replay(views[at], log.runs[at].events, () => opening === this.#opening))) return;

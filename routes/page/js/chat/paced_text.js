@@ -29,7 +29,7 @@ export class PacedText {
   }
 
   /** Processes text until `late()`. Returns whether all of it was processed. */
-  pour(late) {
+  process(late) {
     while (this.#pieces.length) {
       this.write(this.#next());
       if (late()) break;
@@ -60,7 +60,7 @@ function drainAll() {
   const until = performance.now() + PICTURE_MS;
   const late = () => performance.now() > until;
   for (const flow of waiting) {
-    if (flow.pour(late)) waiting.delete(flow);
+    if (flow.process(late)) waiting.delete(flow);
     if (late()) break;
   }
   if (waiting.size) onNextFrame(drainAll);

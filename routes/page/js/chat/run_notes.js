@@ -6,7 +6,7 @@ import { fill, h } from "../dom/elements.js";
 
 const count = (number) => number.toLocaleString();
 
-/** A notice of the run. `again` counts repetitions. */
+/** A notice of the run. `repeat` counts repetitions. */
 export class Note {
   #times = 1;
 
@@ -17,7 +17,7 @@ export class Note {
     this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times);
   }
 
-  again(words) {
+  repeat(words) {
     this.#times++;
     this.words.textContent = words;
     this.times.textContent = ` (${this.#times} times)`;

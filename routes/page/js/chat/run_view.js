@@ -11,16 +11,16 @@ const HANDLERS = {
   "round.started": (view) => view.close(),
   "text.delta": (view, { text }) => view.write(Answer, text),
   "reasoning.delta": (view, { text }) => view.write(Reasoning, text),
-  "message.added": (view, event) => view.heard(event),
+  "message.added": (view, event) => view.addSteered(event),
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
   "tool.progress": (view, event) => view.card(event.call).progress(event),
-  "tool.finished": (view, event) => view.over(event.call, event.name).finish(event),
-  "tool.rejected": (view, event) => view.over(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
-  "approval.required": (view, event) => view.asking(event.call, event.name).ask(event),
+  "tool.finished": (view, event) => view.finishedCard(event.call, event.name).finish(event),
+  "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
+  "approval.required": (view, event) => view.approvalCard(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),
-  "context.trimmed": (view, event) => view.less(event, trimmed(event)),
-  "context.summarised": (view, event) => view.less(event, summarised(event, view.asked.session)),
+  "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
+  "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
   notice: (view, event) => view.note(event.code, event.message),
   "document.updated": () => undefined, // the same text is in text.delta
   usage: (view, event) => view.used(event),
@@ -141,7 +141,7 @@ export class RunView {
 
   /** Resolves the approval on its card, and in the tray. */
   resolved(event) {
-    this.asking(event.call).resolve(event);
+    this.approvalCard(event.call).resolve(event);
     if (!this.restoring) this.page.store.set({ resolved: { run: this.asked.run, ...event } });
   }
 
@@ -158,12 +158,12 @@ export class RunView {
   }
 
   /** The card of an approval: repeated requests have `~2` or `~3` after the call's id. */
-  asking(call, name) {
+  approvalCard(call, name) {
     return this.card(this.#cards.has(call) ? call : call.replace(/~[23]$/, ""), name);
   }
 
   /** The card of a call that has a result now. */
-  over(call, name) {
+  finishedCard(call, name) {
     const card = this.card(call, name);
     this.#open.delete(call);
     return card;
@@ -172,14 +172,14 @@ export class RunView {
   /** Repeated notices become one line. */
   note(code, words) {
     if (SHOWN_ELSEWHERE.has(code)) return;
-    if (this.#note?.code === code) return this.#note.again(words);
+    if (this.#note?.code === code) return this.#note.repeat(words);
     const note = new Note(code, words);
     this.append(note.element);
     this.#note = note;
   }
 
   /** The context was reduced: `element` says how. Earlier runs may be drawn later. */
-  less(event, element) {
+  contextReduced(event, element) {
     this.append(element);
     const { store } = this.page,
       { created } = this.asked;
@@ -207,7 +207,7 @@ export class RunView {
   }
 
   /** The run has read a message: it moves from the waiting messages into the run. */
-  heard(event) {
+  addSteered(event) {
     const mine = this.#steers.find(({ text }) => text === event.text);
     this.#steers = this.#steers.filter((one) => one !== mine);
     mine?.element.remove();
@@ -223,8 +223,8 @@ export class RunView {
     for (const card of this.#cards.values()) card.runEnded();
     const { composer } = this.page;
     const line = ending(event, {
-      again: () => composer.again(this.asked),
-      described: () => composer.again(this.asked, { without_vision: "describe" }),
+      again: () => composer.resend(this.asked),
+      described: () => composer.resend(this.asked, { without_vision: "describe" }),
       goOn: () => composer.send("Continue."),
     });
     if (line) this.append(line);

@@ -55,7 +55,7 @@ export class ScrollFollower {
   }
 
   /** Something was added at the end: marks the button if the end is not in view. */
-  news() {
+  contentAdded() {
     if (this.following || this.#hasNews) return;
     this.#hasNews = true;
     this.#show();
@@ -65,7 +65,7 @@ export class ScrollFollower {
    * Keeps the visible content in place during `work()`, whatever is inserted above it. `place`: another position,
    * `{element, offset}`, see `place`.
    */
-  async holding(work, place = this.place) {
+  async holdPosition(work, place = this.place) {
     if (place) this.following = false;
     this.#anchor = place;
     // Only one of the two may adjust: browsers' own anchoring does not work at the very top, and not in all of them.

@@ -23,7 +23,7 @@ export class Sender {
   }
 
   /** Sends the message of an earlier turn again. Raises Refused. */
-  async again({ message, session }, options) {
+  async resend({ message, session }, options) {
     const files = await fetchAttachments(message, session);
     await this.send(message.text, files, options);
   }
@@ -52,7 +52,7 @@ export class Sender {
   async #chat(text, files, fields) {
     const { store, conversation } = this.#page;
     const names = files.filter(({ part }) => part).map(({ name }) => name);
-    const view = conversation.sending({ text: wordsOf(text, files), files: names });
+    const view = conversation.addPending({ text: wordsOf(text, files), files: names });
     const session = store.get("session") ?? (await this.#beginning());
     const sent = this.#post(view, session, text, files, fields);
     if (!session) this.#opening = { view, session: sent.catch(() => null) };
@@ -73,10 +73,10 @@ export class Sender {
       const headers = { prefer: "respond-async", "idempotency-key": this.#key(body) };
       const begun = await post("/chat", body, { headers });
       this.#last = null;
-      conversation.begun(view, begun);
+      conversation.confirm(view, begun);
       return begun.session;
     } catch (error) {
-      if (conversation.unsent(view, error)) throw error;
+      if (conversation.fail(view, error)) throw error;
       this.#last = null;
       return null;
     }

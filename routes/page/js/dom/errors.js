@@ -6,10 +6,10 @@ const FETCHED = /\bimport(ed|ing)\b/i; // how browsers report that a dynamic imp
 const shown = new Set();
 let box = null;
 
-/** Calls `tell(...given)`; an error does not affect the caller and is shown in the line. */
-export function guarded(report, ...given) {
+/** Calls `callback(...given)`; an error does not affect the caller and is shown in the line. */
+export function guarded(callback, ...given) {
   try {
-    return report(...given);
+    return callback(...given);
   } catch (error) {
     reportError(error); // reaches the listener below and the console
   }
@@ -52,7 +52,7 @@ function button(words, onclick) {
 }
 
 /** Errors of the server are shown as they are, without an offer to reload. */
-function tell(error) {
+function report(error) {
   if (error?.name === "AbortError") return;
   if (typeof error?.status === "number") showError(error.message, { refresh: false });
   else if (error instanceof TypeError && FETCHED.test(error.message)) showError(MISSING);
@@ -64,8 +64,8 @@ function onError(event) {
   if (event.target !== window) return;
   // Browsers report this harmless condition through the same event.
   if (event.message?.startsWith("ResizeObserver loop")) return;
-  tell(event.error ?? event.message);
+  report(event.error ?? event.message);
 }
 
 addEventListener("error", onError, true); // resource errors do not bubble, hence the capture phase
-addEventListener("unhandledrejection", (event) => tell(event.reason));
+addEventListener("unhandledrejection", (event) => report(event.reason));

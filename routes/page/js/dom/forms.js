@@ -18,13 +18,13 @@ export class Outcome {
     this.element = h("p", { class: "outcome", role: "status", dir: "auto" });
   }
 
-  tell(words, kind = "") {
+  show(words, kind = "") {
     this.element.dataset.kind = kind;
     fill(this.element, words);
   }
 
   clear() {
-    this.tell("");
+    this.show("");
   }
 }
 
@@ -40,7 +40,7 @@ export async function runOnce(button, outcome, work) {
     return await work();
   } catch (error) {
     if (typeof error.status !== "number") throw error;
-    outcome.tell(error.message, "problem");
+    outcome.show(error.message, "problem");
     return undefined;
   } finally {
     button.ariaDisabled = null;

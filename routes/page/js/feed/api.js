@@ -39,13 +39,13 @@ export const token = {
 
 const signedOut = new Set();
 
-/** `tell(message)` is called when the server rejects the token. */
-export function onSignedOut(tell) {
-  signedOut.add(tell);
+/** `callback(message)` is called when the server rejects the token. */
+export function onSignedOut(callback) {
+  signedOut.add(callback);
 }
 
 function signalSignedOut(message) {
-  signedOut.forEach((tell) => guarded(tell, message));
+  signedOut.forEach((callback) => guarded(callback, message));
 }
 
 /**

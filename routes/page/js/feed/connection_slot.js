@@ -29,13 +29,13 @@ export class ConnectionSlot {
   }
 
   /** Resolves when a connection may be opened: at once, unless it was released and the tab is still hidden. */
-  async needed() {
+  async available() {
     if (this.#idle && (this.resting || this.#longHidden)) await new Promise((resolve) => (this.#wake = resolve));
     this.resting = false;
   }
 
   /** A connection is made; `cut` ends it. */
-  enter(cut) {
+  take(cut) {
     this.#cut = cut;
     this.#channel?.postMessage("room");
   }

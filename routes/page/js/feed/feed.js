@@ -60,7 +60,7 @@ export class Feed {
   async #listen(generation) {
     let wait_ms = MIN_BACKOFF_MS;
     while (generation === this.#generation) {
-      await this.#slot.needed();
+      await this.#slot.available();
       if (generation !== this.#generation) return;
       const began = performance.now(),
         before = this.#cursor;
@@ -103,7 +103,7 @@ export class Feed {
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
     const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
     const cut = () => abort.abort();
-    this.#slot.enter(cut);
+    this.#slot.take(cut);
     let silent;
     try {
       const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });

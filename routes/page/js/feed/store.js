@@ -18,15 +18,15 @@ export class Store {
   set(changes) {
     Object.assign(this.#values, changes);
     for (const key of Object.keys(changes)) {
-      for (const tell of [...(this.#watchers.get(key) ?? [])]) guarded(tell, this.#values[key]);
+      for (const callback of [...(this.#watchers.get(key) ?? [])]) guarded(callback, this.#values[key]);
     }
   }
 
-  /** Calls `tell(value)` at each change of the key, and at once if it has a value. Returns a function that stops it. */
-  watch(key, tell) {
+  /** Calls `callback(value)` at each change of the key, and at once if it has a value. Returns a function that stops it. */
+  watch(key, callback) {
     const watchers = this.#watchers.get(key) ?? new Set();
-    this.#watchers.set(key, watchers.add(tell));
-    if (this.#values[key] !== undefined) guarded(tell, this.#values[key]);
-    return () => watchers.delete(tell);
+    this.#watchers.set(key, watchers.add(callback));
+    if (this.#values[key] !== undefined) guarded(callback, this.#values[key]);
+    return () => watchers.delete(callback);
   }
 }

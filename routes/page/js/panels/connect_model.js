@@ -110,15 +110,15 @@ class ConnectForm {
   async #test() {
     const wish = this.#body();
     const found = await runOnce(this.test, this.outcome, () => {
-      this.outcome.tell("Requesting the list of models …");
+      this.outcome.show("Requesting the list of models …");
       return post("/endpoints", { ...wish, test: true });
     });
     if (!found || JSON.stringify(wish) !== JSON.stringify(this.#body())) return;
-    if (!found.ok) return void this.outcome.tell(found.problem, "problem");
+    if (!found.ok) return void this.outcome.show(found.problem, "problem");
     this.#tested = found;
     const names = found.models.slice(0, SHOWN).join(", ");
     const more = found.models.length > SHOWN ? ` and ${found.models.length - SHOWN} more` : "";
-    this.outcome.tell(
+    this.outcome.show(
       found.models.length ? `Connected. Models: ${names}${more}.` : "Connected. The server lists no models.",
       "good",
     );

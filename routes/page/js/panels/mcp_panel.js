@@ -105,7 +105,7 @@ class ServerList {
       );
       if (!added) return;
       form.reset();
-      outcome.tell(`${added.name} is added and is connecting.`, "good");
+      outcome.show(`${added.name} is added and is connecting.`, "good");
       this.refresh();
     });
     return form;

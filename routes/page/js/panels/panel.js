@@ -75,6 +75,6 @@ export class Panel {
 export function showPanel(page, name, title, build, opener) {
   if (page.panel.name === name) return page.panel.close();
   const stops = [];
-  const content = build((key, tell) => stops.push(page.store.watch(key, tell)));
+  const content = build((key, callback) => stops.push(page.store.watch(key, callback)));
   return page.panel.toggle(name, title, content, opener, { closed: () => stops.forEach((stop) => stop()) });
 }

@@ -138,7 +138,7 @@ function about() {
 async function submitToken(secret, enter, outcome) {
   const given = secret.value.trim();
   if (!TOKEN.test(given))
-    return void outcome.tell(
+    return void outcome.show(
       "This is not a valid token: tokens contain only letters, digits and punctuation. Copy it again.",
       "problem",
     );

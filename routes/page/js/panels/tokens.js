@@ -80,7 +80,7 @@ function createForm(draw) {
       secret(made, () => (first ? location.replace(location.pathname) : (once.hidden = true))),
     );
     once.hidden = false;
-    await draw().catch((error) => outcome.tell(error.message, "problem"));
+    await draw().catch((error) => outcome.show(error.message, "problem"));
   });
   return form;
 }

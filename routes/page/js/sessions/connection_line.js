@@ -23,7 +23,7 @@ export function connectionLine(page) {
     const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
     fill(words, left > 0 ? `Connection lost. Reconnecting in ${left} s.` : "Connection lost. Reconnecting …");
   };
-  const tell = () => {
+  const showLost = () => {
     if (lost) return;
     lost = true;
     line.className = "connection connection-lost";
@@ -58,7 +58,7 @@ export function connectionLine(page) {
     if (state === "open") return back();
     if (state === "refused") return refused(why);
     until = in_s === undefined ? null : performance.now() + in_s * 1000;
-    if (state === "lost") late ??= setTimeout(tell, PATIENCE_MS);
+    if (state === "lost") late ??= setTimeout(showLost, PATIENCE_MS);
     if (lost) show();
   });
 }

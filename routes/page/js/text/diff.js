@@ -15,7 +15,7 @@ const LOST_END = "The newline after the last line is removed: the next line of t
 const SIGNS = { added: "+", removed: "−", same: " " };
 const WORDS = { added: "added: ", removed: "removed: " };
 
-/** A unified diff as `edit_file` and MCP pins tell it; text before it is shown as it is. */
+/** A unified diff as `edit_file` and MCP trust pins contain it; text before it becomes notes. */
 export function unifiedDiff(text, label = "Changes") {
   return diffOf(rowsOfUnified(text), label);
 }

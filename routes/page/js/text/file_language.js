@@ -24,7 +24,7 @@ const BY_NAME = new Map([
   ["makefile", "make"],
 ]);
 
-/** `fileLanguage("src/app.py")` is `python`; "" where the name does not tell. */
+/** `fileLanguage("src/app.py")` is `python`; "" if unknown. */
 export function fileLanguage(path) {
   const name = String(path ?? "")
     .split("/")
