@@ -80,7 +80,7 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
         await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
-        await expect(cards(page, 2).locator(".card-untrusted")).to_have_text(f"Untrusted content from {name}")
+        await expect(cards(page, 2).locator(".card-untrusted")).to_have_text(f"Untrusted content: {name}")
         await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
         found = await page.evaluate(LARGE)
         assert found[:5] == [100, "900 more are not shown here.", 4_000, True, True]

@@ -92,7 +92,7 @@ function ofFile({ text, fields }) {
 function ofText({ text, label, whole, fileName }, stranger = null) {
   const json = prettyJSON(text);
   const warning =
-    stranger && h("p", { class: "card-untrusted" }, "Untrusted content from ", h("bdi", {}, escapeText(stranger)));
+    stranger && h("p", { class: "card-untrusted" }, "Untrusted content: ", h("bdi", {}, escapeText(stranger)));
   return {
     element: () => [warning, json ? codeBlock(json, "json") : words(text, { label, whole, fileName })],
     brief: () => firstLines(text),

@@ -1,7 +1,4 @@
-/**
- * Parses Server-Sent Events from text chunks of any size in linear time:
- * https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
- */
+/** Parses Server-Sent Events as the HTML standard defines them (9.2), from chunks of any size, in linear time. */
 
 import { parseJSON } from "../text/json.js";
 

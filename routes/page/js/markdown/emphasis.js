@@ -1,7 +1,4 @@
-/**
- * Pairs stars, underscores and tildes as emphasis by CommonMark's delimiter rules:
- * https://spec.commonmark.org/0.31.2/#emphasis-and-strong-emphasis
- */
+/** Pairs stars, underscores and tildes by CommonMark 0.31 (6.2, Emphasis and strong emphasis). */
 
 import { h } from "../dom/elements.js";
 

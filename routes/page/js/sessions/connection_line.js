@@ -42,7 +42,7 @@ export function connectionLine(page) {
     lost = false;
     line.className = "connection connection-back";
     button.hidden = true;
-    fill(words, "Reconnected.");
+    fill(words, "Connection restored.");
     announce("The connection is back.");
     setTimeout(() => (line.hidden = !lost), BACK_MS);
   };
