@@ -139,7 +139,7 @@ async def played(services: Services, told: Told) -> str:
     while told.rounds < ROUNDS:
         message = ask(told.rounds)
         wish = ChatRequest(message=message, tools=TOOLS, max_rounds=ROUNDS - told.rounds)
-        run = await services.runs.start(services.agent(LOCAL_USER, wish), LOCAL_USER, Turn(message, session))
+        run = await services.runs.start(services.factory.agent(LOCAL_USER, wish), LOCAL_USER, Turn(message, session))
         session = run.session
         async with aclosing(services.runs.watch(run.id, 0)) as pages:
             async for page in pages:
@@ -240,7 +240,7 @@ async def run() -> None:
         async with asyncio.timeout(LIMIT_S), opened(Path(folder), wire) as services:
             (services.settings.workspace / "log.txt").write_text(LOG)
             messages = await services.store.messages(await played(services, told))
-            agent = services.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
+            agent = services.factory.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
             head, measure = agent.view.opening(agent.toolbox.offered), services.models.default.counter.measure
     report(wire, told, *fitted(messages, head, measure))
 

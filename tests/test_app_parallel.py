@@ -175,7 +175,7 @@ def look(name: str, **more: str) -> tuple[str, dict[str, Any]]:
 
 
 def install(served: Served, room: Room) -> None:
-    served.services.built_in = [*TOOLS, *room.tools]
+    served.services.factory.built_in = [*TOOLS, *room.tools]
 
 
 async def told(folder: Path, room: Room, reply: Sequence[Call], **flags: object) -> tuple[list[Event], list[str]]:

@@ -87,7 +87,7 @@ class Moody(Plain):
 
 
 async def begin(services: Services, principal: Principal, **turn: str) -> tuple[Agent, RunRow]:
-    agent = services.agent(principal, ChatRequest(message="x"))
+    agent = services.factory.agent(principal, ChatRequest(message="x"))
     return agent, await services.runs.start(agent, principal, Turn("x", **turn))  # type: ignore[arg-type]
 
 

@@ -80,7 +80,7 @@ async def test_a_tool_runs_only_when_its_start_is_stored(tmp_path: Path) -> None
 
     tool = Tool("look", "Looks.", {"type": "object"}, Risk.WRITE, answering(look), approval="always")
     async with asyncio.timeout(30), serving(tmp_path, Scripted([[Call(0, "look", {}, "native")], "Done."])) as served:
-        served.services.built_in = (tool,)
+        served.services.factory.built_in = (tool,)
         question, _ = await waiting(served)
         await say(served.client, question["run"], question["call"], "approve")
         await rest(served, question["run"], question["seq"])

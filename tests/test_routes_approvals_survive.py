@@ -186,7 +186,7 @@ async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Pat
         events = await served.chat("Hello", approval="deny", tools=["read_file"])
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
-        agent, _ = await served.services.agent_again(row)
+        agent, _ = await served.services.factory.restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
         assert agent.calls.gate.under.mode == "deny"
 
@@ -195,7 +195,7 @@ async def test_each_has_files_of_their_own(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         ann = replace(LOCAL_USER, name="ann", role=Role.USER)
         places = [
-            served.services.agent(one, ChatRequest(message="x")).calls.context.workspace
+            served.services.factory.agent(one, ChatRequest(message="x")).calls.context.workspace
             for one in (LOCAL_USER, ann, replace(ann, name="bob"), replace(ann, name="../ann"), replace(ann, name=""))
         ]
     assert len(set(places)) == 5 and places[0] == tmp_path / "work"

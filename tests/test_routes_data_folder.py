@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.config.folders import Unusable, only_server
 from app.models.scripted import Scripted
 from app.storage.data_dir import OURS, make_private
-from routes.data_dir import Unusable, only_server
 from tests.accounts import OTHER, needs_root
 from tests.serving import serving
 from tests.test_routes_access import dragoman

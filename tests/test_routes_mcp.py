@@ -135,8 +135,8 @@ async def test_what_becomes_of_the_file_is_taken_in(tmp_path: Path) -> None:
         write_list(tmp_path, other=helper())
         await until_gone(served, "helper")
         await settled(served, "other")
-        assert [tool.name for tool in served.services.tools if tool.name.startswith("mcp__helper")] == []
-        assert "mcp__other__echo" in [tool.name for tool in served.services.tools]
+        assert [tool.name for tool in served.services.factory.tools if tool.name.startswith("mcp__helper")] == []
+        assert "mcp__other__echo" in [tool.name for tool in served.services.factory.tools]
 
 
 async def test_a_command_may_not_come_over_http(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_servers_that_were_added_survive_and_go(tmp_path: Path) -> None:
         await settled(served, "mine")
     provider = Scripted(["```mcp__mine__secret\n```", "Done."])
     async with asyncio.timeout(60), serving(tmp_path, provider, **allowed) as served:
-        assert "mcp__mine__echo" in [tool.name for tool in served.services.tools], "known before it is connected"
+        assert "mcp__mine__echo" in [tool.name for tool in served.services.factory.tools], "known unconnected"
         assert finished(await served.chat("x")) == ["my key is [redacted]"], "and it has its key"
         assert (await served.client.delete("/mcp/servers/mine")).status_code == 204
         assert await servers_of(served) == {}
@@ -207,12 +207,12 @@ async def test_a_server_that_is_switched_off_stays_so(tmp_path: Path) -> None:
     async with serving_mcp(tmp_path, Scripted([]), {"helper": helper()}) as served:
         answer = await served.client.post("/mcp/servers/helper/disable")
         assert (answer.status_code, answer.json()["state"]) == (200, "disabled")
-        assert [tool.name for tool in served.services.tools if tool.name.startswith("mcp__")] == []
+        assert [tool.name for tool in served.services.factory.tools if tool.name.startswith("mcp__")] == []
     async with serving(tmp_path, Scripted([])) as served:
         assert (await servers_of(served))["helper"]["state"] == "disabled"
         assert (await served.client.post("/mcp/servers/helper/enable")).status_code == 200
         await settled(served, "helper")
-        assert "mcp__helper__echo" in [tool.name for tool in served.services.tools]
+        assert "mcp__helper__echo" in [tool.name for tool in served.services.factory.tools]
 
 
 async def test_reconnecting_starts_another_process(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_a_tool_that_comes_later_is_held_where_a_rule_would_ease_it(
     servers: dict[str, object] = {"shop": faulty("grows", str(sign))}
     async with serving_mcp(tmp_path, Scripted([]), servers, **flags) as served:
         assert (await servers_of(served))["shop"]["held"] == [], "what is there at first counts as seen"
-        assert "mcp__shop__echo" in [tool.name for tool in served.services.tools]
+        assert "mcp__shop__echo" in [tool.name for tool in served.services.factory.tools]
         sign.touch()
         await served.client.post("/mcp/servers/shop/reconnect")
         await settled(served, "shop")
@@ -289,7 +289,7 @@ async def test_a_tool_that_comes_later_is_held_where_a_rule_would_ease_it(
         assert [(one["tool"], "mcp__shop__*" in one["why"]) for one in shop["held"]] == (
             [("late", True)] if held else []
         )
-        assert ("mcp__shop__late" in [tool.name for tool in served.services.tools]) is not held
+        assert ("mcp__shop__late" in [tool.name for tool in served.services.factory.tools]) is not held
     async with serving_mcp(tmp_path, Scripted([]), servers, **flags) as served:  # which changes nothing
         await served.client.post("/mcp/servers/shop/reconnect")
         await settled(served, "shop")
@@ -297,7 +297,7 @@ async def test_a_tool_that_comes_later_is_held_where_a_rule_would_ease_it(
         if held:
             answer = await served.client.post("/mcp/servers/shop/approve", json={"tool": "late"})
             assert answer.json()["approved"] == ["late"]
-        assert "mcp__shop__late" in [tool.name for tool in served.services.tools]
+        assert "mcp__shop__late" in [tool.name for tool in served.services.factory.tools]
 
 
 async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:

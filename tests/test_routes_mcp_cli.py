@@ -145,11 +145,11 @@ async def test_a_server_that_runs_takes_in_what_is_written(tmp_path: Path, shell
         shell = at(served, shell)
         assert (await shell.aside(f"add more -- {sys.executable} {HELPFUL}"))[0] == 0
         await settled(served, "more")
-        assert "mcp__more__echo" in [tool.name for tool in served.services.tools]
+        assert "mcp__more__echo" in [tool.name for tool in served.services.factory.tools]
         await served.client.post("/mcp/servers/helper/disable")
         assert (await shell.aside("enable helper"))[0] == 0
         await served.services.mcp.reload()
-        assert "mcp__helper__echo" in [tool.name for tool in served.services.tools], "the command line is the last word"
+        assert "mcp__helper__echo" in [tool.name for tool in served.services.factory.tools], "the last word"
         assert (await shell.aside("remove more"))[0] == 0
         await until_gone(served, "more")
 

@@ -64,7 +64,7 @@ async def test_a_call_is_followed_from_its_first_line_to_its_last(tmp_path: Path
             assert first["text"] + text_of(more) == NUMBERS and more[-1]["lines"] == 2000
             async for _ in turn:
                 pass
-        served.services.outputs._ended.clear()  # as after a restart
+        served.services.factory.outputs._ended.clear()  # as after a restart
         kept = text_of(await rest(served, path))
         assert kept == NUMBERS + "[exit code 3]"
         behind = await piece(served, path, 10**9)

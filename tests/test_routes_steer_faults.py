@@ -41,7 +41,7 @@ async def true(condition: Callable[[], object]) -> None:
 
 
 async def start(served: Served, turn: Turn) -> RunRow:
-    agent = served.services.agent(LOCAL, ChatRequest(message=turn.message))
+    agent = served.services.factory.agent(LOCAL, ChatRequest(message=turn.message))
     return await served.services.runs.start(agent, LOCAL, turn)
 
 

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from app.config.folders import only_server
 from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
 from app.storage.store import ALL, Store
 from routes.cli.tokens import with_store
-from routes.data_dir import only_server
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
 from routes.services import DATABASE, secrets_of

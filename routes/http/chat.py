@@ -24,13 +24,13 @@ async def chat(request: Request) -> Response:
     """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
     services, principal = services_of(request), asker(request)
     wish = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
-    limit_s = services.limits(wish).seconds
+    limit_s = services.factory.limits(wish).seconds
     key = idempotency_key(request, wish)
     turn = Turn(wish.text, wish.session, wish.when_busy, key, limit_s, wish.policy(), files=wish.files)
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _begun(services, principal, wish, turn)
     with services.presence.place(principal) as place:
-        row = await services.runs.start(services.agent(principal, wish), principal, turn)
+        row = await services.runs.start(services.factory.agent(principal, wish), principal, turn)
 
     async def stop(_: object) -> None:
         await services.runs.cancel(row.id)
@@ -44,7 +44,7 @@ async def _begun(services: Services, principal: Principal, wish: ChatRequest, tu
         message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
         raise Refused(422, "invalid_request", message)
     services.presence.check(principal)
-    row = await services.runs.start(services.agent(principal, wish), principal, turn)
+    row = await services.runs.start(services.factory.agent(principal, wish), principal, turn)
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
     return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
 

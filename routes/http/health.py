@@ -59,7 +59,7 @@ async def readyz(request: Request) -> Response:
 async def list_tools(request: Request) -> Response:
     """The tools that the asker may use: the same list that the model is given."""
     services = services_of(request)
-    tools = services.toolbox(services.gate(asker(request))).offered
+    tools = services.factory.toolbox(services.factory.gate(asker(request))).offered
     rows = [
         {
             "name": tool.name,

@@ -19,7 +19,7 @@ async def call_output(request: Request) -> Response:
     """What comes behind the character `?after=`."""
     services, after = services_of(request), query_number(request, "after", 0)
     run = await services.runs.run(request.path_params["run"], asker(request))
-    outputs = CallOutput(services.outputs, services.store, services.redactor)
+    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     return ASCIIResponse(_fields(await outputs.part(run, request.path_params["call"], after)))
 
 

@@ -13,11 +13,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.budget.budgets import SOON_S, BudgetSpent
+from app.config.folders import FolderUnsafe
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
+from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
+from app.runs.run_factory import ModeForbidden, UnknownTool
 from app.storage.store import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
@@ -122,6 +125,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NoSuchEndpoint: lambda error: Refused(404, "not_found", str(error)),
     EndpointOfSettings: lambda error: Refused(409, "endpoint_of_settings", str(error)),
     UnfitEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
+    UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
+    UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
+    ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    FolderUnsafe: lambda error: Refused(503, "folder_unsafe", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag
 
 from app.config.model_settings import ModelSettings
+from app.context.system_text import storable
 from app.core.attachments import File
 from app.storage.files.kinds import UnknownKind, file_of
 from routes.protocol.errors import Refused
-from routes.protocol.system_text import storable
 
 MOST_PARTS = 4096
 ROOM_FOR_NAME = 2048  # bytes of a body beside the data of a part

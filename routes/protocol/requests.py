@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    Strict,
     ValidationError,
     model_validator,
 )
 from starlette.requests import ClientDisconnect, Request
 
-from app.context.prompt import Override
-from app.core.rules import Mode, WhenAbsent
-from app.core.settings_fields import DAY_S
+from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.transcript.reply import unfit
 from app.transcript.run_request import Key
@@ -28,61 +23,22 @@ from app.transcript.titles import LONGEST_TITLE, one_line
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
-from routes.protocol.system_text import SystemText, as_fields
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
 
 MAX_KEY_LENGTH = 255
-POLICY = {
-    "model",
-    "tools",
-    "max_rounds",
-    "max_calls",
-    "max_tokens",
-    "time_limit_s",
-    "inactivity_s",
-    "approval",
-    "when_absent",
-    "system",
-    "without_vision",
-}
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
 MOST_WRITTEN = 2_000  # characters of a title, with those that nobody sees
 
 
-class ChatRequest(MessageRequest):
+class ChatRequest(RunOptions, MessageRequest):
     """The body of POST /chat."""
 
     session: str | None = Field(default=None, max_length=64)
-    model: str | None = Field(default=None, max_length=256)
-    tools: list[str] | None = Field(default=None, max_length=1024)
-    max_rounds: int | None = Field(default=None, ge=1, le=200)
-    max_calls: int | None = Field(default=None, ge=1, le=100_000)
-    max_tokens: int | None = Field(default=None, ge=1, le=10**12)
-    time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
-    inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
-    approval: Annotated[Mode, Strict(strict=False)] | None = None
-    when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
-    without_vision: Literal["refuse", "describe"] = "refuse"
-    system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
-
-    @property
-    def override(self) -> Override | None:
-        """What `system` asks for."""
-        return self.system.override() if self.system else None
-
-    def policy(self) -> str:
-        """JSON of what a run's agent is made from."""
-        return self.model_dump_json(include=POLICY, exclude_defaults=True)
-
-    @classmethod
-    def again(cls, message: str, policy: str) -> ChatRequest:
-        """A request whose agent is like that of an earlier one."""
-        return cls(message=message, **{name: value for name, value in json.loads(policy).items() if name in POLICY})
 
 
 class ApprovalRequest(BaseModel):

@@ -10,16 +10,19 @@ from pathlib import Path
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.principals import Principal, folder_name
 from app.storage.store import StoreFailed
-from routes.protocol.errors import Refused
 from tools.base.rights import Role
 
 PEOPLE = "people"
 
 
+class FolderUnsafe(Exception):
+    """The folder of a principal could lead out of the workspace. The message says what to do."""
+
+
 def workspace_of(root: Path, principal: Principal) -> Path:
     """Where someone's tools work: admins in the workspace itself, everybody else in a folder of their own there.
 
-    Raises Refused, Unusable.
+    Raises FolderUnsafe, Unusable.
     """
     if principal.role is Role.ADMIN:
         return root
@@ -30,7 +33,7 @@ def workspace_of(root: Path, principal: Principal) -> Path:
             message = (
                 f"The folder people/{folder.name} of the workspace is reached by a link. An admin can remove that."
             )
-            raise Refused(503, "folder_unsafe", message)
+            raise FolderUnsafe(message)
         made(one, "workspace")
     return folder
 

@@ -1,0 +1,228 @@
+"""Composing a run's agent: its model, tools, gate, prompt and limits, from the settings and from what a request asks.
+
+The one place where an agent is made: for a request, for a run that goes on after a restart, and for the follow-up of a
+background job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from app.budget.run_budget import Spending
+from app.budget.side_query import Aside
+from app.config.folders import FolderUnsafe, workspace_of
+from app.config.settings import Settings
+from app.context.compaction.replay import Folds
+from app.context.history_search import Recaller
+from app.context.persona import PERSONAS, Persona, persona_in
+from app.context.prompt import Override, Prompt, opening
+from app.context.view import Opening, view_of
+from app.core.clock import Clock
+from app.core.events import Notice
+from app.core.rules import Mode, WhenAbsent, classified
+from app.mcp.servers import McpServers
+from app.models.endpoints.failover import Route
+from app.models.endpoints.model_registry import Models, UnknownModel
+from app.policy.current_rights import principal_named
+from app.policy.gate import Circumstances, Gate, Writes
+from app.policy.guards import guards_of
+from app.provenance.quotation import Provenance, of_prompt, of_summaries
+from app.provenance.read_texts import Source
+from app.redaction.redactor import Redactor
+from app.runs.agent import Agent
+from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.limits import Limits
+from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
+from app.runs.live_outputs import Outputs
+from app.runs.run_manager import Runs
+from app.runs.run_options import RunOptions
+from app.runs.tool_executor import Calls
+from app.runs.tool_results import Results
+from app.storage.files.reading import Files
+from app.storage.kill_switch import Switch
+from app.storage.principals import Principal, folder_name
+from app.storage.rows import RunRow
+from app.storage.store import Store
+from app.transcript.run_request import Key, NotFound, Turn
+from tools.base.rights import Role
+from tools.catalogue import TOOLS
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Job
+from tools.mcp.tool_search import toolbox_within
+from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
+from tools.tool import Context, Tool
+from tools.toolbox import Toolbox
+
+
+class ModeForbidden(Exception):
+    """The approval mode is not for this principal."""
+
+
+class UnknownTool(Exception):
+    """A request names a tool that it may not use. The message says which there are."""
+
+
+# Why an agent with these options cannot be made, for this principal.
+UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe)
+
+
+@dataclass(slots=True)
+class RunFactory:
+    """The collaborators that every agent of one server shares."""
+
+    settings: Settings
+    store: Store
+    runs: Runs
+    switch: Switch
+    models: Models
+    sandbox: Sandbox | NoSandbox
+    jobs: Jobs
+    redactor: Redactor
+    mcp: McpServers
+    files: Files
+    built_in: Sequence[Tool] = TOOLS
+    folds: Folds = field(default_factory=Folds)
+    outputs: Outputs = field(default_factory=Outputs)
+    writes: Writes = field(default_factory=Writes)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools that there are now; MCP servers come and go."""
+        return [*self.built_in, *self.mcp.tools()]
+
+    def gate(
+        self,
+        principal: Principal,
+        mode: Mode | None = None,
+        workspace: Path | None = None,
+        when_absent: WhenAbsent = WhenAbsent.WAIT,
+    ) -> Gate:
+        """The gate of a run in this workspace. Raises ModeForbidden."""
+        mode = mode or self.settings.mode_of(principal.role)
+        if mode is Mode.AUTO and principal.role is not Role.ADMIN:
+            raise ModeForbidden(f"approval: auto is for admins; {principal.name} is a {principal.role}")
+        under = Circumstances(
+            mode,
+            self.sandbox.boxed,
+            self.sandbox.networked,
+            WAYS_OUT.get(self.sandbox.level, self.sandbox.blocks),
+            workspace or self.settings.workspace,
+            commands=self.settings.allowed_commands,
+            when_absent=when_absent,
+            writes=self.writes,
+        )
+        return Gate(principal, under, self.settings.taint)
+
+    def toolbox(self, gate: Gate, names: Sequence[str] | None = None, window: int | None = None) -> Toolbox:
+        """The tools that `gate` lets be used, for a model with this window; `names` can only narrow them.
+
+        Raises UnknownTool.
+        """
+        tools = [classified(tool, self.settings.tools) for tool in self.tools]
+        if names is not None:
+            offered = {tool.name: tool for tool in Toolbox(tools, gate.decide, gate.principal.name).offered}
+            if unknown := [name for name in names if name not in offered]:
+                missing = ", ".join(map(ascii, unknown[:5]))
+                raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
+            tools = [offered[name] for name in names]
+        room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
+        return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
+
+    def agent(self, principal: Principal, options: RunOptions) -> Agent:
+        """A new agent for one run. Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, Unusable."""
+        route = self.models.route(options.model, principal.name)
+        utility = self.models.utility(route)
+        workspace = workspace_of(self.settings.workspace, principal)
+        gate = self.gate(principal, options.approval, workspace, options.when_absent)
+        toolbox = self.toolbox(gate, options.tools, route.counter.known_window)
+        context = Context(
+            workspace,
+            self.settings.tool_time_limit_s,
+            self.sandbox,
+            jobs=self.jobs,
+            principal=principal.name,
+            private_hosts=self.settings.private_hosts,
+            recall=Recaller(self.store),
+        )
+        discipline = Discipline(self.limits(options), verify=self.settings.verify)
+        spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
+        guards = guards_of(self.settings, principal.name, utility, spending)
+        persona, override = self._persona(principal), self.redactor.redact_value(options.override)
+        prompt = self._prompt(persona, override, context.workspace, guards.line, route)
+        notes = Aside(utility, spending, lambda: utility.counter, self.settings.summary_time_limit_s)
+        return Agent(
+            route,
+            Calls(
+                *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
+                guards=guards,
+                results=Results(self.settings.result_characters, self.store.result),
+                outputs=self.outputs,
+                parallel_reads=self.settings.parallel_reads,
+                provenance=Provenance(partial(self._also_read, persona, override)),
+                waiting=discipline.waiting,
+            ),
+            view_of(
+                *(self.settings, route, prompt, notes, self.store.summaries, self.folds, options.inactivity_s),
+                self.files.read,
+                describe_files=options.without_vision == "describe",
+            ),
+            discipline,
+            self.switch.check,
+        )
+
+    def limits(self, options: RunOptions) -> Limits:
+        """The limits of a run: those of its request, else those of the settings."""
+        return Limits(
+            options.max_rounds or self.settings.max_rounds,
+            options.max_calls or self.settings.max_calls,
+            options.max_tokens or self.settings.max_run_tokens,
+            options.time_limit_s or self.settings.run_time_limit_s,
+        )
+
+    async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
+        """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
+        principal = await principal_named(self.store, row.principal)
+        options = RunOptions.of_policy(row.policy)
+        return self._unattended_agent(principal, options), self.limits(options).seconds
+
+    async def start_follow_up(self, job: Job, message: str) -> None:
+        """Start the run that tells a session of its job's end, once. Raises NoRoom and what `Runs.start` raises."""
+        principal = await principal_named(self.store, job.principal)
+        key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
+        room = await room_in(job.session, self.store, self.settings.max_follow_ups)
+        if not room and await self.store.key(principal.name, key.value) is None:
+            raise NoRoom
+        rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
+        last = (await self.store.runs(job.session))[-1:]  # its options hold on
+        options = RunOptions.of_policy(last[0].policy if last else "{}")
+        agent = self._unattended_agent(principal, options.model_copy(update={"max_rounds": rounds}))
+        limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
+        turn = Turn(
+            message, job.session, key=key, time_limit_s=limit_s, policy=options.policy(), asked=False, notice=notice
+        )
+        await self.runs.start(agent, principal, turn)
+
+    def _unattended_agent(self, principal: Principal, options: RunOptions) -> Agent:
+        """An agent that no request waits for. Raises NotFound if it cannot be made any more, Unusable."""
+        try:
+            return self.agent(principal, options)
+        except UNFIT as unfit:
+            raise NotFound(str(unfit)) from unfit
+
+    def _persona(self, principal: Principal) -> Persona:
+        return self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
+
+    async def _also_read(self, persona: Persona, override: Override | None, session: str) -> Sequence[Source]:
+        """The texts of others that a model reads besides the messages of its session."""
+        summaries = await self.store.summaries(session)
+        return [*of_prompt(persona, override, self.mcp.tools()), *of_summaries(row.text for row in summaries)]
+
+    def _prompt(
+        self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: Route
+    ) -> Opening:
+        """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
+        known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
+        return Prompt(Clock(self.settings.time_zone), lambda: route.teach_fences, known)

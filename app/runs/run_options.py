@@ -1,0 +1,45 @@
+"""What a request may ask of a run's agent: stored with the run, so that the same agent can be made again."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+
+from app.context.prompt import Override
+from app.context.system_text import SystemText, as_fields
+from app.core.rules import Mode, WhenAbsent
+from app.core.settings_fields import DAY_S
+
+
+class RunOptions(BaseModel):
+    """All are optional; the settings hold where one is left out. A new option of a run is one field here."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = Field(default=None, max_length=256)
+    tools: list[str] | None = Field(default=None, max_length=1024)
+    max_rounds: int | None = Field(default=None, ge=1, le=200)
+    max_calls: int | None = Field(default=None, ge=1, le=100_000)
+    max_tokens: int | None = Field(default=None, ge=1, le=10**12)
+    time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
+    approval: Annotated[Mode, Strict(strict=False)] | None = None
+    when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
+    without_vision: Literal["refuse", "describe"] = "refuse"
+    system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
+
+    @property
+    def override(self) -> Override | None:
+        """The prompt that `system` asks for."""
+        return self.system.override() if self.system else None
+
+    def policy(self) -> str:
+        """JSON of the options, as a run's row keeps it."""
+        return self.model_dump_json(include=set(RunOptions.model_fields), exclude_defaults=True)
+
+    @classmethod
+    def of_policy(cls, policy: str) -> RunOptions:
+        """The options of an earlier run. Fields of `policy` that are no option are left out."""
+        return cls(**{name: value for name, value in json.loads(policy).items() if name in cls.model_fields})
