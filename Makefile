@@ -53,11 +53,12 @@ $(CACHE)/new/.ready $(CACHE)/old/.ready:
 .PHONY: browser
 browser: $(VENV)/.dev
 	@$(MAKE) --no-print-directory $(PAGE)/.ready || echo 'What judges the page is not there; the tests that need it are skipped.'
-	@for name in chromium google-chrome chromium-browser; do command -v $$name >/dev/null && exit; done; \
+	@command -v chromium-headless-shell >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 'Installing chromium, once ...' && \
 		apt-get -qq update && \
-		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null || \
-		echo 'There is no chromium: install it (apt-get install chromium). The tests that need it are skipped.'
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium-headless-shell >/dev/null; } || \
+		for name in chromium google-chrome chromium-browser; do command -v $$name >/dev/null && exit; done || \
+		echo 'There is no chromium: install it (apt-get install chromium-headless-shell). The tests that need it are skipped.'
 
 $(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
 $(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json

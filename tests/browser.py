@@ -10,25 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from tests.chromium import BROWSER, needed
 from tests.serving import Served
 
 ROOT = Path(__file__).parent.parent
 INSTALLED = ROOT / ".cache/page/node_modules"
 SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the tests
-NAMES = ("chromium", "google-chrome", "chromium-browser")
 LIMIT_MS = 15_000
-ARGUMENTS = (
-    "--no-sandbox",  # whoever runs tests may be root; the page is ours
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 __all__ = [
@@ -47,30 +37,19 @@ __all__ = [
 ]
 
 
-def needed(path: str | Path | None, what: str) -> Path:
-    """The path, if it is there. Otherwise the test is skipped and says so; CI skips none."""
-    if path is None or not Path(path).exists():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
-            f"{what} is not installed: run `make browser`."
-        )
-    return Path(path)
-
-
-def chromium() -> Path:
-    return needed(next(filter(None, map(shutil.which, NAMES)), None), "chromium")
-
-
 class Browsing:
     """A browser. `complaints` are errors on its pages' consoles: scripts that broke, what the policy has blocked."""
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
+        self.contexts: list[BrowserContext] = []
         self.complaints: list[str] = []
         self.expected: list[str] = []  # patterns of complaints that a test brings about itself
 
     async def context(self, **options: Any) -> BrowserContext:
         """A person's browser of their own: nothing is shared with other contexts."""
         context = await self.browser.new_context(**({"viewport": WIDE} | options))
+        self.contexts.append(context)
         context.set_default_timeout(LIMIT_MS)
         context.on("console", self._heard)
         context.on("weberror", lambda error: self.complaints.append(str(error.error)))
@@ -90,16 +69,17 @@ class Browsing:
 
 @asynccontextmanager
 async def browsing() -> AsyncGenerator[Browsing, None]:
-    """A browser for one test. In the end whatever it complained of fails the test."""
+    """The worker's browser for one test, which has contexts of its own. In the end whatever it complained of fails it.
+
+    The test asks for the fixture `chromium`."""
     expect.set_options(timeout=LIMIT_MS)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        found = Browsing(browser)
-        try:
-            yield found
-        finally:
-            await browser.close()
-        found.check()
+    found = Browsing(BROWSER.get())
+    try:
+        yield found
+    finally:
+        for context in found.contexts:
+            await context.close()
+    found.check()
 
 
 def home(served: Served) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.nightly import NIGHTLY
+
+if TYPE_CHECKING:
+    from tests.chromium import Chromium
 
 # Examples are the same in each `make test`, and others each night. Neither is timed: a loaded machine is not a bug.
 settings.register_profile("usual", derandomize=True, deadline=None)
@@ -48,6 +54,24 @@ LONGEST = (
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Generator[Chromium, None, None]:
+    """For tests of the page, which run on the loop that their browser lives on."""
+    from tests.chromium import chromium  # what drives it takes its time to import
+
+    with chromium() as made:
+        yield made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if "chromium" not in pyfuncitem.funcargs or not iscoroutinefunction(pyfuncitem.obj):
+        return None
+    made: Chromium = pyfuncitem.funcargs["chromium"]  # type: ignore[assignment]
+    made.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 def group_of(nodeid: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests.browser import PHONE, WIDE, Browsing, Page, browsing, expect, home, say, shot
+from tests.chromium import launched
 from tests.pages import held, let_go, turns
 from tests.serving import serving
 
@@ -98,7 +99,7 @@ async def main() -> None:
         "color_scheme": "dark",
         "device_scale_factor": 2,
     }
-    async with browsing() as browser:
+    async with launched(), browsing() as browser:
         with tempfile.TemporaryDirectory() as folder:
             await told(browser, Path(folder), "run", "approval", viewport=WIDE)
         with tempfile.TemporaryDirectory() as folder:

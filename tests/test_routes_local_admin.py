@@ -278,6 +278,7 @@ def server_that_cannot_tell(folder: Path) -> Iterator[list[str]]:
             server.terminate()
 
 
+@pytest.mark.usefixtures("chromium")
 async def test_where_the_kernel_cannot_say_the_printed_address_lets_in(tmp_path: Path) -> None:
     with server_that_cannot_tell(tmp_path) as (first, example, where, address):
         token = read_local_token(tmp_path / "data")

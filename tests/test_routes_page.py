@@ -10,7 +10,7 @@ from app.models.scripted import DEMO, Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_turn_shows_the_words_the_call_and_the_answer(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from app.models.scripted import Reply, Scripted
 from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 SHIELD = """
 window.pressed = 0;
@@ -299,7 +299,7 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await press(page, "Approve once")
         await expect(page.get_by_text("Not elsewhere.")).to_be_visible()
         await elsewhere
-        await page.wait_for_function("window.notices.length === 2")
+        await page.wait_for_function("() => window.notices.length === 2")
         assert (await page.evaluate(notice))[1][0] == "dragoman is done"
         await line.get_by_role("button", name="Show").click()
         await expect(waiting(page).get_by_role("textbox", name="command")).to_have_value("touch there")

@@ -16,7 +16,7 @@ from tests.pages import held, let_go, shell, turns
 from tests.people import bearer
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RICH = (

@@ -11,7 +11,7 @@ from tests.browser import browsing, expect, home
 from tests.pages import cards
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 STATES = """
 async (ended) => {

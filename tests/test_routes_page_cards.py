@@ -18,7 +18,7 @@ from tests.pages import cards, held, let_go
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 def bash(command: str, index: int = 0) -> Call:

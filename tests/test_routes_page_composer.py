@@ -16,7 +16,7 @@ from tests.pictures import CAT, LAW
 from tests.serving import serving
 from tests.test_routes_attachments import Blind
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 # Puts files into the event as a browser would: `files` are [name, type, base64].
 HAND_OVER = """([type, files]) => {

@@ -16,7 +16,7 @@ from tests.browser import Page, browsing, expect, home, say, shot
 from tests.pictures import CAT
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 LONG = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(40))
 DOWN = Raise(ProviderFailed("model_down", "The model's server is down. Start it, then try again.", retryable=True))

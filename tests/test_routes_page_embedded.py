@@ -11,7 +11,7 @@ from tests.browser import browsing, expect, say, shot
 from tests.pages import turns
 from tests.test_routes_newcomer import ASK, started_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 HELLO = re.compile("hello,? world", re.I)
 SLOW_MS = 90_000  # a small machine, and a model that takes all of it
 

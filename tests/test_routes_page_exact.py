@@ -11,7 +11,7 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 LONG = 2**60 + 1  # browsers make it even
 GIVEN = {

@@ -16,7 +16,7 @@ from tests.browser import Page, browsing, expect, home, say
 from tests.people import port_of
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 DELTAS = 5_000
 # What a connection that a test has cut makes the browser say.

@@ -10,7 +10,7 @@ from tests.browser import PHONE, browsing, expect, home, shot
 from tests.endpoints import model_server
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_another(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.browser import PHONE, WIDE, Locator, Page, browsing, expect, home, sa
 from tests.pages import held, let_go, shell, too_wide, turns
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 WIDE_ANSWER = (
     "## A heading\n\nSome `code`, a [link](https://example.com/" + "long/" * 30 + ") and a word: " + "x" * 400 + "\n\n"

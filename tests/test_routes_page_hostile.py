@@ -16,7 +16,7 @@ from app.models.scripted import Scripted
 from tests.browser import Browsing, Page, browsing, expect, home
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 CORPUS = json.loads((Path(__file__).parent.parent / "fixtures/page/hostile.json").read_text())
 TEXTS = [row["text"] * row.get("times", 1) for row in CORPUS]

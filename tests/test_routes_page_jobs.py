@@ -11,7 +11,7 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 WAIT = "until [ -e {} ]; do read -t 0.05 < <(:); done"
 

@@ -16,7 +16,7 @@ from tests.pages import line_to, pauses, turns
 from tests.serving import serving
 from tests.upstream import hang, stream, upstream
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 GONE = r"Failed to load resource|net::ERR_"  # what Chromium says of a server that is not there
 WHOLE = stream(says("I am back."), chunk(finish="stop"), DONE)

@@ -16,7 +16,7 @@ from tests.mcp_oauth import closed_server
 from tests.mcp_served import helper, serving_mcp, settled, write_list
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 FAULTY = Path(__file__).parent.parent / "fixtures/mcp/faulty.py"
 SLASHED = "example.com/a/b"
 

@@ -12,7 +12,7 @@ from tests.endpoints import NOWHERE, model_server
 from tests.people import bearer
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 KEY = "sk-sesame-open-4711"
 
 

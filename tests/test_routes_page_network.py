@@ -14,7 +14,7 @@ from tools.sandbox.sandbox import NoSandbox, find_sandbox
 
 FOUND = find_sandbox(levels=["bubblewrap"])
 pytestmark = [
-    pytest.mark.anyio,
+    pytest.mark.usefixtures("chromium"),
     pytest.mark.skipif(isinstance(FOUND, NoSandbox), reason=getattr(FOUND, "reason", "")),
 ]
 

@@ -10,7 +10,7 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, home
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 LONG_MS = 2_000  # each took from four seconds to hours, and takes some milliseconds
 

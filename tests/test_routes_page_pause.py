@@ -12,7 +12,7 @@ from tests.browser import browsing, expect, say, shot, signed_in
 from tests.people import bearer
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_an_admin_pauses_stops_what_runs_and_goes_on_and_a_user_only_sees_it(tmp_path: Path) -> None:

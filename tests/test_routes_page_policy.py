@@ -11,7 +11,7 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, home
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 # Ways in, by a name: each answers (or raises) and is told as "blocked" unless it got through.
 TRY = """async (elsewhere) => {

@@ -11,7 +11,7 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.mcp_served import READS, helper, serving_mcp
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from app.models.scripted import Pause, Scripted
 from tests.browser import PHONE, browsing, expect, home, say, shot
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_conversations_are_listed_marked_and_found(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.browser import Page, browsing, expect, home, say, shot
 from tests.people import bearer
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 REFUSED = "40[134]|429"
 
 

@@ -12,7 +12,7 @@ from tests.browser import PHONE, Page, browsing, expect, home, say, shot
 from tests.pages import too_wide
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 PRICED = json.dumps({"*": {"input": 2.5, "output": 10}})
 
 

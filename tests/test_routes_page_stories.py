@@ -13,7 +13,7 @@ from tests.browser import browsing, expect, home, say, shot
 from tests.pages import held, let_go, pauses, shell, turns
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 STEPS = 'for i in 1 2 3; do echo "step $i"; done; ' + held("first") + "; echo step 4; " + held() + "; echo over"
 

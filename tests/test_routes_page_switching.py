@@ -13,7 +13,7 @@ from tests.browser import Page, browsing, expect, home, say
 from tests.pages import held, let_go, pauses, shell, turns
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 LIMIT_S = 60
 # How often the page's clocks go round: one interval for all that ticks.
@@ -186,14 +186,14 @@ async def test_nothing_ticks_for_a_conversation_that_is_not_shown_any_more(tmp_p
             await page.add_init_script(COUNTING)
             await page.goto(f"{home(served)}/#{elsewhere}")
             await expect(turns(page).get_by_text("Stays.")).to_be_visible()
-            await page.wait_for_function("going() === 1")  # which listens whether the connection is alive
+            await page.wait_for_function("() => going() === 1")  # which listens whether the connection is alive
             await page.get_by_role("button", name="New conversation").click()
             await say(page, "Run it.")
             await expect(page.locator(".card-time")).to_contain_text("s")
-            await page.wait_for_function("going() === 2")
+            await page.wait_for_function("() => going() === 2")
             await go_to(page, elsewhere)
             await expect(turns(page).get_by_text("Stays.")).to_be_visible()
-            await page.wait_for_function("going() === 1")
+            await page.wait_for_function("() => going() === 1")
             let_go(tmp_path)
 
 

@@ -13,7 +13,7 @@ from app.models.scripted import DEMO, Scripted
 from tests.browser import Page, browsing, expect, home
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 BOLD, DIM, ITALIC, UNDERLINE, INVERSE, STRIKE = 1, 2, 4, 8, 16, 32
 TRUE = 0x1000000

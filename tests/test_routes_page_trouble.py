@@ -12,7 +12,7 @@ from tests.browser import PHONE, browsing, expect, home, say
 from tests.pages import too_wide, turns
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def broken(route: Route) -> None:

@@ -14,7 +14,7 @@ from tests.browser import browsing, expect, home, say, shot
 from tests.pictures import image_part, png, text_part
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = pytest.mark.usefixtures("chromium")
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/page"
 ROWS = json.loads((FIXTURES / "markdown.json").read_text())
