@@ -31,7 +31,7 @@ def feed(self, text: str) -> list[Event]:
 I run the tests, to be sure.
 
 """
-MAKEFILE = "test:\n\t@python3 check.py\n\t@" + held() + "\n"
+MAKEFILE = "SHELL := bash\ntest:\n\t@python3 check.py\n\t@" + held() + "\n"
 CHECK = r"""
 for name, seconds in [("parsing", 12), ("tools", 31), ("app", 54), ("routes", 88)]:
     print(f"\033[36m{name:8}\033[0m {seconds * 7} modules")

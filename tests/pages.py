@@ -20,8 +20,8 @@ def shell(command: str) -> tuple[str, str, str]:
 
 
 def held(name: str = "go") -> str:
-    """A command that ends when the workspace has a file of that name."""
-    return f"until [ -e {name} ]; do sleep 0.02; done"
+    """A command that ends when the workspace has a file of that name; to read nothing is how bash sleeps."""
+    return f"until [ -e {name} ]; do read -t 0.02 <> <(:); done"
 
 
 def let_go(folder: Path, name: str = "go") -> None:

@@ -173,7 +173,7 @@ async def test_a_full_disk_does_not_keep_an_end_from_being_told_once(
 ) -> None:
     sessions = Sessions()
     async with telling(tmp_path, sessions) as jobs:
-        job = await started(jobs, tmp_path, "until [ -e go ]; do read -t 0.05 < <(:); done")
+        job = await started(jobs, tmp_path, "until [ -e go ]; do read -t 0.05 <> <(:); done")
         (tmp_path / "data" / "jobs" / job.id / f"{JOB_FILE}.new").mkdir()
         (tmp_path / "work" / "go").touch()
         assert f"{job.id} has ended" in await sessions.begun.get()

@@ -21,7 +21,7 @@ from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 
-WAIT = "until [ -e go ]; do read -t 0.05 < <(:); done"
+WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
 
 
 def says(text: str) -> list[Line]:

@@ -119,7 +119,7 @@ async def test_a_job_that_cannot_be_ended_keeps_no_other_alive(tmp_path: Path) -
 
 
 async def test_pausing_alone_lets_run_what_runs(tmp_path: Path) -> None:
-    provider = Scripted([in_background("until [ -e go ]; do read -t 0.05 < <(:); done; echo whole"), says("It runs.")])
+    provider = Scripted([in_background("until [ -e go ]; do read -t 0.05 <> <(:); done; echo whole"), says("It runs.")])
     write_list(tmp_path, helper=helper(eager=True))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **ALLOWED) as served:
         before = await until_state(served, "helper", State.READY)

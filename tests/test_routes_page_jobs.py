@@ -13,7 +13,7 @@ from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
-WAIT = "until [ -e {} ]; do read -t 0.05 < <(:); done"
+WAIT = "until [ -e {} ]; do read -t 0.05 <> <(:); done"
 
 
 def in_background(*lines: str) -> str:

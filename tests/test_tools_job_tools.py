@@ -23,7 +23,7 @@ from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio
 
-WAIT = "until [ -e go ]; do read -t 0.05 < <(:); done"
+WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ async def test_the_answer_comes_while_the_command_runs_and_its_tail_is_live(tmp_
     sleeper, seen = endless(), []
     async with opened(tmp_path) as jobs:
         job = await started(
-            jobs, tmp_path, f"echo one; until [ -e go ]; do read -t 0.05 < <(:); done; echo two; {sleeper}", sandbox
+            jobs, tmp_path, f"echo one; until [ -e go ]; do read -t 0.05 <> <(:); done; echo two; {sleeper}", sandbox
         )
         assert job.state is State.RUNNING and job.pid and job.session == SESSION
         async with aclosing(jobs.watch(job.id, ANN)) as glances:
@@ -92,7 +92,7 @@ async def test_cancel_takes_the_whole_tree_also_when_it_ignores_term(tmp_path: P
 async def test_a_job_that_obeys_ends_by_term_and_may_say_so(tmp_path: Path, sandbox: Sandbox) -> None:
     async with opened(tmp_path) as jobs:
         job = await started(
-            jobs, tmp_path, "trap 'echo bye; exit 5' TERM; echo up; while :; do read -t 0.05 < <(:); done", sandbox
+            jobs, tmp_path, "trap 'echo bye; exit 5' TERM; echo up; while :; do read -t 0.05 <> <(:); done", sandbox
         )
         await until(jobs, job.id, lambda glance: glance.tail == ("up",))
         await jobs.cancel(job.id, ANN)
@@ -223,7 +223,7 @@ async def test_nothing_is_left_of_many_jobs(tmp_path: Path) -> None:
 
 async def test_many_watchers_share_one_look(tmp_path: Path) -> None:
     async with opened(tmp_path) as jobs:
-        job = await started(jobs, tmp_path, "echo x; until [ -e go ]; do read -t 0.05 < <(:); done; echo y")
+        job = await started(jobs, tmp_path, "echo x; until [ -e go ]; do read -t 0.05 <> <(:); done; echo y")
         watching = [asyncio.create_task(end_of(jobs, job.id)) for _ in range(50)]
         await until(jobs, job.id, lambda glance: glance.tail == ("x",))
         assert sum(task.get_name() == f"look at {job.id}" for task in asyncio.all_tasks()) == 1

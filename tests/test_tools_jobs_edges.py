@@ -60,7 +60,7 @@ def test_a_supervisor_that_cannot_say_so_leaves_no_command_behind(tmp_path: Path
 
 async def test_how_a_job_ended_is_kept_on_a_full_disk(tmp_path: Path) -> None:
     async with opened(tmp_path) as jobs:
-        job = await started(jobs, tmp_path, "until [ -e go ]; do read -t 0.05 < <(:); done; exit 7")
+        job = await started(jobs, tmp_path, "until [ -e go ]; do read -t 0.05 <> <(:); done; exit 7")
         (tmp_path / "data" / "jobs" / job.id / f"{STATE}.new").mkdir()
         (tmp_path / "work" / "go").touch()
         end = (await end_of(jobs, job.id)).job

@@ -23,7 +23,7 @@ from tools.sandbox.sandbox import Sandbox
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
-WAITING = "echo begun; until [ -e go ]; do read -t 0.05 < <(:); done; echo over; exit 7"
+WAITING = "echo begun; until [ -e go ]; do read -t 0.05 <> <(:); done; echo over; exit 7"
 SERVER = """
 import asyncio, sys
 from pathlib import Path
