@@ -1,9 +1,10 @@
-"""Every case of the catalogue: whole, one character at a time, and cut in two at every place."""
+"""Every case of the catalogue: whole, one character at a time, and cut at every place."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,28 @@ import pytest
 from parsing import Call, CallDelta, ParseEvent, Parser, Text, Thought
 from parsing.parser import gather
 from parsing.sink import RAW_LIMIT
+from tests.nightly import NIGHTLY, at_night
 
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "fixtures/dialects/cases.jsonl").read_text("utf-8").splitlines()
 ]
 VARIANTS = json.loads((Path(__file__).parents[1] / "fixtures/dialects/variants.json").read_text("utf-8"))
-DIALECT_NAMES = sorted({case["dialect"] for case in CASES})
-CHUNK = 7
+BY_DIALECT = {name: [case for case in CASES if case["dialect"] == name] for name in {case["dialect"] for case in CASES}}
+DIALECT_NAMES = sorted(BY_DIALECT)
+SIZES = (5, 29)
+
+
+def slicings(text: str) -> Iterator[list[str]]:
+    """A character at a time, and cut once at every place in short pieces and in long ones; at night in two as well."""
+    yield list(text)
+    for size in SIZES:
+        for first in range(min(size, len(text))):
+            starts = [0, *range(first or size, len(text), size), len(text)]
+            yield [text[start:end] for start, end in pairwise(starts)]
+    if NIGHTLY:
+        for cut in range(1, len(text)):
+            yield [text[:cut], text[cut:]]
 
 
 def parser_for(case: dict[str, Any]) -> Parser:
@@ -38,12 +53,12 @@ def events_of(case: dict[str, Any], pieces: Iterable[str]) -> list[ParseEvent]:
     return joined([*events, *parser.close()])
 
 
-def raws_of(case: dict[str, Any], pieces: Iterable[str]) -> dict[int, str]:
-    """Of each call the block that it stands in, as it was written."""
+def events_and_raws(case: dict[str, Any], pieces: Iterable[str]) -> tuple[list[ParseEvent], dict[int, str]]:
+    """The events, and of each call the block that it stands in, as it was written."""
     parser = parser_for(case)
     events = [event for piece in pieces for event in parser.feed(piece)]
-    calls = [event.index for event in [*events, *parser.close()] if isinstance(event, Call)]
-    return {index: parser.raw[index] for index in calls}
+    events += parser.close()
+    return joined(events), {event.index: parser.raw[event.index] for event in events if isinstance(event, Call)}
 
 
 def joined(events: Iterable[ParseEvent]) -> list[ParseEvent]:
@@ -100,24 +115,17 @@ def expected(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_a_case_is_read_as_the_catalogue_says(dialect: str) -> None:
-    for case in CASES:
-        if case["dialect"] == dialect:
-            assert seen(events_of(case, [case["text"]])) == expected(case), case["id"]
+    for case in BY_DIALECT[dialect]:
+        assert seen(events_of(case, [case["text"]])) == expected(case), case["id"]
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_slicing_never_matters(dialect: str) -> None:
-    """Character by character, in sevens, and cut in two at every place: the very same events."""
-    for case in CASES:
-        if case["dialect"] != dialect:
-            continue
-        text = case["text"]
-        whole = events_of(case, [text])
-        assert events_of(case, text) == whole, case["id"]
-        sevens = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
-        assert events_of(case, sevens) == whole, case["id"]
-        for cut in range(1, len(text)):
-            assert events_of(case, [text[:cut], text[cut:]]) == whole, (case["id"], cut)
+    """The very same events, and the very same text kept of each call."""
+    for case in BY_DIALECT[dialect]:
+        whole, raws = events_and_raws(case, [case["text"]])
+        for pieces in slicings(case["text"]):
+            assert events_and_raws(case, pieces) == (whole, raws), (case["id"], pieces)
 
 
 def test_a_cut_message_never_makes_another_call() -> None:
@@ -127,24 +135,20 @@ def test_a_cut_message_never_makes_another_call() -> None:
             continue  # what follows makes a thought or a sample of a call; code has no end but the message's
         wanted = expected(case)["calls"]
         text = case["text"]
-        for end in range(0, len(text), 3):
-            calls = seen(events_of(case, [text[:end]]))["calls"]
+        for end in range(0, len(text), at_night(1, 3)):
+            parser = parser_for(case)
+            events = [*parser.feed(text[:end]), *parser.close()]
+            calls = [(event.name, by_value(event.arguments)) for event in events if isinstance(event, Call)]
             assert all(call in wanted for call in calls), (case["id"], end, calls)
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_the_raw_text_of_a_call_is_what_was_written_in_any_slicing(dialect: str) -> None:
-    for case in CASES:
-        if case["dialect"] != dialect:
-            continue
-        text = case["text"]
-        whole = raws_of(case, [text])
-        assert len(whole) == len(case["expected"]["calls"]), case["id"]
-        for raw in whole.values():
-            assert raw.strip() and raw in text and len(raw) <= RAW_LIMIT, (case["id"], raw)
-        assert raws_of(case, text) == whole, case["id"]
-        for cut in range(1, len(text), CHUNK):
-            assert raws_of(case, [text[:cut], text[cut:]]) == whole, (case["id"], cut)
+def test_the_raw_text_of_a_call_is_what_was_written(dialect: str) -> None:
+    for case in BY_DIALECT[dialect]:
+        _, raws = events_and_raws(case, [case["text"]])
+        assert len(raws) == len(case["expected"]["calls"]), case["id"]
+        for raw in raws.values():
+            assert raw.strip() and raw in case["text"] and len(raw) <= RAW_LIMIT, (case["id"], raw)
 
 
 def test_of_a_long_call_the_beginning_is_kept() -> None:
@@ -160,9 +164,7 @@ def test_of_a_long_call_the_beginning_is_kept() -> None:
 def test_a_variant_is_read_the_same_at_every_cut(case: dict[str, Any]) -> None:
     """Spellings, omissions and mentions from the field, which no dialect's own examples show."""
     offered = case | {"tools": VARIANTS["tools"]}
-    text = case["text"]
-    whole = events_of(offered, [text])
-    assert seen(whole) == expected(case)
-    assert events_of(offered, text) == whole
-    for cut in range(1, len(text)):
-        assert events_of(offered, [text[:cut], text[cut:]]) == whole, cut
+    whole = events_and_raws(offered, [case["text"]])
+    assert seen(whole[0]) == expected(case)
+    for pieces in slicings(case["text"]):
+        assert events_and_raws(offered, pieces) == whole, pieces

@@ -72,9 +72,11 @@ def test_time_grows_with_the_length_only(name: str, size: int) -> None:
     def text(length: int) -> str:
         return before + again * (length // len(again))
 
-    small = min(feed(text(SMALL), size) for _ in range(2))
-    large = min(feed(text(LARGE), size) for _ in range(2))
-    assert large / max(small, 0.001) < 20, f"exponent {math.log(large / small, LARGE / SMALL):.2f}"
+    small = max(min(feed(text(SMALL), size) for _ in range(2)), 0.001)
+    large = feed(text(LARGE), size)
+    if large / small >= 20:  # once more: the machine may have been busy
+        large = min(large, feed(text(LARGE), size))
+    assert large / small < 20, f"exponent {math.log(large / small, LARGE / SMALL):.2f}"
 
 
 @pytest.mark.parametrize("name", REPEATED)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
 from parsing.parser import gather
+from tests.nightly import at_night
 from tests.parsing_forms import SINGLE, WEAK, WRITERS
 from tests.parsing_writers import Call as Written
 from tests.test_parsing_cases import CASES, joined
@@ -20,7 +21,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     tool["name"]: tool["parameters"] for case in CASES for tool in case["tools"] if "." not in tool["name"]
 }
 NOTE = "write_note"
-QUICK = settings(derandomize=True, deadline=None, max_examples=60)
+QUICK = settings(deadline=None, max_examples=at_night(2000, 60))
 # Their values are raw text between tags, without escapes: what a tag is made of may not be tried against them.
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r<>[]{}|`✿\x00"), min_size=1, max_size=60)
 FRAGMENTS = sorted(
@@ -113,7 +114,7 @@ def test_shown_text_is_the_models_own(text: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(WRITERS))
-@settings(derandomize=True, deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=at_night(100, 12))
 @given(VALUES.map(trimmed), VALUES.map(trimmed), st.integers(0, 99))
 def test_what_a_dialect_writes_is_read_back(dialect: str, path: str, body: str, seed: int) -> None:
     text = WRITERS[dialect]([(NOTE, {"path": path, "body": body})])
