@@ -1,4 +1,4 @@
-"""Text to typed values: what a parameter's JSON Schema makes of the text a model wrote for it."""
+"""Text to typed values: the JSON Schema of a parameter applied to the text a model wrote for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def required_of(schema: Schema) -> list[str]:
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
-def fit_text(text: str, schema: Schema, key: str, inline: str | None = None) -> Any:
+def coerce_text(text: str, schema: Schema, key: str, inline: str | None = None) -> Any:
     """The value of parameter `key`, written as raw `text`.
 
     A type that the model wrote itself (`inline`) outranks the schema. A plain string keeps the text byte for byte, and
@@ -37,21 +37,21 @@ def fit_text(text: str, schema: Schema, key: str, inline: str | None = None) -> 
     """
     if inline is not None:
         word = inline.strip().lower()
-        return typed(text, {_INLINE.get(word, word)}, ())
+        return coerce(text, {_INLINE.get(word, word)}, ())
     declared = properties_of(schema).get(key)
     if not isinstance(declared, Mapping):
         return text
-    kinds, choices = allowed(declared, schema)
-    return typed(text, kinds, choices)
+    kinds, choices = allowed_types(declared, schema)
+    return coerce(text, kinds, choices)
 
 
 def is_plain_string(schema: Schema, key: str) -> bool:
-    """Whether parameter `key` takes any string and nothing else."""
+    """Return whether parameter `key` takes any string and nothing else."""
     declared = properties_of(schema).get(key)
-    return isinstance(declared, Mapping) and allowed(declared, schema)[0] == {"string"}
+    return isinstance(declared, Mapping) and allowed_types(declared, schema)[0] == {"string"}
 
 
-def allowed(declared: Schema, root: Schema) -> tuple[set[str], tuple[Any, ...]]:
+def allowed_types(declared: Schema, root: Schema) -> tuple[set[str], tuple[Any, ...]]:
     """The types and the fixed values that a schema allows."""
     kinds: set[str] = set()
     choices: list[Any] = []
@@ -104,7 +104,7 @@ def _kind(value: Any) -> str:
     return "object"
 
 
-def typed(text: str, kinds: set[str], choices: tuple[Any, ...]) -> Any:
+def coerce(text: str, kinds: set[str], choices: tuple[Any, ...]) -> Any:
     """The text as the first allowed type it can be read as, else as it is."""
     if not kinds or kinds == {"string"}:
         return text

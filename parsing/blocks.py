@@ -1,4 +1,4 @@
-"""The block that is read: its open call, and what may follow the call."""
+"""The open block: its calls, and the closers behind them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import regex
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import CallDelta, ParseEvent, Text, Thought
-from parsing.lexis import CLOSER, WAIT, compiled, group_in, look
+from parsing.matching import CLOSER, NEED_MORE, compiled, group_in, match_at
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
-OPENING = ("name", "offered", "void", "bracket", "attributes")  # the groups of an opener that its body may ask for
-CALL_LIMIT = 16  # a call may be so many times as long as what is undecided
+OPENING = ("name", "offered", "void", "bracket", "attributes")  # the groups of an opener that its body may need
+CALL_LIMIT = 16  # a call may be so many times as long as undecided text
 Pass = Callable[[str], list[ParseEvent] | None]
 
 
@@ -42,7 +42,7 @@ class Blocks:
     # --- a call begins ---
 
     def accepts(self, match: regex.Match[str]) -> bool:
-        """Whether calls are read, and the name that an opener asks for, if it asks for one, is a tool's."""
+        """Return whether calls are read, and an opener that needs the name of a tool has one."""
         offered = group_in(match, "offered")
         return self.enabled and (offered is None or self._sink.offers(offered))
 
@@ -62,7 +62,7 @@ class Blocks:
         return True
 
     def open(self, row: Dialect, opening: str) -> None:
-        """Open a block of this row: what its reader reports from now on belongs to it."""
+        """Open a block of this row: the events of its reader belong to it from now on."""
         self._row = row
         self._sink.dialect = row.name
         self._sink.closer = _closer(row.shuts)
@@ -80,7 +80,7 @@ class Blocks:
     # --- a call is read ---
 
     def read(self, buf: str, pos: int, last: bool) -> int:
-        """Let the reader take what it can, and no more than it may."""
+        """Let the reader take all it can, up to the limit."""
         reader, draft = self._reader, self._output.draft
         assert reader is not None
         room = self._limit - draft.size if draft is not None else CALL_LIMIT * self._limit - self._size
@@ -89,7 +89,7 @@ class Blocks:
         self._size += step - pos
         if self._excerpts.room:
             self._excerpts.keep(buf[pos:step])
-        if draft is not None and draft.row and (reader.refused or self._sink.spoilt):
+        if draft is not None and draft.row and (reader.refused or self._sink.disqualified):
             draft.raw.append(buf[pos:step])
             self._output.release(draft)
         elif reader.done:
@@ -98,18 +98,18 @@ class Blocks:
         elif full:
             self._refuse(buf[pos:step])
         elif step == pos:
-            return WAIT
+            return NEED_MORE
         return step
 
     def _end(self) -> None:
-        """The call has ended: what follows may still belong to it."""
+        """Go on behind the call: closers and further calls may still belong to its block."""
         self._state.enter(AFTER)
         self._excerpts.close(self._sink.index)
         self._reader = None
         self._after = _after(self._row.shuts if self._row else "")
 
     def _refuse(self, piece: str) -> None:
-        """What is read is longer than anything may be: a draft is shown, a call refused and its rest not read."""
+        """Show a draft that is too long, or refuse a call that is and read no more of the message."""
         draft = self._output.draft
         if draft is not None:
             draft.raw.append(piece)
@@ -120,7 +120,7 @@ class Blocks:
         self._state.enter(OVER)
 
     def cut(self) -> bool:
-        """The message has ended. Return whether no call is left half read."""
+        """End the message. Return whether no call is left half read."""
         if self._state.mode is not CALL or self._reader is None:
             return True
         self._reader.cut()
@@ -180,24 +180,24 @@ class Blocks:
         self._output.hold(text)
         return []
 
-    # --- what follows a call ---
+    # --- after a call ---
 
     def follow(self, buf: str, pos: int, last: bool) -> int:
         """Drop closers, or begin the block's next call; else the block has ended."""
         waits = False
         row = self._row
         if row is not None and row.more:
-            end, match = look(compiled(row.more), buf, pos, last)
+            end, match = match_at(compiled(row.more), buf, pos, last)
             if match and self.begin(row, match, buf, pos):
                 return end
-            waits = end == WAIT
-        end, match = look(self._after, buf, pos, last)
+            waits = end == NEED_MORE
+        end, match = match_at(self._after, buf, pos, last)
         if match:
             if group_in(match, "shut") is not None:
                 self._after = _after("")
             return end
-        if waits or end == WAIT:
-            return WAIT
+        if waits or end == NEED_MORE:
+            return NEED_MORE
         if last and not buf[pos:].isspace() and self._after.match(buf, pos, partial=True):
             return len(buf)  # the message ends inside a closer
         self._state.enter(TEXT)
@@ -213,6 +213,6 @@ def _closer(shuts: str) -> regex.Pattern[str]:
 
 @lru_cache(maxsize=256)
 def _after(shuts: str) -> regex.Pattern[str]:
-    """What is dropped after a call: closers, and brackets too many."""
+    """Closers, and brackets too many: dropped after a call."""
     common = rf"(?:{CLOSER.pattern})|\}}"
     return compiled(rf"(?P<shut>{shuts})|{common}" if shuts else common)

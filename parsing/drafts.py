@@ -54,7 +54,7 @@ class Output:
     def open_draft(self, draft: Draft) -> None:
         self.certain += self._sink.taken()
         self._sink.whole = draft.row is not None
-        self._sink.spoilt = False
+        self._sink.disqualified = False
         self.draft = draft
 
     def hold(self, text: str) -> None:
@@ -95,8 +95,8 @@ class Output:
         self.certain += self._sink.taken()
 
     def is_whole(self, ended: bool) -> bool:
-        """Whether a form without a mark has become calls, and nothing but calls."""
-        return ended and not self._sink.spoilt and any(isinstance(event, Call) for event in self._sink.events)
+        """Return whether a form without a mark has become calls, and nothing but calls."""
+        return ended and not self._sink.disqualified and any(isinstance(event, Call) for event in self._sink.events)
 
     def taken(self) -> list[ParseEvent]:
         """Return the events that have become certain since the last time."""

@@ -1,4 +1,4 @@
-"""What the parser says it saw: the events of `Parser.feed`, and `Parsed`, their sum for a whole text.
+"""The events of `Parser.feed`, and `Parsed`, their sum for a whole text.
 
 Text and Thought are made once per token, so they are strings in all but name: a string subclass is the cheapest
 immutable value there is, and one event may be handed out many times.
@@ -74,7 +74,7 @@ class Call:
 
 @dataclass(slots=True)
 class BadCall:
-    """Something that was meant as a call but cannot be run. `reason` tells the model what to do.
+    """An attempt at a call that cannot be run. `reason` is for the model: how to send it again.
 
     `raw` is empty when the text was shown, as an unclosed fence is.
     """

@@ -1,4 +1,4 @@
-"""What the body of a fence means to the tool whose name is its tag. The one place that says so.
+"""The arguments that the body of a fence gives to the tool whose name is its tag: the one place for this rule.
 
 A JSON object that fits the tool's schema is the arguments. Else the one required string takes the body as it is. Else
 leading lines fill the earlier required strings in order and the rest is the last.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from parsing.arguments import fit_text, is_plain_string, properties_of, required_of
+from parsing.arguments import coerce_text, is_plain_string, properties_of, required_of
 from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
 from parsing.shapes import Misfit
@@ -25,7 +25,7 @@ Schema = Mapping[str, Any]
 USUAL = ("command", "code", "query", "content", "text", "input")
 
 
-def texts_of(schema: Schema) -> list[str]:
+def text_parameters(schema: Schema) -> list[str]:
     """The parameters that a fence's raw text fills, in order."""
     declared = properties_of(schema)
     required = required_of(schema)
@@ -37,19 +37,19 @@ def texts_of(schema: Schema) -> list[str]:
 
 
 def fill(body: str, schema: Schema) -> Arguments:
-    """The arguments that a fence's body means. Raises Misfit when it means none."""
+    """Return the arguments in the body of a fence. Raises Misfit when there are none."""
     if (fitting := fitting_object(body, schema)) is not None:
         return fitting
-    texts = texts_of(schema)
+    texts = text_parameters(schema)
     if not body.strip():
         if required_of(schema):
-            raise Misfit(f"The fence is empty. {how_to_fill(schema)}")
+            raise Misfit(f"The fence is empty. {fence_usage(schema)}")
         return {}
     if not texts:
-        raise Misfit(how_to_fill(schema))
+        raise Misfit(fence_usage(schema))
     lines = body.split("\n", len(texts) - 1)
     if len(lines) < len(texts):
-        raise Misfit(f"The fence has too few lines. {how_to_fill(schema)}")
+        raise Misfit(f"The fence has too few lines. {fence_usage(schema)}")
     leading = [line.removesuffix("\r") for line in lines[:-1]]
     return dict(zip(texts, [*leading, lines[-1]], strict=True))
 
@@ -73,7 +73,7 @@ def fitting_object(body: str, schema: Schema) -> Arguments | None:
 _PAIR = re.compile(r"(?P<key>[\w.-]+)=(?:\"(?P<value>[^\"]*)\"|'(?P<value_>[^']*)')(?:\s+|\Z)")
 
 
-def on_the_line(text: str, schema: Schema) -> Arguments | None:
+def info_string_arguments(text: str, schema: Schema) -> Arguments | None:
     """The arguments that stand behind the tag: JSON, or key="value" pairs, that fit the tool. None if they do not."""
     if not text.strip():
         return {}
@@ -83,12 +83,12 @@ def on_the_line(text: str, schema: Schema) -> Arguments | None:
     found = {pair["key"]: pair["value"] if pair["value"] is not None else pair["value_"] for pair in pairs}
     whole = "".join(pair.group() for pair in pairs) == text
     fits = whole and found.keys() <= properties_of(schema).keys() and set(required_of(schema)) <= found.keys()
-    return {key: fit_text(value, schema, key) for key, value in found.items()} if fits else None
+    return {key: coerce_text(value, schema, key) for key, value in found.items()} if fits else None
 
 
-def how_to_fill(schema: Schema) -> str:
+def fence_usage(schema: Schema) -> str:
     """The rule for one tool, in words for the model."""
-    texts = texts_of(schema)
+    texts = text_parameters(schema)
     if not texts:
         return f"The fence's body is a JSON object with the arguments: {', '.join(properties_of(schema)) or 'none'}."
     if len(texts) == 1:

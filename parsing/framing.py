@@ -1,4 +1,4 @@
-"""What belongs to the wire and not to the message: reasoning marks, stop tokens, wrappers, echoes of results."""
+"""Framing that belongs to the wire, not to the message: reasoning marks, stop tokens, wrappers, echoes of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
 @dataclass(frozen=True)
 class Reasoning:
-    """A mark that begins reasoning, and what ends it. An `answer` is text to the user in which markup is quoted."""
+    """The marks around reasoning. An `answer` is text to the user instead, in which markup is quoted."""
 
     name: str
     opens: str
@@ -88,7 +88,7 @@ TOKENS: tuple[str, ...] = (
     r"<tool_calls?>\s{0,100}</tool_calls?>",
 )
 LINE_TOKENS: tuple[str, ...] = (r">>>all[ \t]{0,5}\r?\n",)
-# What a model invents of a result, after a call: the message ends there.
+# A result that the model invents after a call: the message ends there.
 ECHOES: tuple[str, ...] = (
     r"<(?:tool_response|tool_result|function_results?|function_response|TOOL_RESPONSE|tool_output)>",
     rf"<{BAR}tool(?:▁|_| )outputs(?:▁|_| )begin{BAR}>",

@@ -23,7 +23,7 @@ WRAP = rf"<(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\w-]{{
 BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 
 
-# The fence that closes what a row's opener opened.
+# The fence that closes the one in a row's opener.
 FENCE_END = rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))"
 
 

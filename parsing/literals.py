@@ -36,7 +36,7 @@ class Unreadable(ValueError):
 
 
 class Bare(str):
-    """A word without quotes: the schema says what it is."""
+    """A word without quotes, for the schema to give a type."""
 
     __slots__ = ()
 

@@ -118,7 +118,7 @@ class Nesting:
         if after == len(buf):
             return after
         char = buf[after]
-        deep = self.depth > self.watch  # where keys are not told from values
+        deep = self.depth > self.watch  # where keys and values are not distinguished
         if char in (",:=}])" if deep else ":=" if self.at_key else ",}])"):
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
@@ -199,7 +199,7 @@ class Nesting:
 
 @lru_cache(maxsize=64)
 def _runs(marks: frozenset[str]) -> tuple[frozenset[str], re.Pattern[str], re.Pattern[str]]:
-    """The odd characters, and the runs without any mark where keys are told from values and where they are not."""
+    """The odd characters, and the runs without any mark where keys and values are distinguished, and elsewhere."""
     odd = _ODD | {each for each in marks if not each.isspace() and each not in "\"'{}[](),:="}
     within = "\"'{}[]()" + "".join(sorted(odd))
     return odd, re.compile(f"[^{re.escape(within + ',:')}]*"), re.compile(f"[^{re.escape(within)}]*")

@@ -1,4 +1,4 @@
-"""What begins at a place in the text: one compiled alternation per table of rows, made when first needed.
+"""Everything that may begin at a place in the text: one compiled alternation per table, made when first needed.
 
 The gates, the characters at which each alternation is worth trying, are derived from it: a row that begins with a
 character that no other row begins with needs nothing but itself.
@@ -25,7 +25,7 @@ from parsing.framing import (
     TOKENS,
     Reasoning,
 )
-from parsing.lexis import compiled, first_characters
+from parsing.matching import compiled, first_characters
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
@@ -37,14 +37,14 @@ _ANY_WORD = "ꙮ"  # a letter that no pattern names
 
 @dataclass(frozen=True)
 class Table:
-    """Patterns in the order in which they are tried, and what each of them means."""
+    """Patterns in the order in which they are tried, and the kind of each."""
 
     pattern: regex.Pattern[str]
     kinds: tuple[Kind, ...]
     ends: tuple[int, ...]  # the empty group at the end of each alternative
 
     def kind(self, match: regex.Match[str]) -> Kind:
-        """What the alternative that matched means."""
+        """Return the kind of the alternative that matched."""
         found = match.group(0, *self.ends)
         return self.kinds[found.index("", 1) - 1]
 
@@ -75,12 +75,12 @@ class Openers:
 
     @cached_property
     def marked(self) -> Table:
-        """What begins anywhere outside code."""
+        """Openers anywhere outside code."""
         return _table([*_rows(self._all.marked), *_rows(REASONING)])
 
     @cached_property
     def rest(self) -> Table:
-        """What begins where nothing in `marked` can."""
+        """Openers where nothing in `marked` matches."""
         return _table(_rows(self._all.rest))
 
     @cached_property
@@ -96,7 +96,7 @@ class Openers:
 
     @cached_property
     def lines(self) -> Table:
-        """What begins at the beginning of a line."""
+        """Openers at the beginning of a line."""
         return _table([*_rows(self._all.lines), *((each, TOKEN) for each in LINE_TOKENS)])
 
     @cached_property
@@ -105,12 +105,12 @@ class Openers:
 
     @cached_property
     def headers(self) -> Table:
-        """What begins at the beginning of the message, before anything else is looked for there."""
+        """Openers at the beginning of the message, tried before all others."""
         return _table([*_rows(self._all.headers), *_rows(HEADERS)])
 
     @cached_property
     def first(self) -> Table:
-        """What begins at the beginning of the message only."""
+        """Openers at the beginning of the message only."""
         return _table([*_rows(FIRST_REASONING), *_rows(self._all.whole)])
 
     @cached_property
@@ -120,7 +120,7 @@ class Openers:
         return _table([row for row in rows if not compiled(row[0]).match(_ANY_WORD, partial=True)])
 
     def begins_first(self, text: str) -> bool:
-        """Whether a message that begins with `text` may begin something of `first` but the name of a tool."""
+        """Return whether `text` may begin an opener of `first` that is not the name of a tool."""
         return self._first_words.pattern.match(text, partial=True) is not None
 
     # --- gates ---
@@ -146,7 +146,7 @@ class Openers:
         return frozenset(each for each in calls if not each.isascii())
 
     def _may_begin(self, ahead: str) -> bool:
-        """Whether anything begins with these AHEAD characters: most brackets of ordinary text are ruled out by them."""
+        """Return whether an opener may begin with these AHEAD characters, which rule out most brackets of prose."""
         return any(table.pattern.match(ahead, partial=True) for table in (self.marked, self.rest, self.tokens))
 
 

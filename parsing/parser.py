@@ -1,6 +1,6 @@
 """The one scanner: text in, events out, whatever the slicing. It knows no dialect; the tables do.
 
-`parsing.state` explains its modes; `Prose` and `Blocks` read in them, and `Output` has what they found.
+`parsing.state` explains its modes; `Prose` and `Blocks` read in them, and `Output` has the events that they find.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from parsing.blocks import Blocks, Pass
 from parsing.drafts import Draft, Output
 from parsing.events import BadCall, Call, Parsed, ParseEvent, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
-from parsing.lexis import WAIT
+from parsing.matching import NEED_MORE
 from parsing.openers import OPENERS, Openers
 from parsing.prose import Prose
 from parsing.sink import Excerpts, Sink
@@ -31,7 +31,7 @@ class Parser:
     """Reads one reply. `tools` maps each offered tool to the JSON Schema of its parameters.
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
-    (what the prompt ended with) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
+    (the end of the prompt) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
     sixteen times as long. Without `calls` markup is text that is shown; thoughts are still thoughts.
     `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
     it is whole when the parser is closed. `openers` are the dialects that are read.
@@ -141,7 +141,7 @@ class Parser:
         return self._scan_from(buf, 0, last)
 
     def _in_tag(self, held: str) -> bool:
-        """Whether a look is worth its price only when the tag that has begun may have ended."""
+        """Return whether a tag has begun: another match is worth its price only when that tag may have ended."""
         return held[:2] in _TOKENS or (self._state.mode is CALL and "<" in held[:2])
 
     def _read_on(self, text: str) -> list[ParseEvent]:
@@ -157,9 +157,9 @@ class Parser:
         while pos < len(buf):
             draft, hidden = output.draft, output.hidden
             step = read[state.mode](buf, pos, last)
-            if step == WAIT:
+            if step == NEED_MORE:
                 break
-            if hidden:  # what is dropped is gone as well
+            if hidden:  # dropped text counts as well
                 output.hidden = max(0, hidden - (step - pos))
             if draft is not None and draft is output.draft:
                 output.hold(buf[pos:step])
@@ -185,7 +185,7 @@ class Parser:
         self._stop = ""
 
     def _split(self, draft: Draft, held: str) -> bool:
-        """End the reasoning by what a call inside it, which was cut, took for a part of itself."""
+        """End the reasoning at a mark that a truncated call inside it has taken for a part of itself."""
         raw = "".join(draft.raw) + held
         closer, output = self._state.closer, self._output
         match = closer.search(raw) if closer is not None else None
@@ -196,7 +196,7 @@ class Parser:
         self._state.shown = draft.shown
         self._prose.end_reasoning()
         events = self._scan(raw[match.end() :], last=True)
-        self._state.closer = None  # once is enough: what is cut again is cut
+        self._state.closer = None  # once is enough: a call that is truncated again stays so
         self._end()
         output.certain = events + output.certain
         return True
@@ -212,7 +212,7 @@ Pieces = dict[Channel, dict[str, Text | Thought]]
 
 @lru_cache(maxsize=8)
 def _known(gates: str) -> tuple[Callable[[str], bool], Pieces]:
-    """Whether a piece has none of the gates, and the pieces that are known to have none, with their events.
+    """A test for a piece without gates, and the pieces that are known to have none, with their events.
 
     Tokens come again and again: a piece is looked at, and its event made, once for all replies.
     """

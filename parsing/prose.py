@@ -1,4 +1,4 @@
-"""Text outside calls: where something may begin, and where Markdown says that nothing can."""
+"""Text outside calls: where something may begin, and where nothing can because Markdown makes it code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import regex
 
 from parsing.arguments import properties_of, required_of
 from parsing.blocks import Blocks
-from parsing.cuts import is_cut, is_cut_call
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import Text, Thought
-from parsing.fences import on_the_line
+from parsing.fences import info_string_arguments
 from parsing.framing import Reasoning
-from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.openers import AHEAD, ECHO, Openers, Table, tool_elements
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT, Sink
 from parsing.state import OVER, TEXT, State
+from parsing.truncation import is_truncated, is_truncated_call
 
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _TICKS = re.compile("`+")
@@ -28,7 +28,7 @@ _SPAN_LIMIT = 4096
 
 
 class Prose:
-    """Reads what is outside calls: the modes TEXT, SPAN and FENCE. Tool-name `fences` may be calls."""
+    """Reads the text outside calls: the modes TEXT, SPAN and FENCE. Tool-name `fences` may be calls."""
 
     def __init__(
         self, sink: Sink, state: State, output: Output, blocks: Blocks, openers: Openers, *, fences: bool
@@ -48,9 +48,9 @@ class Prose:
     def text(self, buf: str, pos: int, last: bool) -> int:
         """Let something begin, or the reasoning end; else pass text up to the next place where that may be."""
         state = self._state
-        if buf[pos] in state.closer_gates and (step := self._at_closer(buf, pos, last)) != NONE:
+        if buf[pos] in state.closer_gates and (step := self._at_closer(buf, pos, last)) != NO_MATCH:
             return step
-        if not state.verbatim and (step := self._at_beginning(buf, pos, last)) != NONE:
+        if not state.verbatim and (step := self._at_beginning(buf, pos, last)) != NO_MATCH:
             return step
         match = _gate(self._gates, state.closer_gates).search(buf, pos + 1)
         end = match.start() if match else len(buf)
@@ -65,10 +65,10 @@ class Prose:
         for match in _TICKS.finditer(buf, pos, end):
             if len(match.group()) == state.ticks:
                 if match.end() == len(buf) and not last:
-                    return WAIT
+                    return NEED_MORE
                 state.enter(TEXT)
                 found = state.closer.search(buf, pos, match.start()) if state.closer is not None else None
-                if found and found.end() < match.start():  # a stray tick: the mark is not what is quoted
+                if found and found.end() < match.start():  # a stray tick: the mark is not quoted
                     return self._emit(buf, pos, found.start())
                 return self._emit(buf, pos, match.end())
         if newline >= 0 or last:
@@ -77,17 +77,17 @@ class Prose:
         if len(buf) - pos > _SPAN_LIMIT:
             state.enter(TEXT)
             return self._emit(buf, pos, len(buf))
-        return WAIT
+        return NEED_MORE
 
     def fence(self, buf: str, pos: int, last: bool) -> int:
         """Pass fenced text, up to a fence that is at least as long, or to the end of the reasoning."""
         state = self._state
-        if buf[pos] in state.closer_gates and (step := self._at_closer(buf, pos, last)) != NONE:
+        if buf[pos] in state.closer_gates and (step := self._at_closer(buf, pos, last)) != NO_MATCH:
             return step
         if state.line_start:
-            end, match = look(_fence_end(state.fence), buf, pos, last)
-            if end == WAIT:
-                return WAIT
+            end, match = match_at(_fence_end(state.fence), buf, pos, last)
+            if end == NEED_MORE:
+                return NEED_MORE
             if match:
                 state.enter(TEXT)
                 step = self._emit(buf, pos, end)
@@ -110,31 +110,31 @@ class Prose:
         state = self._state
         if not state.shown and state.channel is Text and self._output.draft is None:
             step = self._at_start(buf, pos, last)
-            if step != NONE:
+            if step != NO_MATCH:
                 return step
         if state.line_start and buf[pos] in self._line_gates:
             step = self._at_line(buf, pos, last)
-            if step != NONE:
+            if step != NO_MATCH:
                 return step
-        return self._at_gate(buf, pos, last) if buf[pos] in self._gates else NONE
+        return self._at_gate(buf, pos, last) if buf[pos] in self._gates else NO_MATCH
 
     def _at_start(self, buf: str, pos: int, last: bool) -> int:
         """At the beginning of the message."""
         openers = self._openers
         if buf[pos] in openers.header_gates:
-            end, match = look(openers.headers.pattern, buf, pos, last)
-            if match or end == WAIT:
-                return self._begin(openers.headers, match, buf, pos) if match else WAIT
+            end, match = match_at(openers.headers.pattern, buf, pos, last)
+            if match or end == NEED_MORE:
+                return self._begin(openers.headers, match, buf, pos) if match else NEED_MORE
         if buf[pos].isspace():
             found = _VISIBLE.search(buf, pos)
             end = max(pos + 1, (found.start() if found else len(buf)) - 1)  # with the last space something may begin
             return self._emit(buf, pos, end)
-        end, match = look(openers.first.pattern, buf, pos, last)
-        if end == WAIT:
+        end, match = match_at(openers.first.pattern, buf, pos, last)
+        if end == NEED_MORE:
             begun = buf[pos:]
-            return WAIT if self._sink.may_offer(begun) or openers.begins_first(begun) else NONE
+            return NEED_MORE if self._sink.may_offer(begun) or openers.begins_first(begun) else NO_MATCH
         if not match:
-            return NONE
+            return NO_MATCH
         kind = openers.first.kind(match)
         if isinstance(kind, Reasoning):
             return self._begin(openers.first, match, buf, pos)
@@ -143,79 +143,79 @@ class Prose:
             self._blocks.begin(kind, match, buf, pos)
             self._output.hold(buf[pos:end])
             return end
-        return NONE
+        return NO_MATCH
 
     def _at_line(self, buf: str, pos: int, last: bool) -> int:
         """At the beginning of a line."""
         openers = self._openers
-        end, match = look(openers.lines.pattern, buf, pos, last)
-        if match or end == WAIT:
-            step = self._begin(openers.lines, match, buf, pos) if match else WAIT
-            if step != NONE:
+        end, match = match_at(openers.lines.pattern, buf, pos, last)
+        if match or end == NEED_MORE:
+            step = self._begin(openers.lines, match, buf, pos) if match else NEED_MORE
+            if step != NO_MATCH:
                 return step
         if self._sink.index:
-            end, match = look(openers.echo_lines.pattern, buf, pos, last)
+            end, match = match_at(openers.echo_lines.pattern, buf, pos, last)
             if match:
                 self._state.enter(OVER)
-            if end != NONE:
+            if end != NO_MATCH:
                 return end
-        return self._open_fence(buf, pos, last) if buf[pos] in " `~" else NONE
+        return self._open_fence(buf, pos, last) if buf[pos] in " `~" else NO_MATCH
 
     def _at_gate(self, buf: str, pos: int, last: bool) -> int:
         """At a character that begins something, anywhere in a line."""
         if buf[pos] == "`":
             return self._open_span(buf, pos, last)
         if buf[pos] == "\n":
-            return NONE
+            return NO_MATCH
         openers = self._openers
         if len(buf) - pos >= AHEAD and not openers.may_begin(buf[pos : pos + AHEAD]):
             return self._at_element(buf, pos, last)
         for table in (openers.marked, openers.rest):
-            end, match = look(table.pattern, buf, pos, last)
+            end, match = match_at(table.pattern, buf, pos, last)
             step = self._begin(table, match, buf, pos) if match else end
-            if step != NONE:
+            if step != NO_MATCH:
                 return step
         step = self._at_element(buf, pos, last)
-        return step if step != NONE else self._at_token(buf, pos, last)
+        return step if step != NO_MATCH else self._at_token(buf, pos, last)
 
     def _at_element(self, buf: str, pos: int, last: bool) -> int:
         """At the tag of a tool's own element, with a child that the tool declares or with none that it requires."""
         if self._elements is None or buf[pos] != "<":
-            return NONE
-        end, match = look(self._elements, buf, pos, last)
+            return NO_MATCH
+        end, match = match_at(self._elements, buf, pos, last)
         if not match:
             return end
         schema, child = self._sink.schema(match["offered"]), match["child"] or _first_key(match["attributes"])
         fits = child in properties_of(schema) if child else not required_of(schema)
-        return end if fits and self._blocks.begin(TOOL_ELEMENT, match, buf, pos) else NONE
+        return end if fits and self._blocks.begin(TOOL_ELEMENT, match, buf, pos) else NO_MATCH
 
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
         """At a token that is never shown, or at an opener that the end of the message cuts."""
         tokens = self._openers.tokens
-        end, match = look(tokens.pattern, buf, pos, last)
+        end, match = match_at(tokens.pattern, buf, pos, last)
         if match:
             if tokens.kind(match) == ECHO and self._sink.index > 0:
                 self._state.enter(OVER)
             return end
-        if not last or not self._blocks.enabled or not is_cut(buf[pos:], self._sink.tools, self._openers):
+        if not last or not self._blocks.enabled or not is_truncated(buf[pos:], self._sink.tools, self._openers):
             return end
         answered = self._state.channel is Text and self._output.draft is None
-        if answered and is_cut_call(buf[pos:], self._openers):
+        if answered and is_truncated_call(buf[pos:], self._openers):
             self._sink.bad(buf[pos:], CUT)
         return len(buf)
 
-    # --- what begins ---
+    # --- beginnings ---
 
     def _begin(self, table: Table, match: regex.Match[str], buf: str, pos: int) -> int:
         state = self._state
         kind = table.kind(match)
         if isinstance(kind, Dialect):
-            return match.end() if self._blocks.begin(kind, match, buf, pos) else NONE
+            return match.end() if self._blocks.begin(kind, match, buf, pos) else NO_MATCH
         if isinstance(kind, Reasoning):
             if state.closer is not None:  # reasoning that is open already is ended by its own mark only
-                return NONE
+                return NO_MATCH
             if state.shown and not state.line_start and (after := buf[match.end() : match.end() + 1]) in ("", " "):
-                return NONE if after else WAIT  # in the middle of a sentence the mark is only mentioned
+                return NO_MATCH if after else NEED_MORE  # in the middle of a sentence the mark is only mentioned
             state.open_channel(kind.shuts, verbatim=kind.answer)
         return match.end()
 
@@ -223,20 +223,20 @@ class Prose:
         match = _TICKS.match(buf, pos)
         end = match.end() if match else pos + 1
         if end == len(buf) and not last:
-            return WAIT
+            return NEED_MORE
         self._state.open_span(end - pos)
         return self._emit(buf, pos, end)
 
     def _open_fence(self, buf: str, pos: int, last: bool) -> int:
         state = self._state
-        end, match = look(_FENCE, buf, pos, last)
+        end, match = match_at(_FENCE, buf, pos, last)
         if not match:
             return end
         if state.closer is not None and state.closer.search(match["info"]):
-            return NONE  # the reasoning ends on this very line
+            return NO_MATCH  # the reasoning ends on this very line
         name, _, rest = match["info"].strip().partition(" ")
         if self._fences and state.channel is Text and name in self._sink.tools:
-            given = on_the_line(rest, self._sink.schema(name))
+            given = info_string_arguments(rest, self._sink.schema(name))
             if given is not None:
                 opening = buf[pos:end]
                 self._blocks.open(FENCED, opening)
@@ -251,8 +251,8 @@ class Prose:
     def _at_closer(self, buf: str, pos: int, last: bool) -> int:
         closer = self._state.closer
         if closer is None:
-            return NONE
-        end, _ = look(closer, buf, pos, last)
+            return NO_MATCH
+        end, _ = match_at(closer, buf, pos, last)
         if end >= 0:
             self.end_reasoning()
         return end

@@ -20,11 +20,11 @@ Found = tuple[str, Arguments]
 
 
 class Misfit(ValueError):
-    """The JSON is no call; the message tells the model what a call needs."""
+    """JSON that is no call. Its message is for the model: how to write the call."""
 
 
 class Shape(Protocol):
-    """What the keys of a call's object mean (`role`), and the calls that a finished value holds."""
+    """The role of each key in a call's object, and the calls in a finished value."""
 
     def role(self, key: str) -> str: ...
 
@@ -101,7 +101,7 @@ class Named:
 
 
 class Unnamed:
-    """The arguments alone, under a counter: the one tool that they fit is meant."""
+    """The arguments alone, under a counter: they call the one tool that they fit."""
 
     def role(self, key: str) -> str:
         return "argument"
@@ -141,7 +141,7 @@ def _decoded(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def is_definition(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether this is a JSON Schema, repeated from the prompt, instead of arguments."""
+    """Return whether this is a JSON Schema, repeated from the prompt, instead of arguments."""
     if not isinstance(value, dict) or "properties" in properties_of(schema):
         return False
     return value.get("type") == "object" and isinstance(value.get("properties"), dict)

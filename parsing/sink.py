@@ -1,4 +1,4 @@
-"""Where readers put what they see: numbered events, under the names the tools really have."""
+"""The sink of the readers: numbered events, under the names that the tools really have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent
-from parsing.lexis import CLOSER
+from parsing.matching import CLOSER
 
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
@@ -16,7 +16,7 @@ _PREFIXES = ("functions.", "default_api.", "functions:", "tools.")
 
 
 def offered_name(written: str, tools: Tools) -> str:
-    """The tool that `written` means: the name as it is, or without a prefix or a doubling if only that is offered."""
+    """Return the name as it is, or without a prefix or a doubling if only that is offered."""
     if written in tools:
         return written
     name = written.strip().strip("\"'`").strip()
@@ -33,7 +33,7 @@ def offered_name(written: str, tools: Tools) -> str:
 class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
-    __slots__ = ("closer", "dialect", "events", "index", "is_open", "spoilt", "tools", "whole")
+    __slots__ = ("closer", "dialect", "disqualified", "events", "index", "is_open", "tools", "whole")
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
@@ -42,14 +42,14 @@ class Sink:
         self.is_open = False
         self.dialect = ""
         self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
-        self.spoilt = False  # and something else has been seen
-        self.closer = CLOSER  # what may end the block that is read now
+        self.disqualified = False  # and something else has been seen
+        self.closer = CLOSER  # the patterns that may end the open block
 
     def offers(self, written: str) -> bool:
         return offered_name(written, self.tools) in self.tools
 
     def may_offer(self, text: str) -> bool:
-        """Whether a message that begins so may still begin with an offered name."""
+        """Return whether a message that begins with `text` may still begin with an offered name."""
         match = _FIRST_WORD.match(text)
         if match is None or any(name in match.group() for name in self.tools):
             return True
@@ -74,13 +74,13 @@ class Sink:
 
     def call(self, written: str, arguments: Arguments) -> None:
         self.open(written)
-        self.spoilt = self.spoilt or (self.whole and not self.offers(written))
+        self.disqualified = self.disqualified or (self.whole and not self.offers(written))
         self.events.append(Call(self.index, offered_name(written, self.tools), arguments, self.dialect))
         self._next()
 
     def bad(self, raw: str, reason: str) -> None:
         self.events.append(BadCall(self.index, raw[:RAW_LIMIT], reason))
-        self.spoilt = self.whole
+        self.disqualified = self.whole
         self._next()
 
     def _next(self) -> None:
@@ -88,10 +88,10 @@ class Sink:
         self.is_open = False
 
     def rewind(self, index: int) -> None:
-        """Forget what has been seen since the call with this index."""
+        """Forget the events since the call with this index."""
         self.events.clear()
         self.index = index
-        self.is_open = self.whole = self.spoilt = False
+        self.is_open = self.whole = self.disqualified = False
 
     def taken(self) -> list[ParseEvent]:
         """The events since the last time."""
@@ -135,7 +135,7 @@ class Excerpts:
 class Reader(Protocol):
     """Reads one block, from the end of its opener on.
 
-    `read` takes what it can of `buf` from `pos` and says where it stopped: at the end, or at text that it must see
+    `read` takes all it can of `buf` from `pos` and returns where it stopped: at the end, or at text that it must see
     together with what comes next. It is fed again from there. `done`: the block ends where `read` stopped.
     `stop` is the one character that can matter at present: a piece without it, and without a backslash at its end,
     may be given to `take` whole, and is shown as it comes if the reader `streams`. An empty `stop` is in every piece.

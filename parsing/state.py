@@ -10,13 +10,15 @@ the mode alone decides which function takes the next characters:
     AFTER   a call has ended: closers are dropped, and a further call of the same block may begin
     OVER    the message has ended, or the model goes on with an invented result: the rest is dropped
 
-        SPAN <----> TEXT <----> FENCE
-                    ^  |
-                    |  v
-             AFTER <----> CALL               (and OVER from everywhere)
+        FENCE <---> TEXT <---> SPAN
+                    ^  ^
+                    |  +-----> CALL
+                    |           ^
+                    |           v
+                    +--------> AFTER            (and OVER from everywhere)
 
-FOLLOWS is this picture as a table, and `State.enter` holds to it. CALL goes back to TEXT when what began turns out to
-be no call: what was taken is then shown as the text that it is. AFTER goes to AFTER when an opener is a whole call.
+FOLLOWS is this picture as a table, and `State.enter` holds to it. CALL goes back to TEXT when its opener turns out to
+begin no call: the text that was taken is then shown. AFTER goes to AFTER when an opener is a whole call.
 
 Two things cross the modes:
 
@@ -26,9 +28,10 @@ Two things cross the modes:
   and a call inside reasoning only if the reasoning never ends. Until that is certain, events are held, with the text
   that is shown in their place when they turn out wrong.
 
-A function that takes characters has the buffer and a position, and returns the position that it has reached; WAIT when
-it must see more text first; or, if it only looks for a beginning, NONE. What waits is held and seen again together with
-the next piece, so no decision depends on where a piece ends. How much may wait is bounded (`parsing.lexis.HOLD`).
+A function that reads gets the buffer and a position, and returns the position that it has reached: NEED_MORE when it
+must see more text first, or NO_MATCH when it only looks for a beginning and there is none. Text that waits is held and
+read again together with the next piece, so no decision depends on where a piece ends. How much may wait is bounded
+(`parsing.matching.HOLD`).
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from enum import IntEnum
 import regex
 
 from parsing.events import Text, Thought
-from parsing.lexis import compiled, first_characters
+from parsing.matching import compiled, first_characters
 
 Channel = type[Text] | type[Thought]
 

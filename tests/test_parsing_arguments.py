@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parsing import parse
-from parsing.arguments import fit_text
+from parsing.arguments import coerce_text
 from parsing.literals import MAX_DEPTH, Unreadable, loads
 
 SCHEMA: dict[str, Any] = {
@@ -87,13 +87,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("key", "text", "value"), FITTED)
 def test_text_becomes_what_the_schema_allows(key: str, text: str, value: Any) -> None:
-    fitted = fit_text(text, SCHEMA, key)
+    fitted = coerce_text(text, SCHEMA, key)
     assert (fitted, type(fitted)) == (value, type(value))
 
 
 @pytest.mark.parametrize(("inline", "value"), [("string", "12"), ("number", 12), ("str", "12"), ("array", "12")])
 def test_a_type_that_the_model_wrote_outranks_the_schema(inline: str, value: Any) -> None:
-    assert fit_text("12", SCHEMA, "flag", inline) == value
+    assert coerce_text("12", SCHEMA, "flag", inline) == value
 
 
 @pytest.mark.parametrize("text", REPAIRED)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parsing import CallDelta, CallOpened, Parser, Text, parse
-from parsing.fences import fill, how_to_fill
+from parsing.fences import fence_usage, fill
 from parsing.shapes import Misfit
 
 STRING = {"type": "string"}
@@ -112,9 +112,9 @@ def test_a_file_is_seen_growing() -> None:
 def test_a_body_that_fills_nothing_says_what_would(tool: str, body: str) -> None:
     with pytest.raises(Misfit) as refused:
         fill(body, TOOLS[tool])
-    assert how_to_fill(TOOLS[tool]) in str(refused.value)
+    assert fence_usage(TOOLS[tool]) in str(refused.value)
 
 
 def test_the_rule_in_words() -> None:
-    assert how_to_fill(TOOLS["bash"]) == "The fence's body is the command."
-    assert "the path, each on a line of its own, then the content" in how_to_fill(TOOLS["write_file"])
+    assert fence_usage(TOOLS["bash"]) == "The fence's body is the command."
+    assert "the path, each on a line of its own, then the content" in fence_usage(TOOLS["write_file"])

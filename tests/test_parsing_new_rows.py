@@ -10,7 +10,7 @@ import pytest
 from parsing import Call, ParseEvent, Parser, parse
 from parsing.dialects import DIALECTS, FENCED, ROWS, TOOL_ELEMENT, Dialect, Rows
 from parsing.grammar import JSON, LOOSE_NAME, OBJECT, OFFERED, S
-from parsing.lexis import compiled, first_characters, first_mark
+from parsing.matching import compiled, first_characters, first_mark
 from parsing.openers import Openers
 from parsing.parser import gather
 from parsing.readers import bodies

@@ -1,4 +1,4 @@
-"""What a row of the table is."""
+"""A row of the table."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-from parsing.arguments import Schema, fit_text, properties_of
+from parsing.arguments import Schema, coerce_text, properties_of
 from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, loads
 from parsing.readers.raw_calls import Reading
@@ -49,7 +49,7 @@ def _arguments(text: str, schema: Schema) -> Arguments:
         return {}
     if text[0] in "\"'" and text[-1] == text[0] and len(text) > 1:
         text = text[1:-1].strip()
-        return {found["key"]: fit_text(found["value"], schema, found["key"]) for found in _CHILD.finditer(text)}
+        return {found["key"]: coerce_text(found["value"], schema, found["key"]) for found in _CHILD.finditer(text)}
     inner = text[1:-1] if text.startswith("{") and text.endswith("}") else text
     if _FLAG.match(inner) or not inner.strip():
         return _flags(inner, schema)
@@ -95,8 +95,10 @@ def _flag_value(text: str, schema: Schema, key: str) -> Any:
     try:
         value = loads(text)
     except Unreadable:
-        return fit_text(text.strip("\"'"), schema, key)
-    return value if isinstance(value, str) else fit_text(text, schema, key) if key in properties_of(schema) else value
+        return coerce_text(text.strip("\"'"), schema, key)
+    if isinstance(value, str) or key not in properties_of(schema):
+        return value
+    return coerce_text(text, schema, key)
 
 
 def pair_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
@@ -109,13 +111,13 @@ def pair_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
     packed = next((pairs[key] for key in ARGUMENTS if key in pairs and key not in properties_of(schema)), None)
     if packed is not None:
         return [(name, arguments_object(packed, schema))]
-    return [(name, {key: fit_text(value, schema, key) for key, value in pairs.items()})]
+    return [(name, {key: coerce_text(value, schema, key) for key, value in pairs.items()})]
 
 
 def attribute_values(text: str, schema: Schema) -> Arguments:
     """The arguments written as attributes of an element."""
     found = {match["key"]: html.unescape(match["value"]) for match in _ATTRIBUTE.finditer(text)}
-    return {key: fit_text(value, schema, key) for key, value in found.items()}
+    return {key: coerce_text(value, schema, key) for key, value in found.items()}
 
 
 def nested_calls(name: str) -> Reading:
@@ -151,7 +153,7 @@ def _tree(text: str) -> dict[str, Any]:
 
 def _typed(node: Any, schema: Schema, key: str) -> Any:
     if isinstance(node, str):
-        return fit_text(_unframed(node), schema, key)
+        return coerce_text(_unframed(node), schema, key)
     declared = properties_of(schema).get(key)
     inner: Schema = declared if isinstance(declared, dict) else {}
     if isinstance(node, dict) and node.keys() == {"item"}:

@@ -1,4 +1,4 @@
-"""What a row's body is: functions from an opener's groups to the reader that follows it."""
+"""The bodies of rows: functions from an opener's groups to the reader that follows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parsing.readers.literal_calls import LiteralCall
 from parsing.readers.markup import Markup, children_tags
 from parsing.readers.python_calls import PythonCalls
 from parsing.readers.raw_calls import RawCall, body_of, code_for
-from parsing.readers.tags import TaggedCall, VoidCall
+from parsing.readers.tags import EmptyCall, TaggedCall
 from parsing.shapes import ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
 
@@ -52,7 +52,7 @@ def tagged(markup: Markup) -> Callable[[Sink, Groups], Reader]:
 
     def begin(sink: Sink, groups: Groups) -> Reader:
         if groups.get("void"):
-            return VoidCall(sink, name_in(groups))
+            return EmptyCall(sink, name_in(groups))
         return TaggedCall(sink, markup, name_in(groups))
 
     return begin
@@ -71,7 +71,7 @@ def tool_element(sink: Sink, groups: Groups) -> Reader:
     """<TOOL><PARAMETER>value</PARAMETER></TOOL>: the tags are the tool's own."""
     name = name_in(groups)
     if attributes := groups.get("attributes"):
-        return VoidCall(sink, name, attribute_values(attributes, sink.schema(name)))
+        return EmptyCall(sink, name, attribute_values(attributes, sink.schema(name)))
     return TaggedCall(sink, children_tags(name, sink), name)
 
 
@@ -87,7 +87,7 @@ def nested_tags(sink: Sink, groups: Groups) -> Reader:
 
 def literal(sink: Sink, groups: Groups) -> Reader:
     if not groups.get("bracket"):
-        return VoidCall(sink, name_in(groups))
+        return EmptyCall(sink, name_in(groups))
     return LiteralCall(sink, name_in(groups), groups["bracket"] or "")
 
 

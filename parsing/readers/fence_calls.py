@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from parsing.events import Arguments, Text
-from parsing.fences import fill, fitting_object, how_to_fill
-from parsing.lexis import NONE, WAIT, compiled, look
+from parsing.fences import fence_usage, fill, fitting_object
 from parsing.literals import Unreadable, loads
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.shapes import ENVELOPE, Misfit
 from parsing.sink import Sink
 
@@ -40,10 +40,10 @@ class FenceCall:
         start = pos
         while pos < len(buf):
             if self._bol:
-                end, _ = look(self._shut, buf, pos, last)
-                if end == WAIT:
+                end, _ = match_at(self._shut, buf, pos, last)
+                if end == NEED_MORE:
                     break
-                if end != NONE:
+                if end != NO_MATCH:
                     self._take(buf[start:pos])
                     self._finish()
                     return end
@@ -71,7 +71,7 @@ class FenceCall:
             self._sink.delta(body)
 
     def cut(self) -> None:
-        """An unclosed fence is ordinary text: shown, not run, and the model is told."""
+        """Show an unclosed fence as the ordinary text that it is, and report it; it is not run."""
         body = "".join(self._parts)
         self._sink.events.append(Text(self._opening + body))
         self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")
@@ -94,7 +94,7 @@ class FenceCall:
         schema = self._sink.schema(self._name)
         if self._given:
             if body.strip():
-                raise Misfit(f"The arguments stand on the first line and again below it. {how_to_fill(schema)}")
+                raise Misfit(f"The arguments stand on the first line and again below it. {fence_usage(schema)}")
             return [(self._name, self._given)]
         if fitting_object(body, schema) is None:
             if (found := self._other_form(body)) and self._alone:
@@ -102,7 +102,7 @@ class FenceCall:
             if found or _MARKUP.match(body):
                 raise Misfit(
                     f"This {self._name} fence holds a call in another form, so it was not run. To call a tool, write a "
-                    f"fence whose tag is the tool's name. {how_to_fill(schema)}"
+                    f"fence whose tag is the tool's name. {fence_usage(schema)}"
                 )
         return [(self._name, fill(body, schema))]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parsing.lexis import WAIT, first_characters, look
 from parsing.literals import Unreadable, loads
+from parsing.matching import NEED_MORE, first_characters, match_at
 from parsing.nesting import MORE, Nesting
 from parsing.shapes import Misfit, Named, Shape
 from parsing.sink import CUT, Sink
@@ -45,11 +45,11 @@ class JsonCalls:
                 break
             if nesting.foreign:
                 step = self._foreign(buf, pos, last)
-                if step == WAIT:
+                if step == NEED_MORE:
                     break
                 pos += step
             else:
-                self._heed(hit, buf, pos)
+                self._on_mark(hit, buf, pos)
         self._take(buf, pos)
         self.stop = "" if self.done else nesting.stop
         return pos
@@ -67,10 +67,10 @@ class JsonCalls:
                 self._sink.delta(piece)
 
     def _foreign(self, buf: str, pos: int, last: bool) -> int:
-        """What to do about text that no JSON has: how many characters to pass, or WAIT."""
-        end, _ = look(self._closer, buf, pos, last)
-        if end == WAIT:
-            return WAIT
+        """Handle a character that no JSON has. Return how many characters to pass, or NEED_MORE."""
+        end, _ = match_at(self._closer, buf, pos, last)
+        if end == NEED_MORE:
+            return NEED_MORE
         unsettled = bool(self._nesting.unsettled)
         self._nesting.settle(closed=end > 0)
         if end > 0:
@@ -81,7 +81,7 @@ class JsonCalls:
             self._refuse()
         return 0 if self.done or unsettled else 1
 
-    def _heed(self, hit: str, buf: str, pos: int) -> None:
+    def _on_mark(self, hit: str, buf: str, pos: int) -> None:
         depth = self._nesting.depth
         if hit in "{[":
             self._opened(hit, depth, buf, pos)
@@ -146,7 +146,7 @@ class JsonCalls:
         self.refused = self.done = True
 
     def _finish(self, *, ended: bool) -> None:
-        """The object of a call has ended: make its calls, or say what is wrong."""
+        """The object of a call has ended: make its calls, or report the defect."""
         if not self._inside or self.refused:
             return
         raw = "".join(self._parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parsing.arguments import fit_text
+from parsing.arguments import coerce_text
 from parsing.literals import Bare, Literals, Unreadable
 from parsing.nesting import MORE, Nesting
 from parsing.sink import CUT, Sink
@@ -11,7 +11,7 @@ STRINGS = ('<|"|>', "<escape>")
 
 
 class LiteralCall:
-    """The inside of one call's braces (or parentheses): what opened them is `opener`."""
+    """The inside of one call's braces, or parentheses: `opener` opened them."""
 
     def __init__(self, sink: Sink, name: str, opener: str) -> None:
         self.done = False
@@ -69,7 +69,7 @@ class LiteralCall:
 
 def _fitted(value: object, schema: object, key: str) -> object:
     if isinstance(value, Bare) and isinstance(schema, dict):
-        declared = fit_text(str(value), schema, key)
+        declared = coerce_text(str(value), schema, key)
         return _guess(str(value)) if key not in schema.get("properties", {}) else declared
     return _plain(value)
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import regex
 
 from parsing.arguments import properties_of
-from parsing.lexis import compiled, first_characters, first_mark
+from parsing.matching import compiled, first_characters, first_mark
 from parsing.sink import Sink
 
 
@@ -18,7 +18,7 @@ class Markup:
     """The tags of one grammar, as patterns.
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
-    follow a whole call, and proves that an end inside a value is one. What ends a value counts only directly after
+    follow a whole call, and proves that an end inside a value is one. The end of a value counts only directly after
     `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value.
     """
 
@@ -36,7 +36,7 @@ class Markup:
 
     @cached_property
     def start(self) -> re.Pattern[str]:
-        """The characters that what stands between values begins with, but for the space before it, however written."""
+        """The first characters of tags between values; the space before them, however written, is passed."""
         marks = first_characters(f"(?:{self.opens})|(?:{self.ends})|(?:{self.after})")
         visible = "".join(each for each in sorted(marks) if not each.isspace() and each != "\\")
         return re.compile(f"[{re.escape(visible)}]")

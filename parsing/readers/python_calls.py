@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parsing.events import Arguments
-from parsing.lexis import WAIT, compiled, look
 from parsing.literals import Literals, Unreadable
+from parsing.matching import NEED_MORE, compiled, match_at
 from parsing.nesting import Nesting
 from parsing.sink import CUT, Sink
 
@@ -54,17 +54,17 @@ class PythonCalls:
 
     def _head(self, buf: str, pos: int, last: bool) -> int:
         if self._any:
-            end, match = look(_TAIL, buf, pos, last)
+            end, match = match_at(_TAIL, buf, pos, last)
             if match:
                 return self._tail(match.lastgroup or "", end)
-            if end == WAIT:
-                return WAIT
+            if end == NEED_MORE:
+                return NEED_MORE
         for pattern in (_PRINTED, _HEAD):
-            end, match = look(pattern, buf, pos, last)
+            end, match = match_at(pattern, buf, pos, last)
             if match:
                 return self._begin(match.groupdict(), end)
-            if end == WAIT:
-                return WAIT
+            if end == NEED_MORE:
+                return NEED_MORE
         within = self._in_list or self._in_fence or not self._any
         if last and within and not self._offered_only and self._is_cut(buf[pos:]):
             self.done = True
@@ -73,7 +73,7 @@ class PythonCalls:
         return self._end(pos)
 
     def _is_cut(self, text: str) -> bool:
-        """Whether the message ends before the parenthesis of a call."""
+        """Return whether the message ends before the parenthesis of a call."""
         return bool(text.strip(" \r\n,;")) and _HEAD.match(text, partial=True) is not None
 
     def _tail(self, kind: str, end: int) -> int:
@@ -128,7 +128,7 @@ class PythonCalls:
             self._take(buf[pos : after + 1])
             return after + 1
         self._take(buf[pos:after])
-        return after if after > pos else WAIT
+        return after if after > pos else NEED_MORE
 
     def _take(self, text: str) -> None:
         if text:

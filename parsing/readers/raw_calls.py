@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from parsing.events import Arguments
 from parsing.fences import fill
-from parsing.lexis import NONE, WAIT, compiled, first_mark, look
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_mark, match_at
 from parsing.shapes import Misfit
 from parsing.sink import CUT, Sink
 
@@ -44,11 +44,11 @@ class RawCall:
                 pos = len(buf)
                 break
             pos = found
-            end, _ = look(self._end, buf, pos, last)
-            if end == WAIT:
+            end, _ = match_at(self._end, buf, pos, last)
+            if end == NEED_MORE:
                 self.stop = ""
                 break
-            if end != NONE:
+            if end != NO_MATCH:
                 self._take(buf[start:pos])
                 self._finish()
                 return end

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import regex
 
-from parsing.arguments import fit_text, properties_of
+from parsing.arguments import coerce_text, properties_of
 from parsing.events import Arguments
-from parsing.lexis import NONE, WAIT, look
 from parsing.literals import Unreadable, loads
+from parsing.matching import NEED_MORE, NO_MATCH, match_at
 from parsing.readers.markup import Markup
 from parsing.shapes import Misfit, arguments_object
 from parsing.sink import CUT, Sink
@@ -67,7 +67,7 @@ class TaggedCall:
             self._sink.bad("".join(self._raw), CUT)
 
     def _between(self, buf: str, pos: int, last: bool) -> int:
-        end, match = look(self._markup.between, buf, pos, last)
+        end, match = match_at(self._markup.between, buf, pos, last)
         if match is None:
             return self._stray(buf, pos, end)
         groups = match.groupdict()
@@ -87,8 +87,8 @@ class TaggedCall:
 
     def _stray(self, buf: str, pos: int, state: int) -> int:
         """Words between the tags: a JSON body, or nothing that matters."""
-        if state == WAIT:
-            return WAIT
+        if state == NEED_MORE:
+            return NEED_MORE
         found = self._markup.start.search(buf, pos + 1)
         end = found.start() if found else len(buf)
         self._loose.append(buf[pos:end])
@@ -100,12 +100,12 @@ class TaggedCall:
             return len(buf)
         if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
             return at + 1
-        if (step := self._quoted(buf, at, last)) != NONE:
-            return (at if at > pos else WAIT) if step == WAIT else step
+        if (step := self._quoted(buf, at, last)) != NO_MATCH:
+            return (at if at > pos else NEED_MORE) if step == NEED_MORE else step
         pattern = self._markup.final if last else self._markup.closing
-        end, found = look(pattern, buf, at, last)
-        if end == WAIT:
-            return at if at > pos else WAIT
+        end, found = match_at(pattern, buf, at, last)
+        if end == NEED_MORE:
+            return at if at > pos else NEED_MORE
         if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
             return at + 1
         self._keep(buf, at)
@@ -113,17 +113,17 @@ class TaggedCall:
         return end
 
     def _quoted(self, buf: str, at: int, last: bool) -> int:
-        """Pass what belongs to a call that is quoted in a value: where that ends, WAIT, or NONE."""
+        """Pass a call that is quoted in a value. Return its end, NEED_MORE, or NO_MATCH."""
         if self._markup.quoted is None:
-            return NONE
-        end, match = look(self._markup.quoted, buf, at, last)
+            return NO_MATCH
+        end, match = match_at(self._markup.quoted, buf, at, last)
         if match is None or (match["inner"] is None and not self._depth):
-            return WAIT if end == WAIT and not last else (at + 1 if self._depth else NONE)
+            return NEED_MORE if end == NEED_MORE and not last else (at + 1 if self._depth else NO_MATCH)
         self._depth += 1 if match["inner"] is not None else -1
         return end
 
     def _follows(self, match: regex.Match[str]) -> bool:
-        """Whether an opening tag inside a value begins the next parameter, the closing tag being forgotten."""
+        """Return whether an opening tag inside a value begins the next parameter, the closing tag being forgotten."""
         key = (match.groupdict().get("key") or "").strip().strip("\"'")
         return key in properties_of(self._schema) and key != self._key and key not in self._arguments
 
@@ -134,7 +134,7 @@ class TaggedCall:
     def _fitted(self, text: str, key: str) -> object:
         if self._kind == "json":
             return json_or_text(text)
-        return fit_text(text, self._schema, key, self._kind)
+        return coerce_text(text, self._schema, key, self._kind)
 
     def _finish(self) -> None:
         self.done = True
@@ -178,8 +178,8 @@ def unframed(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
-class VoidCall:
-    """A call whose opener said everything: an empty element."""
+class EmptyCall:
+    """A call that is complete with its opener: an empty element."""
 
     def __init__(self, sink: Sink, name: str, arguments: Arguments | None = None) -> None:
         self.done = True

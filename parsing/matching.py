@@ -12,8 +12,8 @@ from functools import lru_cache
 import regex
 
 HOLD = 4000  # characters: no pattern here can match as many, spaces included
-WAIT = -1
-NONE = -2
+NEED_MORE = -1
+NO_MATCH = -2
 
 
 @lru_cache(maxsize=512)
@@ -21,20 +21,20 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     return regex.compile(pattern)
 
 
-def look(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
-    """Where the match at `pos` ends, and the match; or WAIT if more text may make one, or another; or NONE.
+def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
+    """Where the match at `pos` ends, and the match; or NEED_MORE if more text may make one, or another; or NO_MATCH.
 
     The end of the message counts as the end of a line.
     """
     match = pattern.match(buf, pos, partial=True)
     if match is None:
-        return NONE, None
+        return NO_MATCH, None
     if not match.partial:
         return match.end(), match
     if not last and len(buf) - pos <= HOLD:
-        return WAIT, None
+        return NEED_MORE, None
     match = pattern.match(buf + "\n", pos)
-    return (min(match.end(), len(buf)), match) if match else (NONE, None)
+    return (min(match.end(), len(buf)), match) if match else (NO_MATCH, None)
 
 
 _WRITTEN_AS_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})")
@@ -63,7 +63,7 @@ def group_in(match: regex.Match[str], name: str) -> str | None:
     return text
 
 
-# What ends a call or its wrapper, whichever dialect it is: dropped directly after a call, and the proof of its end.
+# The closers of a call or of its wrapper, in any dialect: dropped directly after a call, and the proof of its end.
 _BAR = "[｜|]+"
 _BLANK = r"(?:▁|_| |\\_)"
 _TAGS = (

@@ -1,4 +1,4 @@
-"""Messages that end inside an opener: whether they do, and whether the opener was a call's."""
+"""Messages that end inside an opener."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _KNOWN = regex.compile(
 )
 
 
-def is_cut(text: str, tools: Iterable[str], openers: Openers) -> bool:
-    """Whether `text`, the end of a message, is the beginning of an opener and can be nothing else."""
-    if len(text) < 3 or not _may_be_cut(text, openers):
+def is_truncated(text: str, tools: Iterable[str], openers: Openers) -> bool:
+    """Return whether `text`, the end of a message, is the beginning of an opener and can be nothing else."""
+    if len(text) < 3 or not _may_be_truncated(text, openers):
         return False
     word = next(iter(_TAG.sub(r" \1 ", text).split()), "").removeprefix("call:")
     named = any(name.startswith(word) for name in (*tools, "function", "call"))
@@ -37,14 +37,14 @@ def is_cut(text: str, tools: Iterable[str], openers: Openers) -> bool:
     return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest, openers.tokens))
 
 
-def _may_be_cut(text: str, openers: Openers) -> bool:
+def _may_be_truncated(text: str, openers: Openers) -> bool:
     if text[0] in openers.rare_marks:
         return True
     return bool(_CUT_TOKEN.match(text)) and not (_WORD.match(text) and not _KNOWN.fullmatch(text, partial=True))
 
 
-def is_cut_call(text: str, openers: Openers) -> bool:
-    """Whether such an end was to be a call, and not reasoning or a token that is never shown."""
+def is_truncated_call(text: str, openers: Openers) -> bool:
+    """Return whether such an end began a call, and not reasoning or a token that is never shown."""
     if openers.not_calls.pattern.match(text, partial=True):
         return False
     return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest))
