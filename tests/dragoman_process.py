@@ -38,21 +38,24 @@ def _requests() -> socket.socket:
     return ours
 
 
-def _forked(words: tuple[str, ...], environ: Mapping[str, str], stdout: int, stderr: int) -> socket.socket:
+def _forked(
+    words: tuple[str, ...], environ: Mapping[str, str], stdout: int, stderr: int, terminal: int | None = None
+) -> socket.socket:
     """Ask for a process; the socket that tells its id and its exit code, a line each."""
-    request = json.dumps({"words": words, "environ": dict(environ), "cwd": str(ROOT)})
+    request = {"words": words, "environ": dict(environ), "cwd": str(ROOT), "terminal": terminal is not None}
     ours, theirs = socket.socketpair()
     with theirs, Path(os.devnull).open("rb") as nothing:
-        socket.send_fds(_requests(), [request.encode()], [nothing.fileno(), stdout, stderr, theirs.fileno()])
+        stdin = nothing.fileno() if terminal is None else terminal
+        socket.send_fds(_requests(), [json.dumps(request).encode()], [stdin, stdout, stderr, theirs.fileno()])
     return ours
 
 
 class DragomanProcess:
-    """As an asyncio subprocess whose stdout is a pipe. Use `started` to make one."""
+    """As an asyncio subprocess whose stdout is a pipe. Use `started` to make one, or `started_on` for a terminal."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader, news: asyncio.StreamReader) -> None:
         self.pid = pid
-        self.stdout = stdout
+        self.stdout = stdout  # nothing comes from it when that is a terminal
         self._ended = asyncio.create_task(news.readline())
 
     @property
@@ -88,18 +91,33 @@ async def started(
     read_end, write_end = os.pipe()
     news = _forked(words, environ, write_end, stderr.fileno() if stderr else 2)
     os.close(write_end)
-    reader, writer = await asyncio.open_connection(sock=news)
     stdout = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(read_end, "rb", buffering=0)
     )
+    try:
+        async with _watched(news, stdout) as process:
+            yield process
+    finally:
+        pipe.close()
+
+
+@asynccontextmanager
+async def started_on(terminal: int, *words: str, environ: Mapping[str, str]) -> AsyncGenerator[DragomanProcess, None]:
+    """As a shell starts it: the terminal is its own, so that Ctrl-C reaches it."""
+    async with _watched(_forked(words, environ, terminal, terminal, terminal), asyncio.StreamReader()) as process:
+        yield process
+
+
+@asynccontextmanager
+async def _watched(news: socket.socket, stdout: asyncio.StreamReader) -> AsyncGenerator[DragomanProcess, None]:
+    reader, writer = await asyncio.open_connection(sock=news)
     process = DragomanProcess(int(await reader.readline()), stdout, reader)
     try:
         yield process
     finally:
         process.kill()
         await process.wait()
-        pipe.close()
         writer.close()
 
 

@@ -6,15 +6,18 @@ and a socket that is answered with the process id and, when the process has ende
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
 import socket
 import sys
+import termios
 from contextlib import suppress
 from typing import Any
 
-import routes.server  # noqa: F401 (what most subcommands need, and `serve` all of)
+import routes.server
+import routes.terminal.chat  # noqa: F401 (what most subcommands need, and `serve` and `chat` all of)
 from routes.cli.main import main
 
 MOST_BYTES = 1 << 16
@@ -55,6 +58,11 @@ def keep(request: dict[str, Any], files: list[int]) -> None:
     for number, file in enumerate(standard):
         os.dup2(file, number)
         os.close(file)
+    if request["terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+            setattr(sys, name, os.fdopen(number, mode, buffering=1, encoding="utf-8", closefd=False))
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environ"])

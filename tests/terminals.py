@@ -13,18 +13,15 @@ from typing import Any
 
 import pyte
 
+from tests.dragoman_process import DragomanProcess, started_on
+
 ROOT = Path(__file__).parent.parent
-# As a shell starts it: the terminal is its own, so that Ctrl-C reaches it.
-AS_A_SHELL = (
-    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "from routes.cli.main import main\nsys.exit(main())"
-)
 
 
 class Terminal:
     """What the program wrote, as its window shows it. Use `terminal` to make one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, fd: int, columns: int, lines: int) -> None:
+    def __init__(self, process: DragomanProcess, fd: int, columns: int, lines: int) -> None:
         self.process = process
         self._fd = fd
         self._window = pyte.Screen(columns, lines)
@@ -79,27 +76,16 @@ async def terminal(
     """`dragoman` with these arguments in a window of this size."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(ours, (lines, columns))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", AS_A_SHELL, *arguments),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=ROOT,
-        env=environment(home) | {"TERM": term},
-        start_new_session=True,
-    )
-    os.close(theirs)
-    made = Terminal(process, ours, columns, lines)
     loop = asyncio.get_running_loop()
-    loop.add_reader(ours, made.read)
-    try:
-        yield made
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        loop.remove_reader(ours)
-        os.close(ours)
+    async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term}) as process:
+        os.close(theirs)
+        made = Terminal(process, ours, columns, lines)
+        loop.add_reader(ours, made.read)
+        try:
+            yield made
+        finally:
+            loop.remove_reader(ours)
+    os.close(ours)
 
 
 async def piped(*arguments: str, home: Path) -> asyncio.subprocess.Process:
