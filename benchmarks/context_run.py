@@ -35,7 +35,7 @@ from app.models.http.client import model_client
 from app.models.wire.openai.history import encode, wire_messages
 from app.models.wire.openai.provider import Defaults, OpenAIChat
 from app.storage.principals import LOCAL_USER
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 from app.transcript.run_request import RunOver, Turn
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services

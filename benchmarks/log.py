@@ -18,8 +18,9 @@ from app.log.event_writer import Journal, RunLog
 from app.policy.approvals import Approvals
 from app.runs.run_manager import Runs
 from app.storage.kill_switch import Switch
-from app.storage.rows import EventRow
-from app.storage.sqlite.store import PRAGMAS, SQLiteStore
+from app.storage.runs import EventRow
+from app.storage.sqlite.database import PRAGMAS
+from app.storage.sqlite.store import SQLiteStore
 from benchmarks.load import Heard, Load, measure, read_stream
 from benchmarks.processes import child, dragoman
 

@@ -17,7 +17,7 @@ from app.core.events import AgentEvent, TextDelta, encode
 from app.log.event_writer import Journal, RunLog
 from app.models.http.sse import EventReader
 from app.models.wire.openai.answer import Answer
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.reply import Reply
 from benchmarks.upstream import CHUNK, END

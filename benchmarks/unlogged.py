@@ -15,8 +15,10 @@ from pathlib import Path
 import uvicorn
 
 from app.config.settings import load_settings
-from app.storage.rows import Change, EventRow, RunRow, TokenRow
+from app.storage.changes import Change
+from app.storage.runs import EventRow, RunRow
 from app.storage.sqlite.store import SQLiteStore
+from app.storage.tokens import TokenRow
 from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import open_services
@@ -28,7 +30,7 @@ class ForgetfulStore(SQLiteStore):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._events: defaultdict[str, list[EventRow]] = defaultdict(list)
-        self._rows: dict[str, RunRow] = {}
+        self._runs: dict[str, RunRow] = {}
 
     async def write(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -36,10 +38,10 @@ class ForgetfulStore(SQLiteStore):
                 case EventRow():
                     self._events[change.run].append(change)
                 case RunRow():
-                    self._rows[change.id] = change
+                    self._runs[change.id] = change
 
     async def run(self, run: str) -> RunRow | None:
-        return self._rows.get(run)
+        return self._runs.get(run)
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
         return self._events[run][after : after + limit]

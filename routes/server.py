@@ -20,8 +20,8 @@ from starlette.routing import Route
 
 from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
+from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
-from app.storage.store import StoreFailed
 from routes import page
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for

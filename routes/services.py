@@ -32,10 +32,10 @@ from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import Runs
+from app.storage.database import open_store
 from app.storage.files.reading import Files
 from app.storage.kill_switch import Switch
 from app.storage.principals import Principal
-from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from tools.jobs.manager import Jobs
@@ -72,7 +72,7 @@ OpenStore = Callable[[Path], Awaitable[Store]]
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, choose: Choose | None = None, open_store: OpenStore = SQLiteStore.open
+    settings: Settings, choose: Choose | None = None, open_store: OpenStore = open_store
 ) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used, SettingsError when a key or the tokenizer cannot."""
     async with AsyncExitStack() as stack:

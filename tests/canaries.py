@@ -19,8 +19,8 @@ from typing import Any
 import httpx2
 import psutil
 
-from app.storage.rows import TokenRow
 from app.storage.sqlite.store import SQLiteStore
+from app.storage.tokens import TokenRow
 from routes.access.authentication import fingerprint, new_token
 from routes.services import DATABASE
 from tests.serving import NO_TLS

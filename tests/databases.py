@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app.storage.sqlite.statements import SCHEMA
+from app.storage.sqlite.schema import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "databases"
 DERIVED = "message_"  # what triggers fill, and the tables inside of a full text index

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.storage.rows import TokenRow
+from app.storage.tokens import TokenRow
 from routes.access.authentication import fingerprint, new_token
 from tests.serving import Served
 

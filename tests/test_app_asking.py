@@ -20,10 +20,10 @@ from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
 from app.models.endpoints.prices import cost_of
 from app.models.scripted import Scripted
 from app.redaction.redactor import Redactor
+from app.storage.changes import Change
 from app.storage.principals import Principal
-from app.storage.rows import Change
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.usage_rows import Spent, UsageAdded
+from app.storage.usage import ModelUsage, UsageAdded
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import Account
@@ -82,8 +82,8 @@ class Desk:
         return (await self.ledger.usage(self.principal))[budget]
 
     @property
-    def spent(self) -> list[Spent]:
-        return [row for row in self.kept if isinstance(row, Spent)]
+    def spent(self) -> list[ModelUsage]:
+        return [row for row in self.kept if isinstance(row, ModelUsage)]
 
 
 def reply() -> Reply:

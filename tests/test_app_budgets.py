@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Kind, Ledger, Reservation, Tally
+from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
-from app.storage.rows import Change
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.usage_rows import UsageAdded
+from app.storage.usage import UsageAdded
 from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio

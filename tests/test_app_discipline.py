@@ -27,7 +27,7 @@ from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, Discipline
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.loop_detector import STREAK
 from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.round_plan import Plan

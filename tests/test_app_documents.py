@@ -19,7 +19,7 @@ from app.log.event_writer import Journal, RunLog
 from app.log.log_compaction import joined_rows, rest_after
 from app.models.scripted import Scripted
 from app.redaction.redactor import MARK, Redactor
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 from app.storage.sqlite.store import SQLiteStore
 from tests.serving import serving
 

@@ -20,9 +20,9 @@ from app.models.endpoints.server_state import Host
 from app.models.scripted import Scripted
 from app.models.server_connection import Given
 from app.redaction.redactor import Redactor
-from app.storage.endpoint_rows import EndpointGone, EndpointRow
+from app.storage.changes import StoreFailed
+from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import StoreFailed
 from tests.endpoints import HELLO, LIMIT_S, NOWHERE, asked, model_server, opened, server_at
 
 pytestmark = pytest.mark.anyio
@@ -148,7 +148,7 @@ async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> N
         before = here.models.endpoints["b"]
         await here.registry.reload()
         assert here.models.endpoints["b"] is before
-        await other.write([EndpointGone("b")])
+        await other.write([EndpointRemoved("b")])
         await here.registry.reload()
         assert list(here.models.endpoints) == ["a"]
         await other.close()

@@ -10,7 +10,7 @@ from app.config.sources import SettingsError
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
 from app.models.endpoints.registry import row_of
-from app.storage.endpoint_rows import EndpointGone
+from app.storage.endpoints import EndpointRemoved
 from app.storage.sqlite.store import SQLiteStore
 from tests.endpoints import NOWHERE, asked, model_server, opened, server_at
 from tests.serving import serving
@@ -29,7 +29,7 @@ async def test_a_default_model_that_was_removed_is_not_replaced_by_another(tmp_p
             await here.registry.add("b", spec(model="big"), [], "ann")
         async with opened(tmp_path, endpoints={"a": server_at(server.base_url)}, model="b/big") as here:
             other = await SQLiteStore.open(tmp_path / "data" / "test.db")
-            await other.write([EndpointGone("b")])
+            await other.write([EndpointRemoved("b")])
             await other.close()
             await here.registry.reload()
             with pytest.raises(ProviderFailed, match="names b/big, and no endpoint has it any more") as failed:

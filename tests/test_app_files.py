@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from app.core.attachments import PDF, Attachment, described, dumped, loaded
 from app.models.tokens.picture_tokens import RULES, USUAL, USUAL_PAGE, tokens_of
-from app.storage.file_rows import FileRow
+from app.storage.changes import StoreFailed
 from app.storage.files.kinds import KINDS, UnknownKind, file_of
 from app.storage.files.reading import Files
+from app.storage.files.store import FileRow
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import StoreFailed
 from tests.pictures import gif, jpeg, pdf, png, webp
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.runs.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
-from app.storage.store import StoreFailed
+from app.storage.changes import StoreFailed
 from app.transcript.run_request import NotFound, SessionBusy
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started, until
 from tools.jobs.folder import JOB as JOB_FILE

@@ -17,7 +17,8 @@ from app.policy.approvals import Approvals
 from app.runs.run_manager import Runs
 from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.kill_switch import Switch
-from app.storage.rows import EventRow, InboxRow, RunEnded, RunRow, SessionRow
+from app.storage.runs import EventRow, InboxRow, RunEnded, RunRow
+from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
 
 pytestmark = pytest.mark.anyio

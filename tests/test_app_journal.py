@@ -12,9 +12,10 @@ import pytest
 
 from app.core.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolStarted, parted
 from app.log.event_writer import KEPT, Journal, RunLog
-from app.storage.rows import Change, EventRow, SessionRow
+from app.storage.changes import Change, StoreFailed
+from app.storage.runs import EventRow
+from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import StoreFailed
 
 pytestmark = pytest.mark.anyio
 

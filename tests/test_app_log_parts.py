@@ -14,7 +14,8 @@ from app.core.events import AgentEvent, ReasoningDelta, RunFinished, TextDelta, 
 from app.log.log_compaction import joined_rows, rest_after
 from app.models.scripted import Scripted
 from app.runs.housekeeping import Housekeeping
-from app.storage.rows import EventRow, RunRow, SessionRow
+from app.storage.runs import EventRow, RunRow
+from app.storage.sessions import SessionRow
 from tests.serving import serving
 
 HALVES = "\ud83d\ude00"  # of one character; a model may write them in two deltas

@@ -18,8 +18,8 @@ from app.core.messages import unanswered
 from app.models.scripted import Pause, Scripted
 from app.runs.merge_streams import side_by_side
 from app.runs.tool_executor import SIDE_BY_SIDE
+from app.storage.changes import Change
 from app.storage.principals import LOCAL_USER
-from app.storage.rows import Change
 from parsing import Arguments, Call
 from tests.guards import Event, of_kind
 from tests.serving import Served, serving, until

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from app.runs.connections import NotAllowedAnyMore, Place, Presence, TooManyStreams
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal, principal_of
-from app.storage.rows import TokenCounts, TokenRevoked, TokenRow
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import StoreFailed
+from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
 from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
 
 pytestmark = pytest.mark.anyio

@@ -31,8 +31,9 @@ from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import MARK, SHORTEST, Held, Redactor, secrets_in
-from app.storage.approval_rows import ApprovalRow
-from app.storage.rows import InboxRow, SessionRow
+from app.storage.approvals import ApprovalRow
+from app.storage.runs import InboxRow
+from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from routes.access.authentication import new_token
 

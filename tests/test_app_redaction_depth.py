@@ -8,7 +8,7 @@ import pytest
 
 from app.log.redacted_rows import redacted_row
 from app.redaction.redactor import MARK, Redactor
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from tests.test_app_redaction import KEY, half
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from app.core.messages import AskedCall, Message
 from app.redaction.redactor import MARK, Redactor
 from app.runs.tool_results import MOST_KEPT, Results
-from app.storage.rows import Change, ResultPart, ResultRow
+from app.storage.changes import Change
+from app.storage.sessions import ResultPart, ResultRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.conversation import Conversation
 from tools.base.outcome import Result, ToolFailed

@@ -20,10 +20,11 @@ from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, 
 from app.models.endpoints.prices import total
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import Store, StoreFailed
+from app.storage.store import Store
 from app.transcript.conversation import Conversation
 from app.transcript.run_request import Turn
 from routes.protocol.requests import ChatRequest

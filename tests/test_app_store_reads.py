@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.sqlite.reader import Question, _read
+from app.storage.sqlite.connections import Query, _read
 
 MOVE = "BEGIN; INSERT INTO there SELECT * FROM here; DELETE FROM here; COMMIT"
 
 
-class Between(list[Question]):
+class Between(list[Query]):
     """Questions between which another connection moves what they ask for."""
 
-    def __init__(self, other: sqlite3.Connection, *questions: Question) -> None:
+    def __init__(self, other: sqlite3.Connection, *questions: Query) -> None:
         super().__init__(questions)
         self.other = other
 
-    def __iter__(self) -> Iterator[Question]:
+    def __iter__(self) -> Iterator[Query]:
         for question in super().__iter__():
             yield question
             self.other.executescript(MOVE)

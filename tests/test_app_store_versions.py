@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.storage.sqlite.statements import SCHEMA, TABLES
+from app.storage.sqlite.schema import SCHEMA, TABLES
 from app.storage.sqlite.store import SQLiteStore
 from tests.databases import FOLDER, SESSION, made, path_of, schema, tables
 

@@ -26,7 +26,8 @@ from app.core.provider import Used
 from app.models.scripted import Reply, Scripted
 from app.models.tokens.counter import Counter
 from app.redaction.redactor import Redactor
-from app.storage.rows import Change, SummaryRow
+from app.storage.changes import Change
+from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import Plan
 from app.transcript.run_totals import Account

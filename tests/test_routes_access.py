@@ -12,7 +12,7 @@ import pytest
 
 from app.mcp.servers import CALLBACK
 from app.models.scripted import Scripted
-from app.storage.rows import TokenRow
+from app.storage.tokens import TokenRow
 from routes.access.authentication import fingerprint, is_loopback, new_token
 from tests.dragoman_process import run_dragoman
 from tests.serving import Served, serving

@@ -16,9 +16,9 @@ import pytest
 from app.core.events import ApprovalResolved, encode
 from app.models.scripted import Scripted
 from app.policy.stored_grants import Wish
-from app.storage.approval_rows import ApprovalDecided, ApprovalRow
+from app.storage.approvals import ApprovalDecided, ApprovalRow
 from app.storage.principals import LOCAL_USER
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from parsing import Arguments, BadCall, Call, CallOpened

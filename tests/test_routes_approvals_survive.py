@@ -15,9 +15,9 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from app.storage.approval_rows import ApprovalDecided
+from app.storage.approvals import ApprovalDecided
 from app.storage.principals import LOCAL_USER
-from app.storage.rows import TokenRow
+from app.storage.tokens import TokenRow
 from routes.protocol.requests import ChatRequest
 from routes.services import Services
 from tests.chatting import DONE, chunk, says

@@ -11,9 +11,10 @@ import pytest
 from app.core.attachments import dumped
 from app.core.messages import Message, dump
 from app.models.scripted import Scripted
-from app.storage.file_rows import FileRow, SessionFile
 from app.storage.files.kinds import file_of
-from app.storage.rows import EventRow, InboxRow, MessageRow, RunRow, SessionRow
+from app.storage.files.store import FileRow, SessionFile
+from app.storage.runs import EventRow, InboxRow, RunRow
+from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from tests.chatting import says
 from tests.dragoman_process import server

@@ -16,7 +16,7 @@ from app.budget.budgets import BudgetSpent
 from app.core.provider import ProviderFailed, Said, Stopped, Used
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.transcript.run_request import Turn
 from routes.protocol.requests import ChatRequest
 from tests.chatting import says

@@ -15,7 +15,7 @@ import pytest
 from app.budget.budgets import TOKENS
 from app.core.provider import ProviderFailed, Said, Stopped, Used
 from app.models.scripted import Line, Pause, Raise, Scripted
-from app.storage.usage_rows import Spent
+from app.storage.usage import ModelUsage
 from tests import messages_streams
 from tests.chatting import chat_with, chunk, says
 from tests.messages_streams import claude_at
@@ -266,7 +266,7 @@ async def test_sums_of_sessions_that_are_gone_stay_and_add_up(tmp_path: Path) ->
         store = served.services.store
         for number in range(6):
             cost = None if number % 3 == 0 else 10.0 * number
-            row = Spent(
+            row = ModelUsage(
                 "ann", "2026-11", f"m{number % 2}", f"run_{number}", f"ses_{number // 2}", 1, 5, 7, 0, 0, cost, cost
             )
             await store.write([row, row])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from app.storage.sqlite.statements import SCHEMA
+from app.storage.changes import StoreFailed
+from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import StoreFailed
 from tests.serving import serving
 from tests.test_routes_access import dragoman
 

@@ -15,7 +15,7 @@ import pytest
 
 from app.core.events import RunFinished, encode
 from app.models.scripted import Line, Pause, Scripted
-from app.storage.rows import EventRow, RunEnded, RunRow
+from app.storage.runs import EventRow, RunEnded, RunRow
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving

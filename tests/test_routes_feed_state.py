@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from routes.http.dashboard_state import ROOM
 from tests import chatting
 from tests.chatting import DONE, chunk

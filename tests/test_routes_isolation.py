@@ -17,7 +17,7 @@ import pytest
 
 from app.core.endpoint_spec import EndpointSpec
 from app.models.scripted import Scripted
-from app.storage.approval_rows import GrantRow
+from app.storage.approvals import GrantRow
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
 from tests.people import LIMIT_S, bearer

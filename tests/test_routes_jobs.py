@@ -14,7 +14,7 @@ import pytest
 from app.core.provider import Said, Stopped
 from app.models.scripted import Line, Scripted
 from app.storage.principals import LOCAL_USER
-from app.storage.rows import TokenRow
+from app.storage.tokens import TokenRow
 from routes.access.authentication import fingerprint
 from tests.processes import all_gone, endless
 from tests.serving import Served, serving, until

@@ -13,7 +13,8 @@ from app.models.capabilities.abilities import Stated
 from app.models.http.client import model_client
 from app.models.scripted import Pause, Scripted
 from app.models.wire.openai.provider import OpenAIChat
-from app.storage.rows import StateRow, TokenRow
+from app.storage.state import StateRow
+from app.storage.tokens import TokenRow
 from routes.access.authentication import fingerprint
 from tests.chatting import WHOLE, says
 from tests.serving import serving, until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Line, Pause, Scripted
-from app.storage.rows import TokenRevoked, TokenRow
+from app.storage.tokens import TokenRevoked, TokenRow
 from routes.access.authentication import fingerprint
 from tests.people import LIMIT_S, bearer, connected, parsed, port_of
 from tests.serving import Served, serving, until

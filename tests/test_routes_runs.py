@@ -17,7 +17,8 @@ from app.models.scripted import Line, Pause, Scripted
 from app.runs.agent import Agent
 from app.runs.tool_executor import Unanswered
 from app.storage.principals import LOCAL_USER as LOCAL
-from app.storage.rows import EventRow, MessageRow, RunRow, SessionRow
+from app.storage.runs import EventRow, RunRow
+from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox

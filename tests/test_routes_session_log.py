@@ -13,7 +13,8 @@ import pytest
 
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.housekeeping import Housekeeping
-from app.storage.rows import EventRow, RunEnded, RunRow, SessionRow
+from app.storage.runs import EventRow, RunEnded, RunRow
+from app.storage.sessions import SessionRow
 from routes.http.session_log import MOST_OF_RUN
 from tests.feeding import begin, feeding
 from tests.people import LIMIT_S, bearer

@@ -14,8 +14,9 @@ import pytest
 
 from app.core.messages import Message, dump
 from app.models.scripted import Pause, Scripted
-from app.storage.rows import MessageRow, RunRow, SessionRow
-from app.storage.sqlite.statements import SCHEMA
+from app.storage.runs import RunRow
+from app.storage.sessions import MessageRow, SessionRow
+from app.storage.sqlite.schema import SCHEMA
 from routes.http.sessions import LISTED
 from routes.services import DATABASE
 from tests.people import bearer

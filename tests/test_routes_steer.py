@@ -12,7 +12,8 @@ from app.core.messages import Message, dump
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.run_manager import KEY_LIFE_S
 from app.storage.principals import LOCAL_USER as LOCAL
-from app.storage.rows import EventRow, InboxRow, KeyRow, MessageRow, RunRow, SessionRow
+from app.storage.runs import EventRow, InboxRow, KeyRow, RunRow
+from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.inbox import MAX_WAITING
 from app.transcript.run_request import MAX_LINE, Turn

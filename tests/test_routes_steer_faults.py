@@ -12,7 +12,7 @@ import pytest
 from app.models.scripted import Pause, Scripted
 from app.runs.run_manager import Runs
 from app.storage.principals import LOCAL_USER as LOCAL
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from app.transcript.run_request import Key, RunOver, Turn

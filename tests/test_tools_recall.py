@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from app.context.history_search import EXCERPT, Recaller, excerpt
 from app.core.messages import AskedCall, Message, dump
 from app.models.scripted import Scripted
-from app.storage.rows import MessageRow, ResultRow, RunRow, SessionRow, SummaryRow
-from app.storage.sqlite.statements import SCHEMA
+from app.storage.runs import RunRow
+from app.storage.sessions import MessageRow, ResultRow, SessionRow, SummaryRow
+from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
 from tests.guards import of_kind
 from tests.people import bearer

@@ -17,10 +17,9 @@ from typing import Any
 
 from app.config.settings import Settings
 from app.models.endpoints.prices import DIGITS
+from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
-from app.storage.rows import Change
-from app.storage.store import Store
-from app.storage.usage_rows import UsageAdded
+from app.storage.usage import UsageAdded, UsageStore
 from app.transcript.run_request import MAX_LINE
 
 GRAIN = 1024  # amounts are whole parts of one in so many: a sum of such has no rounding error
@@ -171,7 +170,7 @@ class Reservation:
 class Ledger:
     """All budgets of one server. `usual` is what principals may use whose token does not say."""
 
-    def __init__(self, store: Store, usual: Budget = UNLIMITED, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: UsageStore, usual: Budget = UNLIMITED, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._usual = usual
         self._clock = clock

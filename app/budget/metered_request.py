@@ -14,7 +14,7 @@ from app.core.provider import ModelRequest, Provider, ProviderFailed, Used
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
 from app.models.tokens.counter import CHARACTERS_PER_TOKEN
-from app.storage.usage_rows import Spent
+from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import Account
@@ -163,7 +163,7 @@ class Asking:
         parts = None if cost is None else round(cost * COST.parts)
         model = self._provider.answers or self._provider.model
         self._conversation.record(
-            Spent(
+            ModelUsage(
                 *(held.principal, held.period, model, self._conversation.run, self._conversation.session),
                 *(1, used.prompt_tokens, used.completion_tokens, used.cached or 0),
                 0 if measured else round(tokens(used)),

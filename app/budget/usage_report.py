@@ -10,13 +10,13 @@ from typing import Any
 
 from app.budget.budgets import COST
 from app.models.endpoints.prices import total
-from app.storage.usage_rows import Spent
+from app.storage.usage import ModelUsage
 
 COUNTS = ("requests", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated_tokens")
 COSTS = ("cost", "estimated_cost")
 
 
-def sums(rows: Iterable[Spent]) -> dict[str, Any]:
+def sums(rows: Iterable[ModelUsage]) -> dict[str, Any]:
     """Of all these rows; cost only where a model had a price."""
     rows = list(rows)
     counted: dict[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in COUNTS}
@@ -24,21 +24,23 @@ def sums(rows: Iterable[Spent]) -> dict[str, Any]:
     return counted | {name: cost for name, cost in costs.items() if cost is not None}
 
 
-def of_runs(rows: Iterable[Spent]) -> dict[str, dict[str, Any]]:
+def of_runs(rows: Iterable[ModelUsage]) -> dict[str, dict[str, Any]]:
     """The sums of each run."""
-    runs = defaultdict[str, list[Spent]](list)
+    runs = defaultdict[str, list[ModelUsage]](list)
     for row in rows:
         runs[row.run].append(row)
     return {run: sums(spent) for run, spent in runs.items()}
 
 
-def by(name: str, rows: Iterable[Spent], inner: Callable[[list[Spent]], dict[str, Any]]) -> list[dict[str, Any]]:
+def by(
+    name: str, rows: Iterable[ModelUsage], inner: Callable[[list[ModelUsage]], dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The sums of each `name` (`month`, `principal`, `model`), rows of one standing together, with what is within."""
     groups = ((key, list(group)) for key, group in groupby(rows, attrgetter(name)))
     return [{name: key, **sums(group), **inner(group)} for key, group in groups]
 
 
-def models(rows: list[Spent]) -> dict[str, Any]:
+def models(rows: list[ModelUsage]) -> dict[str, Any]:
     return {"models": by("model", sorted(rows, key=attrgetter("model")), lambda _: {})}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.storage.changes import StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.principals import Principal, folder_name
-from app.storage.store import StoreFailed
 from tools.base.rights import Role
 
 PEOPLE = "people"

@@ -8,7 +8,7 @@ from itertools import islice
 
 from app.core.messages import Message, in_words
 from app.storage.search_words import folded, words_of
-from app.storage.store import Store
+from app.storage.sessions import SessionStore
 from tools.builtin.recall_history import NAME
 from tools.tool import Recalled
 
@@ -20,7 +20,7 @@ SPARE = 20  # hits that are read to make up for those that are searches themselv
 class Recaller:
     """Searches one session at a time: the caller says which, never the model."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     async def __call__(self, session: str, query: str, limit: int) -> Sequence[Recalled]:

@@ -19,7 +19,7 @@ from app.core.messages import Message
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import Route
 from app.models.tokens.counter import Counter
-from app.storage.rows import SummaryRow
+from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import Plan
 from app.transcript.run_totals import Account

@@ -30,8 +30,8 @@ from app.log.documents import Documents
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
-from app.storage.rows import Change, EventRow
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import Change, ChangeWriter, StoreFailed
+from app.storage.runs import EventRow
 
 KEPT = 128  # events of a live run kept in memory; a watcher further behind reads the store
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
@@ -149,7 +149,7 @@ class Journal:
     With `documents`, long code blocks are told as documents, too.
     """
 
-    def __init__(self, store: Store, redactor: Redactor | None = None, *, documents: bool = False) -> None:
+    def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
         self._store = store
         self.documents = documents
         self.redactor = redactor or Redactor()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.core.events import MAX_JOINED, ReasoningDelta, TextDelta, ToolDelta, ToolProgress
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 
 DELTAS = frozenset({TextDelta.type, ReasoningDelta.type, ToolDelta.type})
 MAX_PARTS = 4096  # deltas joined into one row

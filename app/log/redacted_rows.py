@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.redaction.redactor import Redactor, names_of
-from app.storage.rows import Change
+from app.storage.changes import Change
 
 # Fields that are JSON, in whatever row they stand.
 JSON_FIELDS = frozenset(

@@ -7,14 +7,14 @@ import logging
 import time
 
 from app.policy.approvals import Approvals
-from app.storage.rows import EventRow, RunEnded
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import ChangeWriter, StoreFailed
+from app.storage.runs import EventRow, RunEnded
 
 logger = logging.getLogger(__name__)
 
 
 class LostEnds:
-    def __init__(self, store: Store, approvals: Approvals) -> None:
+    def __init__(self, store: ChangeWriter, approvals: Approvals) -> None:
         self._store = store
         self._approvals = approvals
         self._ends: dict[str, tuple[EventRow, RunEnded]] = {}

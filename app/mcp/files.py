@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
-from app.storage.file_rows import FileRow, SessionFile
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import ChangeWriter, StoreFailed
+from app.storage.files.store import FileRow, SessionFile
 from tools.tool import Context
 
 
@@ -18,7 +18,7 @@ from tools.tool import Context
 class KeptFiles:
     """It is a `keep` of tools.mcp.model.Hooks."""
 
-    store: Store
+    store: ChangeWriter
     most_bytes: int
 
     async def __call__(self, context: Context, content: bytes) -> str:

@@ -22,9 +22,9 @@ from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
 from app.mcp.trust_pins import StoredPins
 from app.redaction.redactor import Redactor, is_secret_name, secrets_in
-from app.storage.mcp_rows import McpServerGone, McpServerRow
-from app.storage.rows import AuditRow
-from app.storage.store import Store, StoreFailed
+from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
+from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.config.entries import config_of, read_config
@@ -79,7 +79,7 @@ class McpServers:
     def __init__(
         self,
         settings: Settings,
-        store: Store,
+        store: McpStore,
         redactor: Redactor,
         environ: Mapping[str, str],
         check_paused: CheckPaused = never_paused,
@@ -233,7 +233,7 @@ class McpServers:
             self.named(name)
             if name in self._of_file:
                 raise ServerOfFile(f"{name} is in {self._file}: use `dragoman mcp remove`, or disable it.")
-            await self._store.write([McpServerGone(name), self._audit(name, "removed", by)])
+            await self._store.write([McpServerRemoved(name), self._audit(name, "removed", by)])
             await self._reload()
 
     async def set_enabled(self, name: str, enabled: bool, by: str) -> None:
@@ -282,7 +282,7 @@ class McpServers:
 @asynccontextmanager
 async def opened(
     settings: Settings,
-    store: Store,
+    store: McpStore,
     redactor: Redactor,
     environ: Mapping[str, str],
     check_paused: CheckPaused = never_paused,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from app.storage.mcp_rows import McpPinGone, McpPinRow
-from app.storage.store import Store
+from app.storage.mcp import McpPinRemoved, McpPinRow, McpStore
 from tools.mcp.model import Pin
 
 
 class StoredPins:
     """A tools.mcp.model.PinStore. Every method raises StoreFailed."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: McpStore) -> None:
         self._store = store
 
     async def pins(self) -> Sequence[Pin]:
@@ -26,5 +25,5 @@ class StoredPins:
         )
 
     async def forget(self, server: str, tools: Sequence[str] | None = None) -> None:
-        gone = [McpPinGone(server)] if tools is None else [McpPinGone(server, tool) for tool in tools]
+        gone = [McpPinRemoved(server)] if tools is None else [McpPinRemoved(server, tool) for tool in tools]
         await self._store.write(gone)

@@ -16,10 +16,10 @@ from app.policy.gate import QUOTED
 from app.policy.grants import Grant, grant_of, reaches_hosts
 from app.policy.reapproval import first_reason
 from app.policy.stored_grants import NO_HOSTS, UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
-from app.storage.approval_rows import ApprovalDecided, ApprovalRow
+from app.storage.approvals import ApprovalDecided, ApprovalRow, ApprovalStore
+from app.storage.audit import AuditRow
+from app.storage.changes import Change
 from app.storage.principals import Principal
-from app.storage.rows import AuditRow, Change
-from app.storage.store import Store
 from parsing import Arguments
 from tools.base.permit import canonical, fingerprint
 from tools.tool import Tool
@@ -73,7 +73,7 @@ class Approvals:
     `grant_time_limit_s` how long a grant lasts, None for the life of its session."""
 
     def __init__(
-        self, store: Store, time_limit_s: float | None = None, grant_time_limit_s: float | None = None
+        self, store: ApprovalStore, time_limit_s: float | None = None, grant_time_limit_s: float | None = None
     ) -> None:
         self.time_limit_s = time_limit_s
         self._grant_time_limit_s = grant_time_limit_s

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
-from app.storage.store import Store
+from app.storage.tokens import TokenStore
 from app.transcript.run_request import NotFound
 
 
-async def principal_named(store: Store, name: str) -> Principal:
+async def principal_named(store: TokenStore, name: str) -> Principal:
     """Someone with the rights of today, whoever asks. Raises NotFound."""
     tokens = await store.tokens()
     if not tokens and name == LOCAL_USER.name:

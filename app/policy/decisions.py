@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from app.core.messages import AskedCall
-from app.storage.approval_rows import ApprovalRow
-from app.storage.rows import AuditRow
+from app.storage.approvals import ApprovalRow
+from app.storage.audit import AuditRow
 from tools.base.permit import fingerprint
 from tools.toolbox import Allow, Ask, Decision, Refuse
 

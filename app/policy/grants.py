@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from app.policy.patterns import ANY, STAR, fits, words_of
-from app.storage.approval_rows import GrantRow
+from app.storage.approvals import GrantRow
 from parsing import Arguments
 from tools.base.permit import fingerprint
 from tools.shell_policy.plain_commands import allowed, refusal

@@ -21,7 +21,7 @@ from app.policy.canary import Canary
 from app.policy.judges import SCREENS, SERVES, Judge, requests_of, written
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
-from app.storage.rows import AuditRow
+from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import Account

@@ -11,7 +11,7 @@ from app.core.events import ApprovalRequired, ApprovalResolved
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals, Objection, resolution
 from app.policy.gate import Gate
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from app.transcript.conversation import Conversation
 from parsing import Arguments
 

@@ -7,7 +7,7 @@ Each question has an id of its own, so that a decision on an earlier one is neve
 from __future__ import annotations
 
 from app.core.messages import AskedCall
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from tools.base.permit import fingerprint
 
 MOST = 3  # questions for one call

@@ -10,8 +10,9 @@ from secrets import token_hex
 from typing import Literal
 
 from app.policy.grants import misfit
-from app.storage.approval_rows import ApprovalRow, GrantGone, GrantRow
-from app.storage.rows import AuditRow, Change
+from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
+from app.storage.audit import AuditRow
+from app.storage.changes import Change
 from parsing import Arguments
 from tools.base.permit import canonical, fingerprint
 from tools.web import egress
@@ -93,5 +94,5 @@ def withdrawn(rows: Sequence[GrantRow], by: str) -> list[Change]:
     for row in rows:
         why = f"grant {row.id} of session {row.session}"
         audit = AuditRow(now, row.principal, row.tool, "grant withdrawn", why, by, fingerprint=row.fingerprint)
-        changes += [GrantGone(row.id), audit]
+        changes += [GrantRevoked(row.id), audit]
     return changes

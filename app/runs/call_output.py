@@ -9,7 +9,7 @@ from app.core.events import ToolFinished, ToolStarted
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
 from app.runs.live_outputs import Outputs
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
 from tools.base.output_buffer import Stretch

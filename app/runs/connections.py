@@ -15,9 +15,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal, in_use
-from app.storage.rows import TokenCounts, TokenRow
-from app.storage.store import Store, StoreFailed
+from app.storage.tokens import TokenCounts, TokenRow, TokenStore
 from tools.jobs.records import Job, JobsFailed, NoSuchJob
 
 EVERY_S = 0.5
@@ -98,7 +98,7 @@ def _nothing() -> None:
 class Presence:
     """Use `watch_for_ever()` as a task, and `close()` at the end."""
 
-    def __init__(self, store: Store, runs: Working, jobs: Labouring, max_streams: int) -> None:
+    def __init__(self, store: TokenStore, runs: Working, jobs: Labouring, max_streams: int) -> None:
         self._store = store
         self._runs = runs
         self._jobs = jobs

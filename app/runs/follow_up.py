@@ -17,8 +17,9 @@ from weakref import WeakValueDictionary
 
 from app.core.data_delimiters import as_data
 from app.core.messages import Message
-from app.storage.rows import Change, InboxRow, RunRow
-from app.storage.usage_rows import Spent
+from app.storage.changes import Change
+from app.storage.runs import InboxRow, RunRow
+from app.storage.usage import ModelUsage
 from app.transcript.run_request import UNASKED, NotFound, SessionBusy
 from tools.base.pause_check import Paused
 from tools.jobs.manager import Jobs
@@ -52,7 +53,7 @@ class Sessions(Protocol):
 
     async def messages(self, session: str) -> list[Message]: ...
 
-    async def spent_by_runs(self, session: str) -> list[Spent]: ...
+    async def spent_by_runs(self, session: str) -> list[ModelUsage]: ...
 
     async def inbox(self, run: str) -> list[InboxRow]: ...
 

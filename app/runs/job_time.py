@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from app.budget.budgets import TOOL_SECONDS, BudgetSpent, Ledger, Record
 from app.budget.run_budget import SLICE_S, Running
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
-from app.storage.store import StoreFailed
 from app.transcript.run_request import NotFound
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job, JobsFailed

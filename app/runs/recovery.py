@@ -16,9 +16,9 @@ from app.runs.agent import Agent
 from app.runs.run_manager import Runs
 from app.runs.run_task import conversation_of
 from app.runs.tool_executor import Unanswered
-from app.storage.approval_rows import ApprovalDecided, ApprovalRow
-from app.storage.rows import EventRow, InboxTaken, RunEnded, RunRow
-from app.storage.store import ALL, Store
+from app.storage.approvals import ApprovalDecided, ApprovalRow
+from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
+from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
 from app.transcript.run_request import NotFound

@@ -44,7 +44,7 @@ from app.runs.tool_results import Results
 from app.storage.files.reading import Files
 from app.storage.kill_switch import Switch
 from app.storage.principals import Principal, folder_name
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import Key, NotFound, Turn
 from tools.base.rights import Role

@@ -25,11 +25,13 @@ from app.runs.agent import Agent
 from app.runs.run_task import SUSPENDED, LiveRun
 from app.runs.session_queue import Line
 from app.runs.tool_executor import Unanswered
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
+from app.storage.changes import StoreFailed
 from app.storage.kill_switch import Switch
 from app.storage.principals import Principal
-from app.storage.rows import EventRow, KeyRow, RunRow, SessionRow, SessionTools
-from app.storage.store import Store, StoreFailed
+from app.storage.runs import EventRow, KeyRow, RunRow
+from app.storage.sessions import SessionRow, SessionTools
+from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
 from tools.base.gather_all import all_of

@@ -23,10 +23,11 @@ from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, last_words
 from app.runs.session_queue import Line
 from app.runs.tool_executor import Unanswered
-from app.storage.file_rows import FileRow, SessionFile
-from app.storage.rows import Change, InboxRow, InboxTaken, MessageRow, RunBegan, RunEnded, RunRow
-from app.storage.session_state import Found
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import Change, StoreFailed
+from app.storage.files.store import FileRow, SessionFile
+from app.storage.runs import InboxRow, InboxTaken, RunBegan, RunEnded, RunRow
+from app.storage.sessions import MessageRow, SessionState
+from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from tools.base.pause_check import Paused
@@ -158,18 +159,18 @@ class LiveRun:
         self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
 
     async def _turn(self) -> Conversation:
-        """The session's history, complete, and what else the run finds there."""
+        """The complete history of the session, once no other run of it is active; enters the session's state."""
         if self.row.state == "queued" and not self.left:
             await self._wait()
-        found = Found() if self.begins_session else await self.store.found(self.row.session)
-        conversation = conversation_of(self.row, found.messages, self.log.put, self.journal, self.log.add)
+        state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
+        conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
         if self.left:  # as it was, with calls to answer
             self.inbox.restore(await self.store.inbox(self.row.id))
         else:
-            self._begin(conversation, found.stranded)
+            self._begin(conversation, state.orphaned)
         if not self.begins_session:
             tainted = any(message.untrusted for message in conversation.messages)
-            self.agent.calls.gate.enter(found.disabled, map(grant_of, found.grants), tainted=tainted)
+            self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
 
     async def _wait(self) -> None:
@@ -180,12 +181,12 @@ class LiveRun:
         await self.line.reach(self.row.session, self.row.id)
         self.log.put(RunBegan(self.row.id))
 
-    def _begin(self, conversation: Conversation, left_behind: Sequence[InboxRow]) -> None:
+    def _begin(self, conversation: Conversation, orphaned: Sequence[InboxRow]) -> None:
         conversation.settle(INTERRUPTED)  # a store that refused may have lost results
-        for stranded in left_behind:
-            conversation.append(message := message_of(stranded))
-            self.log.add(added(message))  # what it was meant for never told it
-            self.log.put(InboxTaken(stranded.run))
+        for row in orphaned:
+            conversation.append(message := message_of(row))
+            self.log.add(added(message))  # its own run never logged it
+            self.log.put(InboxTaken(row.run))
         if self.notice:
             self.log.add(self.notice)
         first, *others = self.inbox.take()

@@ -12,8 +12,9 @@ from app.core.events import TERMINAL
 from app.core.messages import Message
 from app.core.notifier import Bells
 from app.runs.run_manager import Runs
-from app.storage.rows import EventRow, RunRow
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import StoreFailed
+from app.storage.runs import EventRow, RunRow
+from app.storage.store import Store
 
 AGAIN_S = 1.0  # until a store that has failed is asked again
 

@@ -26,7 +26,7 @@ from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import side_by_side
 from app.runs.tool_call import Cleared, Company, OneCall, Outcome
 from app.runs.tool_results import Results
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import Account
 from tools.base.permit import Permit, fingerprint

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.core.messages import AskedCall
 from app.models.tokens.cutting import head_and_tail
 from app.models.wire.openai.history import encodable
-from app.storage.rows import ResultPart, ResultRow
+from app.storage.sessions import ResultPart, ResultRow
 from app.transcript.conversation import Conversation
 from tools.builtin.read_result import NAME
 from tools.tool import Kept, ReadResult

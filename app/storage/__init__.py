@@ -1,1 +1,1 @@
-"""The database: rows and one protocol, SQLite behind it, stored files, principals, the state of the kill switch."""
+"""The database: rows and a protocol per aggregate, SQLite behind them, stored files, principals, the kill switch."""

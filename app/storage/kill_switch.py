@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from app.storage.rows import StateRow
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import StoreFailed
+from app.storage.state import StateRow, StateStore
 from tools.base.pause_check import Paused
 
 NAME = "paused"
@@ -21,7 +21,7 @@ class Switch:
     Each of `on_turn` is called whenever it is turned.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StateStore) -> None:
         self._store = store
         self.paused = True
         self._wanted = True  # what was asked for last: of a pause and a resume at once, the later one holds
@@ -50,7 +50,7 @@ class Switch:
         await self._going_on.wait()
 
     @classmethod
-    def always_on(cls, store: Store) -> Switch:
+    def always_on(cls, store: StateStore) -> Switch:
         """One that nobody turns, for what runs without a server."""
         switch = cls(store)
         switch._turn(paused=False)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from app.storage.rows import TokenRow
+from app.storage.tokens import TokenRow
 from tools.base.rights import Role
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")

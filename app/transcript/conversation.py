@@ -10,7 +10,7 @@ from app.core.data_delimiters import new_code
 from app.core.events import AgentEvent
 from app.core.messages import AskedCall, Message, unanswered
 from app.redaction.redactor import Redactor
-from app.storage.rows import Change
+from app.storage.changes import Change
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
 INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from app.core.attachments import Attachment, loaded
 from app.core.events import MessageAdded
 from app.core.messages import Message
-from app.storage.rows import InboxRow
+from app.storage.runs import InboxRow
 
 MAX_WAITING = 64
 

@@ -22,7 +22,7 @@ from app.core.events import (
 from app.core.messages import AskedCall
 from app.core.provider import Used
 from app.models.endpoints.prices import total
-from app.storage.rows import EventRow
+from app.storage.runs import EventRow
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered

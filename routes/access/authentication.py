@@ -21,9 +21,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.mcp.servers import CALLBACK
+from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
-from app.storage.rows import AuditRow, TokenRow
-from app.storage.store import Store, StoreFailed
+from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, sha256_of, uid_of
 from routes.access.rate_limits import HOLD, Windows, neighbourhood
 from routes.access.token_auth import PROOF
@@ -67,7 +68,7 @@ class Access:
     """ASGI middleware: `scope["state"]["principal"]` says who asks, or the request is refused."""
 
     app: ASGIApp
-    store: Store
+    store: TokenStore
     host: str  # the address that the server is bound to
     local: LocalAdmin = field(default_factory=LocalAdmin)
     per_minute: int | None = None  # requests of a principal whose token does not say

@@ -20,7 +20,7 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from app.storage.store import StoreFailed
+from app.storage.changes import StoreFailed
 from routes.access.peers import PEER, Peer
 
 LOCAL_TOKEN = "local.token"

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from app.storage.audit import AuditRow
 from app.storage.principals import Budget, checked_name, checked_pattern, expiry, in_use
-from app.storage.rows import AuditRow, TokenRevoked, TokenRow
-from app.storage.store import Store
+from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
 from routes.access.authentication import fingerprint, new_token
 from routes.protocol.errors import Refused
 
@@ -50,7 +50,7 @@ class TokenRequest(BaseModel):
     budget: BudgetRequest = Field(default_factory=BudgetRequest)
 
 
-async def make_token(store: Store, wish: TokenRequest, by: str) -> tuple[str, TokenRow]:
+async def make_token(store: TokenStore, wish: TokenRequest, by: str) -> tuple[str, TokenRow]:
     """A new token, and what is kept of it. Raises Refused if the name is in use, StoreFailed."""
     token, now = new_token(), time.time()
     row = TokenRow(
@@ -73,7 +73,7 @@ async def make_token(store: Store, wish: TokenRequest, by: str) -> tuple[str, To
     raise Refused(409, "name_in_use", f"{wish.name} has a token that is in use. {advice}")
 
 
-async def revoke_token(store: Store, name: str, by: str) -> None:
+async def revoke_token(store: TokenStore, name: str, by: str) -> None:
     """From now on it admits nobody. Raises Refused if there is none in use, StoreFailed."""
     now = time.time()
     theirs = [row for row in await store.tokens() if row.name == name and in_use(row, now)]

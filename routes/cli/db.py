@@ -11,7 +11,8 @@ from app.config.folders import only_server
 from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
-from app.storage.store import ALL, Store
+from app.storage.runs import ALL
+from app.storage.store import Store
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields

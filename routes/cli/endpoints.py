@@ -20,8 +20,7 @@ from app.models.endpoints.registry import UnfitEndpoint, audit, checked, row_of,
 from app.models.endpoints.startup import key_of, opener_of
 from app.models.http.failures import shown_url
 from app.redaction.redactor import Redactor
-from app.storage.endpoint_rows import EndpointGone, EndpointRow
-from app.storage.store import Store
+from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
 from routes.access.local_admin import read_local_token
 from routes.cli.columns import aligned
 from routes.cli.remote import NoServer, Refusal, Remote
@@ -93,7 +92,7 @@ def run_endpoint(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str,
     return with_store(loaded, lambda store: _list(store, settings, environ, args))
 
 
-async def _add(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
     spec = _spec(args, settings)
     if args.name in _of_settings(settings):
         raise Refused(409, "endpoint_of_settings", f"{args.name} is in the settings: change it there.")
@@ -122,9 +121,9 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
     return spec
 
 
-async def _remove(store: Store, settings: Settings, name: str) -> int:
+async def _remove(store: EndpointStore, settings: Settings, name: str) -> int:
     await _row(store, settings, name)
-    await store.write([EndpointGone(name), audit(name, "removed", BY)])
+    await store.write([EndpointRemoved(name), audit(name, "removed", BY)])
     print(f"{name} is removed. {TAKEN_IN}")
     named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
     if needed := [one for one in named if one and one.partition("/")[0] == name]:
@@ -132,7 +131,7 @@ async def _remove(store: Store, settings: Settings, name: str) -> int:
     return 0
 
 
-async def _row(store: Store, settings: Settings, name: str) -> EndpointRow:
+async def _row(store: EndpointStore, settings: Settings, name: str) -> EndpointRow:
     """Raises Refused."""
     rows = {row.name: row for row in await store.endpoints()}
     if name in rows:
@@ -143,7 +142,7 @@ async def _row(store: Store, settings: Settings, name: str) -> EndpointRow:
     raise Refused(404, "not_found", f"No endpoint {name[:64]!a} was added; there are: {known}.")
 
 
-async def _test(store: Store, settings: Settings, environ: Mapping[str, str], name: str) -> int:
+async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], name: str) -> int:
     spec = _of_settings(settings).get(name) or spec_of(await _row(store, settings, name))
     if spec is None:
         return 1
@@ -170,7 +169,7 @@ def _of_settings(settings: Settings) -> dict[str, EndpointSpec]:
     return own | dict(settings.endpoints)
 
 
-async def _list(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
     url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
     try:
         own = read_local_token(settings.data_dir)

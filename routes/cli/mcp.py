@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.config.settings import Loaded, Settings
-from app.storage.mcp_rows import McpServerGone
-from app.storage.rows import AuditRow
-from app.storage.store import Store
+from app.storage.audit import AuditRow
+from app.storage.mcp import McpServerRemoved, McpStore
 from routes.access.local_admin import read_local_token
 from routes.cli.columns import aligned
 from routes.cli.remote import NoServer, Refusal, Remote
@@ -200,9 +199,9 @@ def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int
     return switch
 
 
-async def _forgotten(store: Store, name: str, decision: str) -> int:
+async def _forgotten(store: McpStore, name: str, decision: str) -> int:
     """What was said of it over HTTP does not count any more."""
-    await store.write([McpServerGone(name), AuditRow(time.time(), BY, f"mcp {name}", decision, "", BY)])
+    await store.write([McpServerRemoved(name), AuditRow(time.time(), BY, f"mcp {name}", decision, "", BY)])
     return 0
 
 

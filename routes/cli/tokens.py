@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from app.config.settings import Loaded
+from app.storage.changes import StoreFailed
+from app.storage.database import open_store
 from app.storage.principals import checked_name, checked_pattern, expiry
-from app.storage.rows import TokenRow
-from app.storage.sqlite.store import SQLiteStore
-from app.storage.store import Store, StoreFailed
+from app.storage.store import Store
+from app.storage.tokens import TokenRow, TokenStore
 from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
 from routes.cli.columns import aligned
 from routes.protocol.errors import Refused
@@ -120,19 +121,19 @@ def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
     return with_store(loaded, _list)
 
 
-async def _create(store: Store, wish: TokenRequest) -> int:
+async def _create(store: TokenStore, wish: TokenRequest) -> int:
     token, row = await make_token(store, wish, BY)
     print(MADE.format(token=token, name=row.name, role=row.role))
     return 0
 
 
-async def _revoke(store: Store, name: str) -> int:
+async def _revoke(store: TokenStore, name: str) -> int:
     await revoke_token(store, name, BY)
     print(f"The token of {name} is revoked. A server that runs ends what it did for {name} within a second or two.")
     return 0
 
 
-async def _list(store: Store) -> int:
+async def _list(store: TokenStore) -> int:
     print("\n".join(aligned(COLUMNS, map(_columns, await store.tokens()))))
     return 0
 
@@ -157,7 +158,7 @@ def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
     """Do something with the database, whether a server uses it or not; exit code 1 when it cannot be done."""
 
     async def main() -> int:
-        store = await SQLiteStore.open(loaded.settings.data_dir / DATABASE)
+        store = await open_store(loaded.settings.data_dir / DATABASE)
         try:
             return await work(store)
         finally:

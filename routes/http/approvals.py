@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Wish
-from app.storage.approval_rows import ApprovalRow
+from app.storage.approvals import ApprovalRow
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.services import asker, services_of

@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app.redaction.redactor import Redactor
+from app.storage.approvals import ApprovalStore
 from app.storage.principals import Principal
-from app.storage.store import Store
 from routes.http.approvals import approval_fields
 from routes.http.jobs import job_fields, seen
 from routes.http.runs import run_fields
@@ -39,7 +39,7 @@ class Seen:
     _jobs: dict[str, dict[str, tuple[float, Job, Row]]] = field(default_factory=dict)
     _looking: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by principal
 
-    async def approvals(self, store: Store, principal: str) -> list[Row]:
+    async def approvals(self, store: ApprovalStore, principal: str) -> list[Row]:
         """Oldest first. What is asked for stays as it is while it waits, and may be long. Raises StoreFailed."""
         known, now = self._calls.get(principal, {}), dict[tuple[str, str], Row]()
         for key in await store.pending_calls(principal):

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from app.core.messages import shown
 from app.runs.merge_streams import side_by_side
 from app.runs.session_stream import Asked, Followed, Following, Position
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
-from app.storage.rows import EventRow
-from app.storage.store import StoreFailed
+from app.storage.runs import EventRow
 from routes.http.dashboard_state import Row, Seen, Told, state_of
 from routes.http.runs import run_fields
 from routes.protocol.cursors import bad_cursor

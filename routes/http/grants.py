@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.storage.approval_rows import GrantRow
+from app.storage.approvals import GrantRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse
 from routes.services import asker, services_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.storage.store import StoreFailed
+from app.storage.changes import StoreFailed
 from routes import page
 from routes.protocol.errors import ASCIIResponse
 from routes.services import asker, services_of

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.budget.usage_report import sums
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from routes.protocol.cursors import cursor
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.message_parts import MessageRequest, file_limits

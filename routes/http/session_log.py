@@ -14,7 +14,7 @@ from app.budget.usage_report import sums
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked
-from app.storage.rows import RunRow
+from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
 from routes.http.feed import asked_fields

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
-from app.storage.rows import SessionRow, SessionTitle, SummaryRow
 from app.storage.search_words import words_of
+from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
 from app.transcript.titles import snippet
 from routes.http.runs import run_fields
 from routes.protocol.errors import ASCIIResponse, Refused

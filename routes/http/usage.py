@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.budget.budgets import TOKENS
 from app.budget.usage_report import by, models, sums
 from app.storage.principals import LOCAL_USER, Principal, principal_of
-from app.storage.store import Store
+from app.storage.tokens import TokenStore
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only
@@ -46,7 +46,7 @@ def _month(request: Request) -> str | None:
     raise Refused(400, "invalid_query", f"month is {month[:20]!a}; send one such as 2026-11")
 
 
-async def _once_known(store: Store, name: str) -> Principal:
+async def _once_known(store: TokenStore, name: str) -> Principal:
     """Somebody with a token, in use or not. Raises NotFound."""
     for row in reversed(await store.tokens()):
         if row.name == name:

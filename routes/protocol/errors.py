@@ -21,7 +21,7 @@ from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
 from app.runs.run_factory import ModeForbidden, UnknownTool
-from app.storage.store import StoreFailed
+from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from tools.base.pause_check import Paused

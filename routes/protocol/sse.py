@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.runs.connections import Place
 from app.runs.run_manager import Runs
-from app.storage.rows import EventRow, RunRow
+from app.storage.runs import EventRow, RunRow
 
 PING_S = 15
 PIECE = 16_384  # characters

@@ -16,7 +16,7 @@ from app.core.messages import Message
 from app.core.provider import TOO_LONG
 from app.models.tokens.cutting import shortened
 from app.models.wire.openai.history import encodable
-from app.storage.rows import SummaryRow
+from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import Account
 

@@ -15,9 +15,9 @@ from app.models.endpoints.endpoint_factory import Opener
 from app.models.endpoints.key_sources import UnfitKey, checked_key
 from app.models.http.failures import shown_url
 from app.models.providers import kind_of
-from app.storage.endpoint_rows import EndpointGone, EndpointRow
-from app.storage.rows import AuditRow
-from app.storage.store import Store, StoreFailed
+from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
+from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
 
 LOOK_EVERY_S = 2.0  # how often it is looked what became of the rows: another process may have changed them
 
@@ -45,7 +45,7 @@ class Registry(Mapping[str, Endpoint]):
     `unpaused` waits while the server is paused: nothing is learned of endpoints meanwhile.
     """
 
-    def __init__(self, opener: Opener, store: Store, unpaused: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, opener: Opener, store: EndpointStore, unpaused: Callable[[], Awaitable[None]]) -> None:
         self.opener = opener
         self._unpaused = unpaused
         self._store = store
@@ -161,7 +161,7 @@ class Registry(Mapping[str, Endpoint]):
                 raise NoSuchEndpoint(name)
             if name not in self._added:
                 raise EndpointOfSettings(f"{name} was not added at run time: what names it are the settings.")
-            await self._store.write([EndpointGone(name), audit(name, "removed", by)])
+            await self._store.write([EndpointRemoved(name), audit(name, "removed", by)])
             await self._reload()
 
     async def close(self) -> None:

@@ -28,7 +28,7 @@ from app.models.server_connection import Manner
 from app.models.tokens.counter import opened_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
-from app.storage.endpoint_rows import EndpointRow
+from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import Switch
 from app.storage.store import Store
 from tools.base.pause_check import Paused

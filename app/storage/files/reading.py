@@ -6,7 +6,8 @@ import asyncio
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
-from app.storage.store import Store, StoreFailed
+from app.storage.changes import StoreFailed
+from app.storage.files.store import FileStore
 
 MOST_BYTES = 64 << 20  # that are kept in memory, of all runs
 AT_A_TIME = 4  # large requests that are taken of one principal; their others wait
@@ -15,7 +16,7 @@ AT_A_TIME = 4  # large requests that are taken of one principal; their others wa
 class Files:
     """One per server. A file never changes: it is known by its hash."""
 
-    def __init__(self, store: Store, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, store: FileStore, most_bytes: int = MOST_BYTES) -> None:
         self._store = store
         self._most = most_bytes
         self._kept: OrderedDict[str, bytes] = OrderedDict()

@@ -1,12 +1,15 @@
-"""What the store keeps of endpoints."""
+"""Model endpoints that were added at run time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointRow:
+class EndpointRow(Change):
     """An endpoint that was added at run time; a later row of its name replaces it.
 
     `spec` is the JSON of `app.core.endpoint_spec.EndpointSpec`; it names the keys' files and holds no key.
@@ -19,8 +22,11 @@ class EndpointRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointGone:
+class EndpointRemoved(Change):
     name: str
 
 
-EndpointChange = EndpointRow | EndpointGone
+class EndpointStore(ChangeWriter, Protocol):
+    async def endpoints(self) -> list[EndpointRow]:
+        """All of them, oldest first."""
+        ...

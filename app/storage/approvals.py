@@ -1,0 +1,105 @@
+"""Approvals, which are calls that wait for a decision, and grants, which are decisions for a whole session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow(Change):
+    """A call that waits for a decision, or the decision.
+
+    `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
+    by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
+    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit.
+    """
+
+    run: str
+    call: str
+    session: str
+    principal: str
+    name: str
+    arguments: str
+    fingerprint: str
+    reason: str
+    created: float
+    expires: float | None
+    state: str = "pending"
+    decided: float | None = None
+    by: str | None = None
+    scope: str | None = None
+    edited: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided(Change):
+    """A decision. It takes effect only if the approval is still pending."""
+
+    run: str
+    call: str
+    state: str
+    decided: float
+    by: str
+    scope: str | None = None
+    edited: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow(Change):
+    """Calls of `tool` that need no further approval in a session, until `expires`.
+
+    Those with this `fingerprint`, those whose arguments match `pattern` (JSON, argument -> pattern), or, of all
+    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved.
+    """
+
+    id: str
+    session: str
+    principal: str
+    tool: str
+    created: float
+    by: str
+    fingerprint: str | None = None
+    pattern: str | None = None
+    hosts: str | None = None
+    arguments: str | None = None
+    expires: float | None = None
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRevoked(Change):
+    id: str
+
+
+class ApprovalStore(ChangeWriter, Protocol):
+    async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
+
+    async def approvals(self, principal: str) -> list[ApprovalRow]:
+        """Pending approvals of a principal, oldest first."""
+        ...
+
+    async def pending_calls(self, principal: str) -> list[tuple[str, str]]:
+        """Run and call of each of those."""
+        ...
+
+    async def pending_of(self, run: str) -> list[ApprovalRow]:
+        """Approvals of a run whose call may not have been executed, decided ones included."""
+        ...
+
+    async def approved_for_session(self, session: str) -> list[ApprovalRow]:
+        """Approvals whose decision holds for the whole session."""
+        ...
+
+    async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
+        """Compare and set: return False, and write nothing, if the approval is not pending any more."""
+        ...
+
+    async def grants(self, session: str) -> list[GrantRow]:
+        """Grants of a session, oldest first, expired ones included."""
+        ...

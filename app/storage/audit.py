@@ -1,0 +1,35 @@
+"""The audit log of decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow(Change):
+    """One decision: the principal, the action, what was decided, why and by whom.
+
+    `fingerprint` is that of the call's arguments.
+    """
+
+    at: float
+    principal: str
+    action: str
+    decision: str
+    why: str
+    by: str
+    run: str | None = None
+    call: str | None = None
+    fingerprint: str | None = None
+
+
+class AuditStore(ChangeWriter, Protocol):
+    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+        """Rows with a number below `before`, newest first, each with its number."""
+        ...
+
+    async def forget_audit(self, before: float) -> None:
+        """Delete rows older than that time."""

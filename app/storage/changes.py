@@ -1,0 +1,26 @@
+"""The base of all rows and changes, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row to insert, or a change of rows: its fields are the columns, in their order.
+
+    Times are Unix times in seconds.
+    """
+
+
+class ChangeWriter(Protocol):
+    """The part of a store that writes. Every method of a store raises StoreFailed."""
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write all of the changes in one transaction, or none."""
+
+
+class StoreFailed(Exception):
+    """The database could not read or write. The message says what happened and what to do next."""

@@ -1,0 +1,56 @@
+"""MCP servers that were added or switched at run time, and the tool definitions that were trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerRow(Change):
+    """An MCP server as it was configured at run time; a later row of its name replaces it.
+
+    `entry`: JSON as in the file, None for a server that is in the file. `enabled`: None for the entry's own value.
+    """
+
+    name: str
+    entry: str | None
+    enabled: bool | None
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerRemoved(Change):
+    """The server has no configuration of run time any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpPinRow(Change):
+    """The trusted definition of an MCP server's tool; `definition` is JSON. A later one replaces it."""
+
+    server: str
+    tool: str
+    identity: str
+    digest: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpPinRemoved(Change):
+    """The pin of one tool is removed, or (None) all pins of a server."""
+
+    server: str
+    tool: str | None = None
+
+
+class McpStore(ChangeWriter, Protocol):
+    async def mcp_servers(self) -> list[McpServerRow]:
+        """All of them, oldest first."""
+        ...
+
+    async def mcp_pins(self) -> list[McpPinRow]: ...

@@ -1,0 +1,130 @@
+"""Runs, their event logs, the messages that wait for them, and the idempotency keys that started them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+ALL = 1 << 40  # as a limit: more events than a log can have
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow(Change):
+    """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event.
+
+    `policy`: JSON of the approval mode and the tools that the run was started with.
+    """
+
+    id: str
+    session: str
+    principal: str
+    model: str
+    state: str
+    created: float
+    ended: float | None = None
+    policy: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan(Change):
+    """A queued run has left the queue."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Change):
+    id: str
+    state: str
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow(Change):
+    """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
+
+    `parts`: several deltas joined after the run had ended; a JSON list of the number of characters of `text` that each
+    of them had, the last one's number being `seq`. A reader who has seen some of them receives the rest of the text.
+    """
+
+    run: str
+    seq: int
+    type: str
+    data: str
+    parts: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow(Change):
+    """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON."""
+
+    run: str
+    position: int
+    text: str
+    attachments: str = "[]"
+
+
+@dataclass(frozen=True, slots=True)
+class InboxTaken(Change):
+    """All messages for a run are in the history now."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow(Change):
+    """An Idempotency-Key: the run that it started, and the SHA-256 of the request that it came with."""
+
+    principal: str
+    key: str
+    body: str
+    run: str
+    created: float
+
+
+class RunStore(ChangeWriter, Protocol):
+    async def run(self, run: str) -> RunRow | None: ...
+
+    async def runs(self, session: str) -> list[RunRow]:
+        """Runs of a session, oldest first."""
+        ...
+
+    async def next_run(self, session: str, after: str | None) -> RunRow | None:
+        """The run of a session that follows `after`, or (None) its first."""
+        ...
+
+    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+        """Runs of a session, newest first; only those that precede `before`, if it is given."""
+        ...
+
+    async def unfinished_runs(self) -> list[RunRow]: ...
+
+    async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
+        """At most `limit` events with a sequence number above `after`, in order."""
+        ...
+
+    async def last_seq(self, run: str) -> int: ...
+
+    async def started_calls(self, run: str) -> set[str]:
+        """Ids of the calls of a run whose tool had been started."""
+        ...
+
+    async def call_events(self, run: str, call: str) -> list[EventRow]:
+        """Events of one call: started, finished or rejected."""
+        ...
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        """Runs that ended before that time and whose deltas have not been joined."""
+        ...
+
+    async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
+        """Replace the log of an ended run by fewer rows; the run is not bulky any more. No effect on a deleted run."""
+
+    async def inbox(self, run: str) -> list[InboxRow]:
+        """Messages for a run that are not in the history, in order."""
+        ...
+
+    async def key(self, principal: str, key: str) -> KeyRow | None: ...

@@ -1,0 +1,137 @@
+"""Sessions: their messages, summaries of those, and results that are too long for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.core.messages import Message
+from app.storage.approvals import GrantRow
+from app.storage.changes import Change, ChangeWriter
+from app.storage.runs import InboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow(Change):
+    id: str
+    principal: str
+    created: float
+    title: str
+    disabled: str = "[]"  # JSON: patterns of tools that are disabled in this session
+    updated: float = 0.0  # when a run of it last began or ended; set by the database
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTitle(Change):
+    id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTools(Change):
+    """The patterns of the tools that are disabled in a session, as JSON."""
+
+    id: str
+    disabled: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow(Change):
+    """`message` is the JSON of `app.core.messages.dump`."""
+
+    session: str
+    position: int
+    run: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow(Change):
+    """A text that replaces the first `upto` messages of a session in the prompt; the messages themselves are kept.
+
+    `before` and `after` are tokens.
+    """
+
+    session: str
+    upto: int
+    run: str
+    text: str
+    before: int
+    after: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow(Change):
+    """A tool's result of which the model received only a part."""
+
+    session: str
+    run: str
+    call: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPart:
+    """A slice of a stored result; `characters` counts the whole."""
+
+    name: str
+    text: str
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """The state of a session when its next run starts; empty for a new session.
+
+    `orphaned` are messages for runs that ended before they could add them to the history, `disabled` patterns of
+    tools that are disabled in the session.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    orphaned: Sequence[InboxRow] = ()
+    disabled: Sequence[str] = ()
+    grants: Sequence[GrantRow] = ()
+
+
+class SessionStore(ChangeWriter, Protocol):
+    async def session(self, session: str) -> SessionRow | None: ...
+
+    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
+        """Sessions, the most recently used first; only those that follow the session `before`."""
+        ...
+
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
+        """Sessions with all words of the query in one message or in the title, in the same order.
+
+        Each with the text of the newest such message, or an empty text.
+        """
+        ...
+
+    async def session_state(self, session: str) -> SessionState: ...
+
+    async def delete_session(self, session: str) -> None: ...
+
+    async def messages(self, session: str) -> list[Message]: ...
+
+    async def request_of(self, session: str, run: str) -> Message | None:
+        """The user message that started a run."""
+        ...
+
+    async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
+        """Messages of a session that have any words of the query, best first, each with its position."""
+        ...
+
+    async def summaries(self, session: str) -> list[SummaryRow]:
+        """Summaries of a session, the one of most messages last."""
+        ...
+
+    async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        """At most `size` characters of a stored result, from the character `offset`; None if it was not stored."""
+        ...
+
+    async def result_lines(self, session: str, call: str) -> int | None:
+        """The number of lines of a stored result; None if it was not stored."""
+        ...

@@ -1,0 +1,66 @@
+"""Approvals, grants and the audit log in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.storage.approvals import ApprovalDecided, ApprovalRow, GrantRevoked, GrantRow
+from app.storage.audit import AuditRow
+from app.storage.changes import Change
+from app.storage.sqlite.columns import Select, delete, insert, names, select, update
+from app.storage.sqlite.database import Database
+
+DECIDE = update("approvals", ApprovalDecided, "run", "call", condition=" AND state = 'pending'")
+WRITES = {
+    ApprovalRow: insert("approvals", ApprovalRow),
+    ApprovalDecided: DECIDE,
+    GrantRow: insert("grants", GrantRow),
+    GrantRevoked: delete("grants", GrantRevoked),
+    AuditRow: insert("audit", AuditRow),
+}
+APPROVAL = select(ApprovalRow, "approvals", "WHERE run = ? AND call = ?")
+PENDING = select(ApprovalRow, "approvals", "WHERE principal = ? AND state = 'pending' ORDER BY created")
+OF_RUN = select(
+    ApprovalRow, "approvals", "WHERE run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created"
+)
+OF_SESSION = select(ApprovalRow, "approvals", "WHERE session = ? AND state = 'approved' AND scope = 'session'")
+GRANTS = select(GrantRow, "grants", "WHERE session = ? ORDER BY created, id")
+AUDIT = Select(
+    f"SELECT number, {names(AuditRow)} FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?",
+    lambda number, *row: (number, AuditRow(*row)),
+)
+
+
+class SQLiteApprovals(Database):
+    async def approval(self, run: str, call: str) -> ApprovalRow | None:
+        return await self._row(APPROVAL, run, call)
+
+    async def approvals(self, principal: str) -> list[ApprovalRow]:
+        return await self._rows(PENDING, principal)
+
+    async def pending_calls(self, principal: str) -> list[tuple[str, str]]:
+        query = "SELECT run, call FROM approvals WHERE principal = ? AND state = 'pending' ORDER BY created"
+        return [(run, call) for run, call in await self._all(query, principal)]
+
+    async def pending_of(self, run: str) -> list[ApprovalRow]:
+        return await self._rows(OF_RUN, run)
+
+    async def approved_for_session(self, session: str) -> list[ApprovalRow]:
+        return await self._rows(OF_SESSION, session)
+
+    async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
+        async with self._transaction():
+            updated = await self._writer.execute(DECIDE.sql, DECIDE.values(decided))
+            if updated.rowcount:
+                await self._apply(also)
+            return bool(updated.rowcount)
+
+    async def grants(self, session: str) -> list[GrantRow]:
+        return await self._rows(GRANTS, session)
+
+    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+        return await self._rows(AUDIT, before, limit)
+
+    async def forget_audit(self, before: float) -> None:
+        async with self._transaction():
+            await self._writer.execute("DELETE FROM audit WHERE at < ?", (before,))

@@ -1,0 +1,92 @@
+"""SQL derived from the fields of a row's dataclass: a column is written there and in the schema, nowhere else.
+
+All statements are made at import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from app.storage.changes import Change
+
+Row = TypeVar("Row")
+Values = Callable[[Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A statement, and the function that takes its values from a change."""
+
+    sql: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Generic[Row]):
+    """A query, and the function that makes a row of the values that it returns."""
+
+    sql: str
+    row: Callable[..., Row]
+
+
+def names(row: type[Change], table: str = "") -> str:
+    """The columns of a row in the order of its fields, as a list in SQL; qualified if a table is given."""
+    prefix = f"{table}." if table else ""
+    return ", ".join(prefix + column for column in _columns(row))
+
+
+def marks(row: type[Change]) -> str:
+    """A `?` for each column."""
+    return ", ".join("?" * len(fields(row)))
+
+
+def insert(table: str, row: type[Change], conflict: str = "") -> Write:
+    """Insert a row; `conflict` is an ON CONFLICT clause."""
+    sql = f"INSERT INTO {table} ({names(row)}) VALUES ({marks(row)}) {conflict}"
+    return Write(sql.rstrip(), _values([field.name for field in fields(row)]))
+
+
+def upsert(table: str, row: type[Change], *key: str) -> Write:
+    """Insert a row, or replace the one with the same key."""
+    others = ", ".join(f"{column} = excluded.{column}" for column in _columns(row) if column not in key)
+    return insert(table, row, f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {others}")
+
+
+def insert_once(table: str, row: type[Change], *key: str) -> Write:
+    """Insert a row, unless there is one with the same key."""
+    return insert(table, row, f"ON CONFLICT ({', '.join(key)}) DO NOTHING")
+
+
+def update(table: str, change: type[Change], *key: str, condition: str = "") -> Write:
+    """Set the columns that the change has beside the key."""
+    others = [column for column in _columns(change) if column not in key]
+    sql = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in others)} WHERE {_equal(key)}{condition}"
+    return Write(sql, _values([*others, *key]))
+
+
+def delete(table: str, change: type[Change]) -> Write:
+    """Delete the rows that have the values of the change."""
+    columns = _columns(change)
+    return Write(f"DELETE FROM {table} WHERE {_equal(columns)}", _values(columns))
+
+
+def select(row: type[Row], table: str, rest: str) -> Select[Row]:
+    """Read whole rows; `rest` follows the name of the table."""
+    assert issubclass(row, Change)
+    return Select(f"SELECT {names(row)} FROM {table} {rest}", row)
+
+
+def _columns(row: type[Change]) -> list[str]:
+    return [field.metadata.get("column", field.name) for field in fields(row)]
+
+
+def _equal(columns: Sequence[str]) -> str:
+    return " AND ".join(f"{column} = ?" for column in columns)
+
+
+def _values(attributes: Sequence[str]) -> Values:
+    get = attrgetter(*attributes)
+    return get if len(attributes) > 1 else lambda change: (get(change),)

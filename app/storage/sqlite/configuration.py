@@ -1,0 +1,43 @@
+"""What is configured at run time, in SQLite: endpoints, MCP servers and their pins, states of the server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.storage.endpoints import EndpointRemoved, EndpointRow
+from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow
+from app.storage.sqlite.columns import Write, delete, select, upsert
+from app.storage.sqlite.database import Database
+from app.storage.state import StateRow
+
+WRITES = {
+    EndpointRow: upsert("endpoints", EndpointRow, "name"),
+    EndpointRemoved: delete("endpoints", EndpointRemoved),
+    McpServerRow: upsert("mcp_servers", McpServerRow, "name"),
+    McpServerRemoved: delete("mcp_servers", McpServerRemoved),
+    McpPinRow: upsert("mcp_pins", McpPinRow, "server", "tool"),
+    McpPinRemoved: Write(
+        "DELETE FROM mcp_pins WHERE server = ? AND tool = COALESCE(?, tool)",
+        lambda change: (change.server, change.tool),
+    ),
+    StateRow: upsert("state", StateRow, "name"),
+}
+ENDPOINTS = select(EndpointRow, "endpoints", "ORDER BY at, name")
+MCP_SERVERS = select(McpServerRow, "mcp_servers", "ORDER BY at, name")
+MCP_PINS = select(McpPinRow, "mcp_pins", "")
+
+
+class SQLiteConfiguration(Database):
+    async def endpoints(self) -> list[EndpointRow]:
+        return await self._rows(ENDPOINTS)
+
+    async def mcp_servers(self) -> list[McpServerRow]:
+        rows = await self._rows(MCP_SERVERS)  # SQLite has no booleans
+        return [row if row.enabled is None else replace(row, enabled=bool(row.enabled)) for row in rows]
+
+    async def mcp_pins(self) -> list[McpPinRow]:
+        return await self._rows(MCP_PINS)
+
+    async def state(self, name: str) -> str | None:
+        rows = await self._all("SELECT value FROM state WHERE name = ?", name)
+        return rows[0][0] if rows else None

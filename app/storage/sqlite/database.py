@@ -1,0 +1,121 @@
+"""One SQLite file, through aiosqlite: opening, reading and writing it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from app.storage.changes import Change, StoreFailed
+from app.storage.data_dir import make_private, make_private_file
+from app.storage.sqlite.columns import Row, Select
+from app.storage.sqlite.connections import Query, Reader, Statement, Writer
+from app.storage.sqlite.schema import SCHEMA
+
+# WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
+PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 5000")
+ADVICE = {  # part of an error -> what to do about it
+    "not a database": "Move that file away, or set DRAGOMAN_DATA_DIR to another folder.",
+    "disk is full": "Make room on the disk.",
+    "locked": "Another process holds it: stop that one, or give this one another DRAGOMAN_DATA_DIR.",
+    "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
+}
+GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
+
+
+class Database:
+    """The base of each aggregate's half: two connections, because readers must not see uncommitted changes.
+
+    Every method raises StoreFailed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer = Writer(path)
+        self._reader = Reader(path)
+        self._one_writer = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written."""
+        try:
+            make_private(path.parent)
+            make_private_file(path)
+        except OSError as error:
+            advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
+            raise StoreFailed(f"The data_dir {path.parent} cannot be used: {error.strerror}. {advice}") from error
+        store = cls(path)
+        try:
+            async with store._named_failures():
+                await store._connect()
+        except StoreFailed:
+            await store.close()
+            raise
+        return store
+
+    async def _connect(self) -> None:
+        await self._writer
+        await self._reader
+        for connection in (self._writer, self._reader):
+            for pragma in PRAGMAS:
+                await connection.execute(f"PRAGMA {pragma}")
+        [(version,)] = await self._writer.execute_fetchall("PRAGMA user_version")
+        if version > len(SCHEMA):
+            raise StoreFailed(
+                f"The database {self._path} was made by a newer dragoman (schema {version}). Upgrade this one."
+            )
+        for number, script in enumerate(SCHEMA[version:], start=version + 1):
+            await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+
+    async def close(self) -> None:
+        await self._reader.close()
+        await self._writer.close()
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        async with self._one_writer, self._named_failures():
+            await self._writer.write(self._statements(changes))
+
+    def _statements(self, changes: Sequence[Change]) -> list[Statement]:
+        """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
+        raise NotImplementedError
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        """Write inside of a transaction."""
+        for statement, values in self._statements(changes):
+            await self._writer.executemany(statement, values)
+
+    async def _each(self, *queries: Query) -> list[list[Any]]:
+        """The rows of each query, from one snapshot."""
+        async with self._named_failures():
+            return await self._reader.read(queries)
+
+    async def _all(self, sql: str, *values: object) -> list[Any]:
+        return (await self._each((sql, values)))[0]
+
+    async def _rows(self, query: Select[Row], *values: object) -> list[Row]:
+        return [query.row(*row) for row in await self._all(query.sql, *values)]
+
+    async def _row(self, query: Select[Row], *values: object) -> Row | None:
+        rows = await self._rows(query, *values)
+        return rows[0] if rows else None
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        async with self._one_writer, self._named_failures():
+            try:
+                yield
+                await self._writer.commit()
+            finally:
+                if self._writer.in_transaction:
+                    await self._writer.rollback()
+
+    @asynccontextmanager
+    async def _named_failures(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError) as error:
+            advice = next((text for sign, text in ADVICE.items() if sign in str(error)), GENERAL_ADVICE)
+            raise StoreFailed(f"The database {self._path} failed: {error}. {advice}") from error

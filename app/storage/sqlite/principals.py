@@ -1,0 +1,86 @@
+"""Access tokens of principals, and what they have used, in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from app.storage.changes import Change
+from app.storage.sqlite.columns import Select, insert, marks, names, select, update
+from app.storage.sqlite.database import Database
+from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
+from app.storage.usage import ModelUsage, UsageAdded
+
+USAGE_KEY = ("principal", "month", "model", "run")
+COSTS = ("cost", "estimated_cost")  # NULL without a price, beside which a price counts
+COUNTED = [field.name for field in fields(ModelUsage) if field.name not in (*USAGE_KEY, "session", *COSTS)]
+USAGE_SUMS = ", ".join(f"SUM({name})" for name in (*COUNTED, *COSTS))
+ADD_USAGE = f"ON CONFLICT ({', '.join(USAGE_KEY)}) DO UPDATE SET " + ", ".join(
+    [f"{name} = spent.{name} + excluded.{name}" for name in COUNTED]
+    + [f"{name} = COALESCE(spent.{name} + excluded.{name}, spent.{name}, excluded.{name})" for name in COSTS]
+)
+INSERT_TOKEN = insert("tokens", TokenRow)
+WRITES = {
+    TokenRow: INSERT_TOKEN,
+    TokenRevoked: update("tokens", TokenRevoked, "sha256"),
+    UsageAdded: insert(
+        "used",
+        UsageAdded,
+        "ON CONFLICT (principal, kind, period) DO UPDATE SET amount = used.amount + excluded.amount",
+    ),
+    ModelUsage: insert("spent", ModelUsage, ADD_USAGE),
+}
+TOKENS = select(TokenRow, "tokens", "ORDER BY created")
+TOKEN = select(TokenRow, "tokens", "WHERE sha256 = ?")
+TOKEN_COUNTS = Select(
+    """
+    SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END)
+    FROM tokens
+    """,
+    TokenCounts,
+)
+# One token in use per name, and one spelling of a name for ever: it is a folder, too.
+ADD_TOKEN = f"""
+    INSERT INTO tokens ({names(TokenRow)}) SELECT {marks(TokenRow)} WHERE NOT EXISTS (
+        SELECT 1 FROM tokens WHERE LOWER(name) = LOWER(?)
+        AND (name <> ? OR (revoked IS NULL AND (expires IS NULL OR expires > ?)))
+    )
+"""
+USAGE_OF_SESSION = select(ModelUsage, "spent", "WHERE session = ?")
+
+
+class SQLitePrincipals(Database):
+    async def tokens(self) -> list[TokenRow]:
+        return await self._rows(TOKENS)
+
+    async def token(self, sha256: str) -> TokenRow | None:
+        return await self._row(TOKEN, sha256)
+
+    async def token_counts(self, now: float) -> TokenCounts:
+        (counts,) = await self._rows(TOKEN_COUNTS, now)
+        return counts
+
+    async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
+        values = (*INSERT_TOKEN.values(row), row.name, row.name, row.created)
+        async with self._transaction():
+            added = await self._writer.execute(ADD_TOKEN, values)
+            if added.rowcount:
+                await self._apply(also)
+            return bool(added.rowcount)
+
+    async def usage(self, principal: str, kind: str, period: str) -> float:
+        query = "SELECT amount FROM used WHERE principal = ? AND kind = ? AND period = ?"
+        rows = await self._all(query, principal, kind, period)
+        return float(rows[0][0]) if rows else 0.0
+
+    async def spent(self, *, principal: str | None = None, month: str | None = None) -> list[ModelUsage]:
+        conditions = {"principal = ?": principal, "month = ?": month}
+        given = {condition: value for condition, value in conditions.items() if value is not None}
+        query = f"""
+            SELECT principal, month, model, '', '', {USAGE_SUMS} FROM spent WHERE {" AND ".join(given) or "1 = 1"}
+            GROUP BY principal, month, model ORDER BY month DESC, principal, model
+        """
+        return [ModelUsage(*row) for row in await self._all(query, *given.values())]
+
+    async def spent_by_runs(self, session: str) -> list[ModelUsage]:
+        return await self._rows(USAGE_OF_SESSION, session)

@@ -1,0 +1,14 @@
+"""The schema, a file per version: version n is what the first n files make; an older database gets those it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FILES = sorted(Path(__file__).parent.glob("schema_*.sql"), key=lambda path: int(path.stem.partition("_")[2]))
+SCHEMA = tuple(path.read_text() for path in _FILES)
+
+TABLES = (
+    *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
+    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "endpoints"),
+    *("summaries", "results", "files", "session_files", "spent"),
+)

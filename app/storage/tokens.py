@@ -1,0 +1,53 @@
+"""Access tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow(Change):
+    """An access token: only its SHA-256 is stored. `tools`, `disabled`, `budget`: JSON of the principal's fields."""
+
+    sha256: str
+    name: str
+    role: str
+    created: float
+    tools: str = "[]"
+    disabled: str = "[]"
+    budget: str = "{}"
+    expires: float | None = None
+    revoked: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRevoked(Change):
+    sha256: str
+    revoked: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Numbers of tokens: ever made, revoked, in use. While none of them changes, no access right changes."""
+
+    all: int
+    revoked: int
+    in_use: int
+
+
+class TokenStore(ChangeWriter, Protocol):
+    async def tokens(self) -> list[TokenRow]:
+        """All tokens, oldest first, revoked and expired ones included."""
+        ...
+
+    async def token(self, sha256: str) -> TokenRow | None: ...
+
+    async def token_counts(self, now: float) -> TokenCounts: ...
+
+    async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
+        """Return False, and write nothing, if its name is in use, or was used with other upper and lower case."""
+        ...

@@ -1,0 +1,52 @@
+"""Usage: what counts against budgets, and what each model was used for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAdded(Change):
+    """An amount to add to a principal's usage of `kind` (`tokens`, `tool_seconds`) in `period` (`2026-11`)."""
+
+    principal: str
+    kind: str
+    period: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage(Change):
+    """Usage of one model by one run, to add to what is stored; or the sum of many runs.
+
+    `model` is `endpoint/model`, `cost` in billionths, None without a price. `estimated_tokens` and `estimated_cost`
+    are the parts of tokens and cost that the model's server did not count.
+    """
+
+    principal: str
+    month: str
+    model: str
+    run: str
+    session: str
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    estimated_tokens: int
+    cost: float | None
+    estimated_cost: float | None
+
+
+class UsageStore(ChangeWriter, Protocol):
+    async def usage(self, principal: str, kind: str, period: str) -> float: ...
+
+    async def spent(self, *, principal: str | None = None, month: str | None = None) -> list[ModelUsage]:
+        """Sums per principal, month and model, newest first; only those of `principal` and `month`, if given."""
+        ...
+
+    async def spent_by_runs(self, session: str) -> list[ModelUsage]:
+        """Usage of a session per run and model."""
+        ...

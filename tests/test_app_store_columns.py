@@ -1,0 +1,54 @@
+"""Statements follow from the fields of a row: every kind of change has one, and a row is read as it was written."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.storage.changes import Change
+from app.storage.runs import EventRow, KeyRow
+from app.storage.sqlite.columns import names, update, upsert
+from app.storage.sqlite.store import WRITES, SQLiteStore
+from app.storage.tokens import TokenRevoked
+
+pytestmark = pytest.mark.anyio
+
+
+def filled(kind: type[Change], text: str) -> Change:
+    """A change with a value in every field."""
+    values: dict[str, Any] = {"str": text, "int": 7, "float": 1.5, "bool": True, "bytes": text.encode()}
+    return kind(**{field.name: values[str(field.type).removesuffix(" | None")] for field in fields(kind)})
+
+
+def test_every_change_has_a_statement() -> None:
+    assert {kind.__name__ for kind in Change.__subclasses__()} == {kind.__name__ for kind in WRITES}
+
+
+@pytest.mark.parametrize("kind", WRITES, ids=lambda kind: kind.__name__)
+async def test_every_statement_fits_the_schema(kind: type[Change], tmp_path: Path) -> None:
+    """A row that is inserted is read back whole; a change of rows is executed."""
+    store = await SQLiteStore.open(tmp_path / "test.db")
+    try:
+        row = filled(kind, "text")
+        await store.write([row])
+        insert = WRITES[kind].sql.split()
+        if insert[0] == "INSERT":
+            (values,) = await store._all(f"SELECT {names(kind)} FROM {insert[2]}")
+            assert kind(*values) == row
+    finally:
+        await store.close()
+
+
+def test_a_statement_has_each_column_once() -> None:
+    assert names(EventRow, "events") == "events.run, events.seq, events.type, events.data, events.parts"
+    assert upsert("idempotency", KeyRow, "principal", "key").sql == (
+        "INSERT INTO idempotency (principal, key, body, run, created) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (principal, key) DO UPDATE SET body = excluded.body, run = excluded.run,"
+        " created = excluded.created"
+    )
+    revoke = update("tokens", TokenRevoked, "sha256")
+    assert revoke.sql == "UPDATE tokens SET revoked = ? WHERE sha256 = ?"
+    assert revoke.values(TokenRevoked("abc", 2.0)) == (2.0, "abc")
