@@ -22,7 +22,7 @@ from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.models.capabilities.server_profiles import PROFILES, Profile
-from routes.cli.parse_text import dialect_table
+from tests.documented_dialects import dialect_examples, dialect_table
 from tests.rooms import floor_plan
 
 ROOT = Path(__file__).parent.parent
@@ -119,6 +119,7 @@ PARTS = (
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
     Part("models.md", "servers", quirk_table),
     Part("dialects.md", "dialects", dialect_table),
+    Part("dialects.md", "examples of dialects", dialect_examples),
     *(Part("architecture.md", f"rooms of {floor}", partial(floor_plan, floor)) for floor in ("routes", "app", "tools")),
 )
 
@@ -144,7 +145,7 @@ def generated() -> dict[Path, str]:
 
 def anchors(page: str) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^(`{3,}).*?^\1", "", page, flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}

@@ -19,7 +19,7 @@ from tests.test_house import Source, functions, nothing, sources
 
 MAX_README_BYTES = 12_288
 LINK = re.compile(r"""\]\(([^)\s]+)\)|(?:src|href)="([^"]+)\"""")
-CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE_BLOCK = re.compile(r"^(?P<fence>`{3,})(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -32,10 +32,10 @@ def documents() -> dict[str, str]:
 def blocks(language: str) -> list[tuple[str, str]]:
     """Where each code block in this language stands, and its text."""
     return [
-        (f"{path}:{text.count(chr(10), 0, found.start()) + 1}", found[2])
+        (f"{path}:{text.count(chr(10), 0, found.start()) + 1}", found["text"])
         for path, text in documents().items()
         for found in CODE_BLOCK.finditer(text)
-        if found[1] == language
+        if found["language"] == language
     ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parsing.dialects import DIALECTS, listed
+from parsing.dialects import DIALECTS, FAMILIES, listed
 from routes.cli.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
 from tests.test_parsing_cases import CASES
 
@@ -27,6 +27,10 @@ def test_no_dialect_is_in_two_families() -> None:
         for name in (row.name, *row.members):
             families.setdefault(name, set()).add(row.family)
     assert [name for name, found in families.items() if len(found) > 1] == []
+
+
+def test_every_family_is_described() -> None:
+    assert {row.family for row in DIALECTS} == FAMILIES.keys()
 
 
 def test_events_are_a_line_each(

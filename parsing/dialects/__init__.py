@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parsing.dialects import json_rows, tag_rows, word_rows
-from parsing.dialects.row import Dialect
+from parsing.dialects.row import FAMILIES, Dialect
 from parsing.readers import bodies as body
 
 
@@ -50,4 +50,4 @@ def listed() -> Iterator[tuple[str, str, str]]:
         yield name, family, models
 
 
-__all__ = ["DIALECTS", "FENCED", "ROWS", "TOOL_ELEMENT", "Dialect", "Rows", "listed"]
+__all__ = ["DIALECTS", "FAMILIES", "FENCED", "ROWS", "TOOL_ELEMENT", "Dialect", "Rows", "listed"]

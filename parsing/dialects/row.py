@@ -7,6 +7,20 @@ from dataclasses import dataclass
 
 from parsing.sink import Reader, Sink
 
+# How the arguments of a family's dialects are written.
+FAMILIES = {
+    "json_sentinel": "JSON between marks",
+    "header_json": "The name in a header, then JSON",
+    "func_param": "Function and parameter tags",
+    "invoke_param": "Invoke and parameter tags",
+    "arg_pairs": "Tags for keys and values",
+    "object_literal": "An object literal",
+    "pythonic": "A Python call",
+    "channel": "A message to a channel",
+    "fenced": "A fenced block",
+    "bare_json": "JSON as the whole message",
+    "adhoc_tag": "Forms of their own",
+}
 Groups = dict[str, str | None]
 Body = Callable[[Sink, Groups], Reader]
 
@@ -15,10 +29,11 @@ Body = Callable[[Sink, Groups], Reader]
 class Dialect:
     """One form of one dialect; a dialect whose body has several forms has a row for each.
 
-    `opens` is a pattern that ends where the call's body begins; look-aheads let the body decide between rows that
-    share an opener. Its group `name` is the tool; a group `offered` too, but it must be the name of an offered tool,
-    for forms that have no mark of their own. `more` begins a further call of the same block. `shuts` ends this row's
-    call, besides the closers that all rows share. `members` are further dialects with the same opener and grammar.
+    `family` is a key of FAMILIES. `opens` is a pattern that ends where the call's body begins; look-aheads let the body
+    decide between rows that share an opener. Its group `name` is the tool; a group `offered` too, but it must be the
+    name of an offered tool, for forms that have no mark of their own. `more` begins a further call of the same block.
+    `shuts` ends this row's call, besides the closers that all rows share. `members` are further dialects with the same
+    opener and grammar.
     """
 
     name: str
