@@ -27,7 +27,7 @@ from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
 from routes.access.peers import kernel_says
-from routes.access.rate_limits import BoundedProtocol, SafeHeaders
+from routes.access.rate_limits import BoundedProtocol, SecurityHeadersMiddleware
 from routes.access.token_auth import PROOF
 from routes.http import (
     approvals,
@@ -51,7 +51,7 @@ from routes.http import (
 )
 from routes.http.dashboard_state import Seen
 from routes.protocol.errors import HANDLERS
-from routes.protocol.redaction_middleware import RedactedAnswers
+from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.services import Services, open_services
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
@@ -121,8 +121,8 @@ def create_server(services: Services) -> Starlette:
     settings = services.settings
     most = settings.requests_per_minute or None
     access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
-    redacted = Middleware(RedactedAnswers, redactor=services.redactor)
-    layers = [Middleware(SafeHeaders), redacted, access]
+    redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
+    layers = [Middleware(SecurityHeadersMiddleware), redacted, access]
     server = Starlette(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
     server.state.services = services
     server.state.seen = Seen()

@@ -164,7 +164,7 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def asker(request: Request) -> Principal:
+def current_principal(request: Request) -> Principal:
     """Who asks: `Access` has put it there."""
     principal = request.state.principal
     assert isinstance(principal, Principal)

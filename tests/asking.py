@@ -45,8 +45,8 @@ class Time:
         host = host or self.host("local")
         return Target(host.name, provider, Counter(provider, window), host=host)
 
-    def route(self, *targets: Target, asker: str = "ann") -> Route:
-        return Route(targets, asker, self.patience)
+    def route(self, *targets: Target, principal: str = "ann") -> Route:
+        return Route(targets, principal, self.patience)
 
 
 def fails(

@@ -49,24 +49,26 @@ def test_nobody_is_lost_and_no_place_is_free_while_somebody_waits(
 def test_who_waits_is_passed_once_by_each_other_at_most(limit: int, comers: list[str], data: st.DataObject) -> None:
     """Between two of one asker's turns no other has two, as long as both wait; one's own are served as they came."""
     queue = FairQueue(limit)
-    waiting = {asker: deque[Place]() for asker in ASKERS}
+    waiting = {principal: deque[Place]() for principal in ASKERS}
     serving: list[Place] = []
-    passed: dict[str, list[str]] = {asker: [] for asker in ASKERS}  # who was served while it waited, since its last
+    passed: dict[str, list[str]] = {
+        principal: [] for principal in ASKERS
+    }  # who was served while it waited, since its last
     left = deque(comers)
     while left or any(waiting.values()):
         if left and (not serving or data.draw(st.booleans())):
-            asker = left.popleft()
-            if not waiting[asker]:
-                passed[asker].clear()
-            waiting[asker].append(queue.join(asker))
+            principal = left.popleft()
+            if not waiting[principal]:
+                passed[principal].clear()
+            waiting[principal].append(queue.join(principal))
         else:
             serving.pop(data.draw(st.integers(0, len(serving) - 1))).leave()
-        for asker, places in waiting.items():
+        for principal, places in waiting.items():
             while places and places[0].serves:
                 serving.append(places.popleft())
-                passed[asker].clear()
-                for other in (other for other in ASKERS if other != asker and waiting[other]):
-                    passed[other].append(asker)
+                passed[principal].clear()
+                for other in (other for other in ASKERS if other != principal and waiting[other]):
+                    passed[other].append(principal)
                     assert len(set(passed[other])) == len(passed[other]), "passed twice by the same asker"
             assert not any(place.serves for place in places), "the first that came was not the first served"
 
@@ -84,9 +86,9 @@ def test_fifty_runs_of_one_do_not_starve_the_one_of_another() -> None:
 def test_the_place_that_is_told_is_the_turn_that_comes() -> None:
     queue = FairQueue(1)
     first = queue.join("ann")
-    places = [queue.join(asker) for asker in ("ann", "ann", "bob", "cy", "bob")]
+    places = [queue.join(principal) for principal in ("ann", "ann", "bob", "cy", "bob")]
     told = sorted(places, key=lambda place: place.number)
-    assert [place.asker for place in told] == ["bob", "cy", "ann", "bob", "ann"]
+    assert [place.principal for place in told] == ["bob", "cy", "ann", "bob", "ann"]
     served, now = [], first
     for _ in places:
         now.leave()

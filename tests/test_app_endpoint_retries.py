@@ -242,9 +242,9 @@ async def test_who_waits_is_told_the_place_and_leaves_the_line_when_cancelled() 
     host = time.host("local", max_requests=1)
     provider = model(["one", Pause(held)], "two")
 
-    async def asks(asker: str) -> list[Piece]:
+    async def asks(principal: str) -> list[Piece]:
         pieces = []
-        async with aclosing(time.route(time.target(provider, host), asker=asker).stream(ASKED)) as stream:
+        async with aclosing(time.route(time.target(provider, host), principal=principal).stream(ASKED)) as stream:
             async for piece in stream:
                 if isinstance(piece, Told):
                     notices.put_nowait(piece)
@@ -288,7 +288,7 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_the_line_in_order(
     time = Time()
     host = time.host("local", max_requests=limit)
     provider = Scripted([fails(500), "Hi"], "m", repeat=True)
-    tasks = [asyncio.create_task(heard(time.route(time.target(provider, host), asker=who))) for who, _ in askers]
+    tasks = [asyncio.create_task(heard(time.route(time.target(provider, host), principal=who))) for who, _ in askers]
     async with asyncio.timeout(10):
         for tick in range(26):
             for task, (_, at) in zip(tasks, askers, strict=True):

@@ -141,7 +141,7 @@ async def test_the_utility_model_has_the_runs_own_behind_it(tmp_path: Path) -> N
     async with opened(tmp_path, endpoints=HOUSE, utility="hosted/tiny", fallback="org") as here:
         route = here.models.utility(here.models.route("qwen", "ann"))
     assert [target.name for target in route.targets] == ["hosted/tiny", "local/qwen", "org/small"]
-    assert route.asker == "ann"
+    assert route.principal == "ann"
 
 
 DEFAULTS = [

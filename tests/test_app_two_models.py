@@ -151,10 +151,10 @@ async def test_fifty_runs_share_two_slots_and_none_fails() -> None:
         host = time.host("local")
         target, most = time.target(provider, host), 0
 
-        async def asked(asker: str) -> list[Piece]:
+        async def asked(principal: str) -> list[Piece]:
             nonlocal most
             pieces = []
-            async with aclosing(time.route(target, asker=asker).stream(replace(HELLO, max_tokens=1))) as stream:
+            async with aclosing(time.route(target, principal=principal).stream(replace(HELLO, max_tokens=1))) as stream:
                 async for piece in stream:
                     most = max(most, host.queue.under_way)
                     pieces.append(piece)

@@ -15,7 +15,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.models.scripted import Scripted
-from routes.access.rate_limits import MAX_HEAD, MAX_URL, REMEMBERED, WINDOW_S, BoundedProtocol, Windows, neighbourhood
+from routes.access.rate_limits import (
+    MAX_HEAD,
+    MAX_URL,
+    REMEMBERED,
+    WINDOW_S,
+    BoundedProtocol,
+    RateLimiter,
+    client_network,
+)
 from routes.protocol.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
 from routes.protocol.json_body import MAX_DEPTH
 from routes.protocol.message_parts import MessageRequest
@@ -258,11 +266,11 @@ CLIENTS = [
 
 @pytest.mark.parametrize(("address", "client"), CLIENTS)
 def test_what_stands_for_a_client(address: str | None, client: str) -> None:
-    assert neighbourhood(address) == client
+    assert client_network(address) == client
 
 
 def test_a_window_ends_and_is_bounded() -> None:
-    windows = Windows()
+    windows = RateLimiter()
     assert [windows.count("a", 100.0 + n)[0] for n in range(3)] == [1, 2, 3]
     assert windows.count("a", 130.0) == (4, 100.0 + WINDOW_S)
     assert windows.count("b", 130.0) == (1, 130.0 + WINDOW_S)
@@ -270,7 +278,7 @@ def test_a_window_ends_and_is_bounded() -> None:
     assert windows.count("a", 50.0)[0] == 1, "a clock that was set back shuts nobody out"
     for n in range(2 * REMEMBERED):
         windows.count(f"client {n}", 200.0)
-    assert len(windows._begun) == REMEMBERED
+    assert len(windows._windows) == REMEMBERED
     assert windows.count(f"client {2 * REMEMBERED - 1}", 201.0)[0] == 2, "the latest is remembered"
 
 

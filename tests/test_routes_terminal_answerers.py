@@ -13,8 +13,8 @@ from rich.console import Console
 
 from app.core.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
 from routes.terminal.event_client import Link
-from routes.terminal.keyboard import Wish
-from routes.terminal.run_display import Answerer, Asking, Nobody
+from routes.terminal.keyboard import Decision
+from routes.terminal.run_display import Answerer, Asking, NoAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
 
@@ -31,7 +31,7 @@ class Person:
         self.asked: list[str] = []
         self.ready = asyncio.Event()
 
-    async def wish(self, wanted: ApprovalRequired) -> Wish:
+    async def decision(self, wanted: ApprovalRequired) -> Decision:
         self.asked.append(wanted.call)
         await self.ready.wait()
         return {"decision": "approve"}
@@ -128,6 +128,6 @@ def test_an_answer_that_is_not_taken_is_asked_for_again_where_that_is_of_use(ans
 
 
 def test_nobody_does_not_insist(capsys: pytest.CaptureFixture[str]) -> None:
-    sent, shown = acted(Nobody(), [None, 200], shows(FIRST, SECOND))
+    sent, shown = acted(NoAnswerer(), [None, 200], shows(FIRST, SECOND))
     assert sent == ["deny", "deny"] and "The answer did not arrive" in shown
     assert capsys.readouterr().err.count("--approval") == 1

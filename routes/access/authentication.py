@@ -26,7 +26,7 @@ from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, sha256_of, uid_of
-from routes.access.rate_limits import HOLD, Windows, neighbourhood
+from routes.access.rate_limits import HOLD, RateLimiter, client_network
 from routes.access.token_auth import PROOF
 from routes.page import wants_page
 from routes.protocol.errors import REFUSALS, Refused, TooSoon, refusal
@@ -72,9 +72,9 @@ class Access:
     host: str  # the address that the server is bound to
     local: LocalAdmin = field(default_factory=LocalAdmin)
     per_minute: int | None = None  # requests of a principal whose token does not say
-    requests: Windows = field(default_factory=Windows)  # by principal
-    wrong: Windows = field(default_factory=Windows)  # tokens, by client
-    noted: Windows = field(default_factory=Windows)  # refusals in the audit, by client and altogether
+    requests: RateLimiter = field(default_factory=RateLimiter)  # by principal
+    wrong: RateLimiter = field(default_factory=RateLimiter)  # tokens, by client
+    noted: RateLimiter = field(default_factory=RateLimiter)  # refusals in the audit, by client and altogether
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -123,7 +123,7 @@ class Access:
         return row if row is not None and hmac.compare_digest(row.sha256, print_of_given) else None
 
     async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
-        client = neighbourhood(scope["client"][0] if scope.get("client") else None)
+        client = client_network(scope["client"][0] if scope.get("client") else None)
         await self._note(name, f"{why.partition('. ')[0].rstrip('.')}. From {client}.", client, now)
         if given:
             tries, reset = self.wrong.count(client, now)
@@ -145,8 +145,8 @@ class Access:
         most = principal.budget.requests_per_minute or self.per_minute
         if most is None:
             return
-        asked, reset = self.requests.count(principal.name, now)
-        if asked > most:
+        requests_made, reset = self.requests.count(principal.name, now)
+        if requests_made > most:
             raise TooSoon("too_many_requests", f"{principal.name} may ask {most} times a minute. Wait.", reset)
 
     def _check_host(self, host: str) -> None:

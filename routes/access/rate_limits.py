@@ -27,26 +27,26 @@ LINGER_S = 1.0
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while somebody is served
 
 
-class Windows:
+class RateLimiter:
     """Counts per key in windows of a minute, each of which begins with the first count in it. Bounded in memory."""
 
     def __init__(self) -> None:
-        self._begun: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def count(self, key: str, now: float) -> tuple[int, float]:
         """How many there are now with this one, and when they count no more."""
-        begun, before = self._begun.get(key, (now, 0))
-        if not begun <= now < begun + WINDOW_S:
-            begun, before = now, 0
+        start, before = self._windows.get(key, (now, 0))
+        if not start <= now < start + WINDOW_S:
+            start, before = now, 0
         if not before:
-            self._begun.pop(key, None)
-            if len(self._begun) >= REMEMBERED:
-                self._begun.popitem(last=False)
-        self._begun[key] = begun, before + 1
-        return before + 1, begun + WINDOW_S
+            self._windows.pop(key, None)
+            if len(self._windows) >= REMEMBERED:
+                self._windows.popitem(last=False)
+        self._windows[key] = start, before + 1
+        return before + 1, start + WINDOW_S
 
 
-def neighbourhood(address: str | None) -> str:
+def client_network(address: str | None) -> str:
     """What stands for a client: its IPv4 address, or the /64 of IPv6, which one subscriber has whole."""
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
@@ -59,7 +59,7 @@ def neighbourhood(address: str | None) -> str:
     return str(ipaddress.IPv6Network((found, 64), strict=False))
 
 
-class SafeHeaders:
+class SecurityHeadersMiddleware:
     """ASGI middleware: every answer has SAFE_HEADERS, but for those that it brings itself."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -77,7 +77,7 @@ class SafeHeaders:
         await self.app(scope, receive, send_safely)
 
 
-def two_servers_meant(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+def names_two_servers(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     """Why it is not clear which server a request is for: a proxy, or a check, could read the other name."""
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
@@ -118,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
-        if objection := self.room.take_in(self, address, neighbourhood(address)):
+        if objection := self.room.take_in(self, address, client_network(address)):
             self._refusal = 503, "too_many_connections", objection
             self.send_400_response("")
             return
@@ -169,7 +169,7 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if objection := two_servers_meant(self.url, self.headers):
+        if objection := names_two_servers(self.url, self.headers):
             self._refusal = 400, "bad_request", objection
             raise _Head
         self._in_head = False

@@ -82,8 +82,8 @@ class TokenAuth(httpx2.Auth):
     def _proves(self, url: httpx2.URL, token: str) -> Generator[httpx2.Request, httpx2.Response, bool]:
         """Whether the server knows the token."""
         nonce, digest = secrets.token_hex(16), sha256_of(token)
-        asked = url.copy_with(path=PROOF, query=f"token={proof_id(digest)}&nonce={nonce}".encode(), fragment=None)
-        answer = yield httpx2.Request("GET", asked)
+        proof_url = url.copy_with(path=PROOF, query=f"token={proof_id(digest)}&nonce={nonce}".encode(), fragment=None)
+        answer = yield httpx2.Request("GET", proof_url)
         expected = proof(digest, nonce, _port(url))
         return hmac.compare_digest(answer.headers.get(PROOF_HEADER, "").encode(), expected.encode())
 

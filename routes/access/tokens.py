@@ -50,27 +50,27 @@ class TokenRequest(BaseModel):
     budget: BudgetRequest = Field(default_factory=BudgetRequest)
 
 
-async def make_token(store: TokenStore, wish: TokenRequest, by: str) -> tuple[str, TokenRow]:
+async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple[str, TokenRow]:
     """A new token, and what is kept of it. Raises Refused if the name is in use, StoreFailed."""
     token, now = new_token(), time.time()
     row = TokenRow(
         fingerprint(token),
-        wish.name,
-        wish.role,
+        request.name,
+        request.role,
         now,
-        json.dumps(wish.tools),
-        json.dumps(wish.disabled),
-        wish.budget.model_dump_json(exclude_none=True),
-        None if wish.expires is None else expiry(wish.expires, now),
+        json.dumps(request.tools),
+        json.dumps(request.disabled),
+        request.budget.model_dump_json(exclude_none=True),
+        None if request.expires is None else expiry(request.expires, now),
     )
-    why = f"role {wish.role}, until {_day(row.expires)}" if row.expires else f"role {wish.role}"
-    if await store.add_token(row, [AuditRow(now, wish.name, "token", "made", why, by)]):
+    why = f"role {request.role}, until {_day(row.expires)}" if row.expires else f"role {request.role}"
+    if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why, by)]):
         return token, row
-    known = next((one for one in await store.tokens() if one.name.lower() == wish.name.lower()), row)
-    if known.name != wish.name:
+    known = next((one for one in await store.tokens() if one.name.lower() == request.name.lower()), row)
+    if known.name != request.name:
         raise Refused(409, "name_in_use", f"There has been a token named {known.name}: use that spelling, or another.")
-    advice = f"Revoke it first: dragoman token revoke {wish.name}, or DELETE /tokens/{wish.name}."
-    raise Refused(409, "name_in_use", f"{wish.name} has a token that is in use. {advice}")
+    advice = f"Revoke it first: dragoman token revoke {request.name}, or DELETE /tokens/{request.name}."
+    raise Refused(409, "name_in_use", f"{request.name} has a token that is in use. {advice}")
 
 
 async def revoke_token(store: TokenStore, name: str, by: str) -> None:
@@ -84,7 +84,7 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
     await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), audit])
 
 
-def shown(row: TokenRow) -> dict[str, Any]:
+def token_fields(row: TokenRow) -> dict[str, Any]:
     """A token as JSON: all but what would let somebody in."""
     return {
         "name": row.name,

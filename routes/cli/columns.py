@@ -7,6 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 def aligned(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> list[str]:
     """A line for the columns' names, and one for each row."""
-    told = [dict(zip(columns, columns, strict=True)), *rows]
-    widths = {name: max(len(row[name]) for row in told) for name in columns}
-    return ["  ".join(f"{row[name]:{widths[name]}}" for name in columns).rstrip() for row in told]
+    lines = [dict(zip(columns, columns, strict=True)), *rows]
+    widths = {name: max(len(row[name]) for row in lines) for name in columns}
+    return ["  ".join(f"{row[name]:{widths[name]}}" for name in columns).rstrip() for row in lines]

@@ -42,19 +42,19 @@ FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls
 def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    told = "add a server of models, or change one that was added"
-    add = actions.add_parser("add", help=told, description=told, allow_abbrev=False)
+    text = "add a server of models, or change one that was added"
+    add = actions.add_parser("add", help=text, description=text, allow_abbrev=False)
     add.add_argument("name", help="as in NAME/MODEL")
     for field, more in ADD_FLAGS.items():
         add.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
-    told = "the endpoints, and how they are"
-    listing = actions.add_parser("list", help=told, description=told, allow_abbrev=False)
+    text = "the endpoints, and how they are"
+    listing = actions.add_parser("list", help=text, description=text, allow_abbrev=False)
     listing.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
     listing.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
-    told = "remove an endpoint that was added"
-    remove = actions.add_parser("remove", help=told, description=told, allow_abbrev=False)
-    told = "connect to an endpoint from here, and list its models"
-    test = actions.add_parser("test", help=told, description=told, allow_abbrev=False)
+    text = "remove an endpoint that was added"
+    remove = actions.add_parser("remove", help=text, description=text, allow_abbrev=False)
+    text = "connect to an endpoint from here, and list its models"
+    test = actions.add_parser("test", help=text, description=text, allow_abbrev=False)
     for child in (remove, test):
         child.add_argument("name")
     return add, listing, remove, test
@@ -98,7 +98,7 @@ async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, s
         raise Refused(409, "endpoint_of_settings", f"{args.name} is in the settings: change it there.")
     await store.write([row_of(args.name, spec, BY), audit(args.name, "added", BY, spec)])
     print(f"{args.name} is added. {TAKEN_IN}")
-    _tell(args.name, await _tried(settings, environ, args.name, spec))
+    _report(args.name, await _tried(settings, environ, args.name, spec))
     return 0
 
 
@@ -114,8 +114,8 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
         spec = EndpointSpec.model_validate(given)
         checked(args.name, spec, ())
     except ValidationError as wrong:
-        told = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
-        raise Refused(422, "unfit_endpoint", "; ".join(told).replace("Value error, ", "")) from None
+        text = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
+        raise Refused(422, "unfit_endpoint", "; ".join(text).replace("Value error, ", "")) from None
     except UnfitEndpoint as unfit:
         raise Refused(422, "unfit_endpoint", str(unfit)) from None
     return spec
@@ -147,7 +147,7 @@ async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, 
     if spec is None:
         return 1
     trial = await _tried(settings, environ, name, spec)
-    _tell(name, trial)
+    _report(name, trial)
     return 1 if trial.problem else 0
 
 
@@ -156,7 +156,7 @@ async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec
     return await tried(opener, name, spec, key_of(settings) if name == DEFAULT and settings.model_url else None)
 
 
-def _tell(name: str, trial: Trial) -> None:
+def _report(name: str, trial: Trial) -> None:
     if trial.models:
         more = f" and {len(trial.models) - SHOWN} more" if len(trial.models) > SHOWN else ""
         print(f"{name} lists {', '.join(map(exact, trial.models[:SHOWN]))}{more}.")
@@ -180,8 +180,8 @@ async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, 
     except NoServer as none:
         specs = {row.name: spec for row in await store.endpoints() if (spec := spec_of(row))} | _of_settings(settings)
         endpoints = [{"name": name, "url": shown_url(spec.url), "models": _named(spec)} for name, spec in specs.items()]
-        told = "This is what the settings and the database say:" if endpoints else "None is configured."
-        print(f"{none} {told}", file=sys.stderr)
+        text = "This is what the settings and the database say:" if endpoints else "None is configured."
+        print(f"{none} {text}", file=sys.stderr)
     lines = aligned(COLUMNS, map(_columns, endpoints))
     for line, endpoint in zip(lines, [{}, *endpoints], strict=True):
         print(line)

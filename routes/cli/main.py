@@ -99,15 +99,15 @@ def _settings_flags(parser: argparse.ArgumentParser, only: Collection[str] | Non
     for name, field in Settings.model_fields.items():
         if only is not None and name not in only:
             continue
-        flag, told = f"--{name.replace('_', '-')}", field.description or ""
+        flag, help_text = f"--{name.replace('_', '-')}", field.description or ""
         if field.annotation is bool:
-            group.add_argument(flag, dest=name, action="store_const", const="true", help=told)
+            group.add_argument(flag, dest=name, action="store_const", const="true", help=help_text)
             if field.default:
                 no = f"--no-{name.replace('_', '-')}"
                 group.add_argument(no, dest=name, action="store_const", const="false", help=f"not {flag}, the default")
             continue
         shown = "" if field.default in (None, ()) or field.is_required() else f" (default: {as_written(field.default)})"
-        group.add_argument(flag, dest=name, metavar=name.rsplit("_", 1)[-1].upper(), help=told + shown)
+        group.add_argument(flag, dest=name, metavar=name.rsplit("_", 1)[-1].upper(), help=help_text + shown)
 
 
 def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
@@ -132,22 +132,24 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
     from app.core.rules import Mode, WhenAbsent
 
-    told = "which calls ask first (default: the server's). Without a terminal to ask at, what asks is denied; given"
-    told += " this flag, it waits, and standard error says how to decide over HTTP"
-    parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=told)
-    told = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
-    parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=told)
+    help_text = (
+        "which calls need approval (default: as the server has it). Without a terminal to ask at, such calls are denied; with"
+    )
+    help_text += " this flag they wait, and standard error says how to decide over HTTP"
+    parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=help_text)
+    help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
+    parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
     _settings_flags(parser)
 
 
 def _chat(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
-    from routes.terminal.chat import Wishes, chat
+    from routes.terminal.chat import ChatOptions, chat
 
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    wishes = Wishes(" ".join(args.message), url, args.session, token, args.approval, args.model, args.when_absent)
-    return chat(wishes, loaded, environ)
+    options = ChatOptions(" ".join(args.message), url, args.session, token, args.approval, args.model, args.when_absent)
+    return chat(options, loaded, environ)
 
 
 def _config(args: argparse.Namespace, environ: Environ) -> int:

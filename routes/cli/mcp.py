@@ -32,8 +32,8 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def action(name: str, told: str, usage: str | None = None) -> argparse.ArgumentParser:
-        child = actions.add_parser(name, help=told, description=told, usage=usage, allow_abbrev=False)
+    def action(name: str, message: str, usage: str | None = None) -> argparse.ArgumentParser:
+        child = actions.add_parser(name, help=message, description=message, usage=usage, allow_abbrev=False)
         child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
         child.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
         return child
@@ -48,7 +48,7 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     add.add_argument("--cwd", help="the folder that the command starts in")
     add.add_argument("--eager", action="store_true", help="connect from the start, not at the first call")
     listing = action("list", "the servers, and how they are")
-    named = [action(name, told) for name, (told, _) in NAMED.items()]
+    named = [action(name, message) for name, (message, _) in NAMED.items()]
     for child in named:
         child.add_argument("name")
     approve = named[list(NAMED).index("approve")]
@@ -79,9 +79,9 @@ def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str
     problem = config_of(args.name, entry, Variables(environ, path.parent, settings.workspace)).problem
     if problem and "${" not in problem:  # a variable may be there when the server starts
         raise FileUnchanged(problem)
-    told = put_entry(path, args.name, entry)
+    message = put_entry(path, args.name, entry)
     print(f"{args.name} is in {path} now. {TAKEN_IN}")
-    _tell(told, problem)
+    _report(message, problem)
     return 0
 
 
@@ -136,7 +136,7 @@ def _list(remote: Remote, settings: Settings, environ: Mapping[str, str]) -> int
         print(line)
         for below in _below(server):
             print(f"    {exact(below)}")
-    _tell(problem or "")
+    _report(problem or "")
     return 0
 
 
@@ -176,9 +176,9 @@ def _remove(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
         remote.remove(args.name)
         print(f"{args.name} is removed.")
         return 0
-    told = drop_entry(path, args.name)
+    message = drop_entry(path, args.name)
     print(f"{args.name} is not in {path} any more. {TAKEN_IN}")
-    _tell(told)
+    _report(message)
     return with_store(loaded, lambda store: _forgotten(store, args.name, "removed"))
 
 
@@ -191,9 +191,9 @@ def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int
             remote.act(args.name, "enable" if enabled else "disable")
             print(f"{args.name} is {word}.")
             return 0
-        told = set_enabled(path, args.name, enabled=enabled)
+        message = set_enabled(path, args.name, enabled=enabled)
         print(f"{args.name} is {word} in {path}. {TAKEN_IN}")
-        _tell(told)
+        _report(message)
         return with_store(loaded, lambda store: _forgotten(store, args.name, word))
 
     return switch
@@ -229,7 +229,7 @@ def _logs(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
     return 0
 
 
-def _tell(*notes: str) -> None:
+def _report(*notes: str) -> None:
     for note in filter(None, notes):
         print(f"dragoman: {note}", file=sys.stderr)
 

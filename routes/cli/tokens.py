@@ -37,18 +37,18 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
-    create.add_argument("--name", required=True, type=_saying(checked_name), help="who or what the token is for")
+    create.add_argument("--name", required=True, type=_parsed_by(checked_name), help="who or what the token is for")
     create.add_argument("--role", choices=("guest", "user", "admin"), default="user", help=f"{ROLES}; default user")
-    for flag, field, told in PATTERN_FLAGS:
-        kind = _saying(checked_pattern)
+    for flag, field, help_text in PATTERN_FLAGS:
+        kind = _parsed_by(checked_pattern)
         create.add_argument(
-            flag, dest=field, nargs="+", action="extend", default=[], type=kind, metavar="GLOB", help=told
+            flag, dest=field, nargs="+", action="extend", default=[], type=kind, metavar="GLOB", help=help_text
         )
-    told = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
-    create.add_argument("--expires", type=_saying(_expiry), metavar="WHEN", help=told)
-    for flag, field, told in BUDGET_FLAGS:
-        amount = _saying(_money) if field == "cost_per_month" else _saying(_count)
-        create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=told)
+    help_text = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
+    create.add_argument("--expires", type=_parsed_by(_expiry), metavar="WHEN", help=help_text)
+    for flag, field, help_text in BUDGET_FLAGS:
+        amount = _parsed_by(_money) if field == "cost_per_month" else _parsed_by(_count)
+        create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=help_text)
     listing = actions.add_parser("list", help="the tokens there are, a line each", allow_abbrev=False)
     revoke = actions.add_parser("revoke", help="end a token, and what runs for it, at once", allow_abbrev=False)
     revoke.add_argument("name", help="whose token")
@@ -69,7 +69,7 @@ BUDGET_FLAGS = (
 )
 
 
-def _saying(check: Callable[[str], _T]) -> Callable[[str], _T]:
+def _parsed_by(check: Callable[[str], _T]) -> Callable[[str], _T]:
     """argparse shows the message of this kind of error only."""
 
     def checked(text: str) -> _T:
@@ -107,7 +107,7 @@ def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
             budget = BudgetRequest.model_validate(
                 {field: getattr(args, f"budget_{field}") for _, field, _ in BUDGET_FLAGS}
             )
-            wish = TokenRequest(
+            request = TokenRequest(
                 name=args.name,
                 role=args.role,
                 tools=args.only_tools,
@@ -115,14 +115,14 @@ def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
                 expires=args.expires,
                 budget=budget,
             )
-            return with_store(loaded, lambda store: _create(store, wish))
+            return with_store(loaded, lambda store: _create(store, request))
         case "revoke":
             return with_store(loaded, lambda store: _revoke(store, args.name))
     return with_store(loaded, _list)
 
 
-async def _create(store: TokenStore, wish: TokenRequest) -> int:
-    token, row = await make_token(store, wish, BY)
+async def _create(store: TokenStore, request: TokenRequest) -> int:
+    token, row = await make_token(store, request, BY)
     print(MADE.format(token=token, name=row.name, role=row.role))
     return 0
 

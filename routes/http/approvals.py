@@ -13,7 +13,7 @@ from app.policy.stored_grants import Wish
 from app.storage.approvals import ApprovalRow
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:
@@ -26,15 +26,15 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
 
 async def list_approvals(request: Request) -> Response:
     """What waits for the asker, oldest first."""
-    rows = await services_of(request).store.approvals(asker(request).name)
+    rows = await services_of(request).store.approvals(current_principal(request).name)
     return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if not is_over(row)]})
 
 
 async def decide(request: Request) -> Response:
     """200 with the decision, 409 if there was one already, 410 when it comes too late."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
-    said = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
-    wish = Wish(said.decision, said.scope, said.arguments, said.pattern, said.hosts, said.note)
-    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wish)))
+    body = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
+    wanted = Wish(body.decision, body.scope, body.arguments, body.pattern, body.hosts, body.note)
+    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wanted)))

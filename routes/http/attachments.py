@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.storage.files.kinds import PICTURES, UnknownKind, kind_of
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import SAFE_HEADERS
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 UNKNOWN = "application/octet-stream"
 SANDBOXED = {"Content-Security-Policy": f"{SAFE_HEADERS['Content-Security-Policy']}; sandbox"}
@@ -17,7 +17,7 @@ SANDBOXED = {"Content-Security-Policy": f"{SAFE_HEADERS['Content-Security-Policy
 async def show_file(request: Request) -> Response:
     """Pictures are shown where they are; a PDF, which a viewer would run, and what MCP servers sent, are downloads."""
     services, sha256 = services_of(request), request.path_params["sha256"]
-    session = await services.runs.session(request.path_params["session"], asker(request))
+    session = await services.runs.session(request.path_params["session"], current_principal(request))
     data = await services.store.file(sha256, session.id)
     if data is None:
         raise NotFound(f"Session {session.id} has no file {sha256!r}. GET /sessions/{session.id} lists them.")

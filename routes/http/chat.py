@@ -14,7 +14,7 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
 from routes.protocol.sse import event_stream
-from routes.services import Services, asker, services_of
+from routes.services import Services, current_principal, services_of
 
 RESPOND_ASYNC = "respond-async"
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separates nothing
@@ -22,29 +22,29 @@ QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separat
 
 async def chat(request: Request) -> Response:
     """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
-    services, principal = services_of(request), asker(request)
-    wish = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
-    limit_s = services.factory.limits(wish).seconds
-    key = idempotency_key(request, wish)
-    turn = Turn(wish.text, wish.session, wish.when_busy, key, limit_s, wish.policy(), files=wish.files)
+    services, principal = services_of(request), current_principal(request)
+    body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
+    limit_s = services.factory.limits(body).seconds
+    key = idempotency_key(request, body)
+    turn = Turn(body.text, body.session, body.when_busy, key, limit_s, body.policy(), files=body.files)
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
-        return await _begun(services, principal, wish, turn)
+        return await _begun(services, principal, body, turn)
     with services.presence.place(principal) as place:
-        row = await services.runs.start(services.factory.agent(principal, wish), principal, turn)
+        row = await services.runs.start(services.factory.agent(principal, body), principal, turn)
 
     async def stop(_: object) -> None:
         await services.runs.cancel(row.id)
 
-    return event_stream(place, services.runs, row, on_leave=stop if wish.on_disconnect == "cancel" else None)
+    return event_stream(place, services.runs, row, on_leave=stop if body.on_disconnect == "cancel" else None)
 
 
-async def _begun(services: Services, principal: Principal, wish: ChatRequest, turn: Turn) -> Response:
+async def _begun(services: Services, principal: Principal, body: ChatRequest, turn: Turn) -> Response:
     """202 for a run that is watched elsewhere: it needs no stream. Raises Refused and what `Runs.start` raises."""
-    if wish.on_disconnect == "cancel":
+    if body.on_disconnect == "cancel":
         message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
         raise Refused(422, "invalid_request", message)
     services.presence.check(principal)
-    row = await services.runs.start(services.factory.agent(principal, wish), principal, turn)
+    row = await services.runs.start(services.factory.agent(principal, body), principal, turn)
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
     return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
 

@@ -1,4 +1,4 @@
-"""How things are for somebody: what runs, what waits for them, and what answers. Told whole, then by what is new."""
+"""How things are for somebody: what runs, what waits for them, and what answers. Changes whole, then by what is new."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def _put(kept: dict[str, Any], principal: str, now: dict[Any, Any]) -> None:
 
 
 async def _job_row(jobs: Jobs, job: Job) -> Row:
-    told = job_fields(job)
+    fields = job_fields(job)
     with suppress(NoSuchJob, JobsFailed):  # forgotten meanwhile; or its files cannot be read: then without its output
-        told = seen(await jobs.glance(job.id, job.principal))
-    return {name: value for name, value in told.items() if name != "elapsed_s"}
+        fields = seen(await jobs.glance(job.id, job.principal))
+    return {name: value for name, value in fields.items() if name != "elapsed_s"}
 
 
 async def state_of(services: Services, principal: Principal, approvals: Sequence[Row], seen_before: Seen) -> Row:
@@ -104,36 +104,36 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
     return state
 
 
-class Told:
+class Changes:
     """What one stream has been told."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._told: Row = {}
+        self._sent: Row = {}
         self._rows: dict[str, dict[tuple[Any, ...], Row]] = {name: {} for name in KEYS}
 
     def news(self, now: Row) -> tuple[str, bool]:
         """What `now` has that was not told, as JSON, empty if nothing; and whether there is more than fits at once."""
         parts, more = ['"type": "state"'], False
         for name, value in now.items():
-            if name in self._told and self._told[name] == value:
+            if name in self._sent and self._sent[name] == value:
                 continue
             if name in KEYS:
                 text, left = self._list(name, value)
                 more = more or left
             else:
-                self._told[name] = value
+                self._sent[name] = value
                 text = json.dumps(self._redactor.redact_value(value))
             parts.append(f'"{name}": {text}')
         return (f"{{{', '.join(parts)}}}" if len(parts) > 1 else ""), more
 
     def _list(self, name: str, rows: Sequence[Row]) -> tuple[str, bool]:
-        told, size = self._rows[name], 0
+        sent, size = self._rows[name], 0
         kept, texts = dict[tuple[Any, ...], Row](), list[str]()
         for row in rows:
             known_by = {key: row[key] for key in KEYS[name]}
             key = tuple(known_by.values())
-            if told.get(key) == row:
+            if sent.get(key) == row:
                 text = json.dumps(known_by)
             elif size > ROOM:
                 break
@@ -142,5 +142,5 @@ class Told:
                 size += len(text)
             kept[key] = row
             texts.append(text)
-        self._rows[name], self._told[name] = kept, list(kept.values())
+        self._rows[name], self._sent[name] = kept, list(kept.values())
         return f"[{', '.join(texts)}]", len(kept) < len(rows)

@@ -21,7 +21,7 @@ from app.models.providers import kind_of
 from app.storage.principals import Principal
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 from tools.base.rights import Role
 
 OF_THE_SERVER = {"key_env", "key_file"}
@@ -49,7 +49,7 @@ class EndpointRequest(EndpointSpec):
 
 async def list_endpoints(request: Request) -> Response:
     """Guests see names; what concerns the servers, and how they are, is for admins."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     models = services.models
     fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
     if principal.role is not Role.GUEST:
@@ -63,28 +63,28 @@ async def list_endpoints(request: Request) -> Response:
 
 async def add_endpoint(request: Request) -> Response:
     """Add one, or change one that was added so. Answers at once; its models are asked for meanwhile."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     admins_only(principal)
-    wish = await read_fields(request, EndpointRequest, plain=True)
-    spec, keys = wish.spec(), [key.strip() for key in wish.keys]
-    if wish.test:
+    body = await read_fields(request, EndpointRequest, plain=True)
+    spec, keys = body.spec(), [key.strip() for key in body.keys]
+    if body.test:
         services.switch.check()
-        checked(wish.name, spec, keys)
+        checked(body.name, spec, keys)
         services.redactor.add(*keys)
-        trial = await tried(services.endpoints.opener, wish.name, spec, Keys(tuple(keys)))
+        trial = await tried(services.endpoints.opener, body.name, spec, Keys(tuple(keys)))
         return ASCIIResponse({"ok": not trial.problem, "models": trial.models, "problem": trial.problem or None})
-    endpoint = await services.endpoints.add(wish.name, spec, keys, principal.name)
+    endpoint = await services.endpoints.add(body.name, spec, keys, principal.name)
     return ASCIIResponse(shown(endpoint, services.models, principal), 201)
 
 
 async def delete_endpoint(request: Request) -> Response:
     """Runs that are under way keep it until they end."""
     services, name = services_of(request), request.path_params["endpoint"]
-    admins_only(asker(request))
+    admins_only(current_principal(request))
     if setting := services.models.needed_by(name):
         advice = f"The setting {setting} names a model of {name}: change that first, and start again."
         raise Refused(409, "endpoint_needed", advice)
-    await services.endpoints.remove(name, asker(request).name)
+    await services.endpoints.remove(name, current_principal(request).name)
     return Response(status_code=204)
 
 
@@ -92,7 +92,7 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
     """As much as the principal may know; `models` says more of those that somebody uses."""
     if principal.role is Role.GUEST:
         return {"name": endpoint.name, "models": [{"name": name} for name in endpoint.models()]}
-    used = {target.provider.model: told(target, models) for target in reversed(endpoint.targets())}
+    used = {target.provider.model: model_fields(target, models) for target in reversed(endpoint.targets())}
     names = dict.fromkeys((*endpoint.models(), *used))
     fields = {
         "name": endpoint.name,
@@ -107,7 +107,7 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
     return fields | about | endpoint.host.told() | state
 
 
-def told(target: Target, models: Models) -> dict[str, Any]:
+def model_fields(target: Target, models: Models) -> dict[str, Any]:
     """What is known of a model, and how."""
     return {
         "name": target.provider.model,

@@ -21,13 +21,13 @@ from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.storage.runs import EventRow
-from routes.http.dashboard_state import Row, Seen, Told, state_of
+from routes.http.dashboard_state import Changes, Row, Seen, state_of
 from routes.http.runs import run_fields
 from routes.protocol.cursors import bad_cursor
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import whole_number
 from routes.protocol.sse import RETRY, pieces, sse_response
-from routes.services import Services, asker, services_of
+from routes.services import Services, current_principal, services_of
 
 BUSY_S, IDLE_S = 0.5, 2.0  # what rings no bell is looked at this often: with jobs under way, without
 SOONEST_S = 0.1  # between two looks, however often the bell rings
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 async def page_events(request: Request) -> Response:
     """`state` at once and whenever it changes; with `?session=`, its runs behind `Last-Event-ID` (or `?after=`)."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     session, after = request.query_params.get("session"), position(request)
     streams = [_states(services, principal, request.app.state.seen)]
     if session is not None:
@@ -65,8 +65,8 @@ def position(request: Request) -> Position | None:
 
 async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     prefix = RETRY
-    async with aclosing(side_by_side(streams)) as told:
-        async for _, piece in told:
+    async with aclosing(side_by_side(streams)) as changes:
+        async for _, piece in changes:
             if piece is END:
                 return
             yield prefix + piece
@@ -84,8 +84,8 @@ async def _session(following: Following, session: str, after: Position | None) -
 async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, None]:
     """Without `id:`: who comes back goes on at the run under way."""
     async with aclosing(following.waiting(session)) as waiting:
-        async for asked in waiting:
-            yield _asked(asked).encode()
+        async for pending in waiting:
+            yield _asked(pending).encode()
 
 
 def _pieces(followed: Followed) -> Iterator[bytes]:
@@ -99,33 +99,33 @@ def _frame(row: EventRow) -> str:
     return f"id: {row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
-def _asked(asked: Asked) -> str:
-    return f"event: run.asked\ndata: {json.dumps({'type': 'run.asked'} | asked_fields(asked))}\n\n"
+def _asked(pending: Asked) -> str:
+    return f"event: run.asked\ndata: {json.dumps({'type': 'run.asked'} | asked_fields(pending))}\n\n"
 
 
-def asked_fields(asked: Asked) -> dict[str, Any]:
+def asked_fields(pending: Asked) -> dict[str, Any]:
     """What a run was asked for with: `message` as GET /sessions/{id} has it."""
-    message = shown(asked.message) if asked.message else None
-    fields = {name: value for name, value in run_fields(asked.row).items() if name != "id"}
-    return {"run": asked.row.id} | fields | {"message": message}
+    message = shown(pending.message) if pending.message else None
+    fields = {name: value for name, value in run_fields(pending.row).items() if name != "id"}
+    return {"run": pending.row.id} | fields | {"message": message}
 
 
 async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
     """All of it first, then what has changed. Ends when who came without a token needs one."""
-    told, bells, asked = Told(services.redactor), services.runs.bells, list[Row]()
+    changes, bells, pending = Changes(services.redactor), services.runs.bells, list[Row]()
     with bells.hearing(principal.name) as rung:
         rung.set()
         while not bells.closed and (principal.token or not services.presence.asks_for_tokens):
             if rung.is_set():
                 rung.clear()
                 try:
-                    asked = await seen.approvals(services.store, principal.name)
+                    pending = await seen.approvals(services.store, principal.name)
                 except StoreFailed as failure:
                     _log.warning("what waits for %s is not known: %s", principal.name, failure)
                     asyncio.get_running_loop().call_later(IDLE_S, rung.set)
-            now, more = await state_of(services, principal, asked, seen), True
+            now, more = await state_of(services, principal, pending, seen), True
             while more:
-                news, more = told.news(now)
+                news, more = changes.news(now)
                 if news:
                     yield f"event: state\ndata: {news}\n\n".encode()
             await asyncio.sleep(SOONEST_S)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.storage.approvals import GrantRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 
 def grant_fields(row: GrantRow) -> dict[str, Any]:
@@ -27,21 +27,21 @@ def grant_fields(row: GrantRow) -> dict[str, Any]:
 async def list_grants(request: Request) -> Response:
     """Those of the session that are in force, oldest first."""
     services = services_of(request)
-    session = await services.runs.session(request.path_params["session"], asker(request))
+    session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows, now = await services.store.grants(session.id), time.time()
     return ASCIIResponse({"grants": [grant_fields(row) for row in rows if row.expires is None or now < row.expires]})
 
 
 async def withdraw_all(request: Request) -> Response:
     """From now on the session has no grant; calls that they covered ask again, in the run that is under way, too."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     return ASCIIResponse({"withdrawn": await services.runs.withdraw_grants(session.id, principal)})
 
 
 async def withdraw(request: Request) -> Response:
     """The same for one of them."""
-    services, principal, grant = services_of(request), asker(request), request.path_params["grant"]
+    services, principal, grant = services_of(request), current_principal(request), request.path_params["grant"]
     session = await services.runs.session(request.path_params["session"], principal)
     if not await services.runs.withdraw_grants(session.id, principal, grant):
         raise NotFound(f"The session has no grant {grant!r}. GET /sessions/{{id}}/grants lists them.")

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from app.storage.changes import StoreFailed
 from routes import page
 from routes.protocol.errors import ASCIIResponse
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 from tools.base.pause_check import Paused
 
 GREETING = """dragoman: a streaming agent server. Model: {model}.
@@ -59,7 +59,7 @@ async def readyz(request: Request) -> Response:
 async def list_tools(request: Request) -> Response:
     """The tools that the asker may use: the same list that the model is given."""
     services = services_of(request)
-    tools = services.factory.toolbox(services.factory.gate(asker(request))).offered
+    tools = services.factory.toolbox(services.factory.gate(current_principal(request))).offered
     rows = [
         {
             "name": tool.name,

@@ -13,7 +13,7 @@ from app.core.job_events import JobFinished, encode_job_event, job_event
 from app.redaction.redactor import Redactor
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.sse import RETRY, sse_response
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Glance, Job
 
@@ -31,30 +31,30 @@ def seen(glance: Glance) -> dict[str, Any]:
 
 async def list_jobs(request: Request) -> Response:
     """Oldest first."""
-    jobs = services_of(request).jobs.listed(asker(request).name)
+    jobs = services_of(request).jobs.listed(current_principal(request).name)
     return ASCIIResponse({"jobs": [job_fields(job) for job in jobs]})
 
 
 async def show_job(request: Request) -> Response:
     jobs = services_of(request).jobs
-    return ASCIIResponse(seen(await jobs.glance(request.path_params["job"], asker(request).name)))
+    return ASCIIResponse(seen(await jobs.glance(request.path_params["job"], current_principal(request).name)))
 
 
 async def cancel_job(request: Request) -> Response:
     """Answers when the job is gone with everything it started; harmless on one that has ended."""
-    jobs, principal = services_of(request).jobs, asker(request).name
+    jobs, principal = services_of(request).jobs, current_principal(request).name
     job = await jobs.cancel(request.path_params["job"], principal)
     return ASCIIResponse(seen(await jobs.glance(job.id, principal)))
 
 
 async def job_events(request: Request) -> Response:
     """`job.progress` while it runs, then exactly one `job.finished`; 204 for who has heard that."""
-    services, principal = services_of(request), asker(request).name
+    services, principal = services_of(request), current_principal(request).name
     jobs = services.jobs
     job = jobs.get(request.path_params["job"], principal)
     if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
         return Response(status_code=204)  # a browser's EventSource would come back for ever
-    with services.presence.place(asker(request)) as place:
+    with services.presence.place(current_principal(request)) as place:
         return sse_response(place, _frames(jobs, job.id, principal, services.redactor))
 
 

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from app.mcp.servers import McpServers
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 from tools.base.escape_invisible import visible
 from tools.mcp.model import SignInFailed, Status
 
@@ -62,7 +62,7 @@ class ApproveRequest(BaseModel):
 
 def _servers(request: Request) -> McpServers:
     """Raises Refused for those who are no admins."""
-    admins_only(asker(request))
+    admins_only(current_principal(request))
     return services_of(request).mcp
 
 
@@ -80,8 +80,8 @@ async def list_servers(request: Request) -> Response:
 async def add_server(request: Request) -> Response:
     """Add a server, or change one that was added so. Answers at once; it connects meanwhile."""
     servers = _servers(request)
-    wish = await read_fields(request, ServerRequest, plain=True)
-    return ASCIIResponse(shown(await servers.add(wish.name, wish.entry(), asker(request).name)), 201)
+    body = await read_fields(request, ServerRequest, plain=True)
+    return ASCIIResponse(shown(await servers.add(body.name, body.entry(), current_principal(request).name)), 201)
 
 
 async def show_server(request: Request) -> Response:
@@ -89,7 +89,7 @@ async def show_server(request: Request) -> Response:
 
 
 async def delete_server(request: Request) -> Response:
-    await _servers(request).remove(request.path_params["name"], asker(request).name)
+    await _servers(request).remove(request.path_params["name"], current_principal(request).name)
     return Response(status_code=204)
 
 
@@ -115,7 +115,7 @@ async def callback(request: Request) -> Response:
 
 async def act_on_server(request: Request) -> Response:
     """Answers with how the server is now; after `approve` also with the names of what was approved."""
-    servers, by, name = _servers(request), asker(request).name, request.path_params["name"]
+    servers, by, name = _servers(request), current_principal(request).name, request.path_params["name"]
     more: dict[str, Any] = {}
     match request.path_params["action"]:
         case "enable":
@@ -125,8 +125,8 @@ async def act_on_server(request: Request) -> Response:
         case "reconnect":
             await servers.reconnect(name, by)
         case "approve":
-            wish = await read_fields(request, ApproveRequest, empty=True)
-            more["approved"] = await servers.approve(name, wish.tool, by, wish.digest)
+            body = await read_fields(request, ApproveRequest, empty=True)
+            more["approved"] = await servers.approve(name, body.tool, by, body.digest)
         case other:
             message = f"There is no action {other[:40]!a}; there are enable, disable, reconnect and approve."
             raise Refused(404, "not_found", message)

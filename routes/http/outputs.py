@@ -12,13 +12,13 @@ from app.runs.call_output import CallOutput
 from app.runs.job_output import JobOutput
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.numbers import query_number
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 
 async def call_output(request: Request) -> Response:
     """What comes behind the character `?after=`."""
     services, after = services_of(request), query_number(request, "after", 0)
-    run = await services.runs.run(request.path_params["run"], asker(request))
+    run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     return ASCIIResponse(_fields(await outputs.part(run, request.path_params["call"], after)))
 
@@ -27,7 +27,9 @@ async def job_output(request: Request) -> Response:
     """What comes behind the byte `?after=`."""
     services, after = services_of(request), query_number(request, "after", 0)
     outputs = JobOutput(services.jobs, services.redactor)
-    return ASCIIResponse(_fields(await outputs.part(request.path_params["job"], asker(request).name, after)))
+    return ASCIIResponse(
+        _fields(await outputs.part(request.path_params["job"], current_principal(request).name, after))
+    )
 
 
 def _fields(part: OutputPart) -> dict[str, Any]:

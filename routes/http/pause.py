@@ -10,19 +10,19 @@ from starlette.responses import Response
 
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import PauseRequest, admins_only, read_fields
-from routes.services import Services, asker, services_of
+from routes.services import Services, current_principal, services_of
 
 _log = logging.getLogger(__name__)
 
 
 async def pause(request: Request) -> Response:
     """Nothing new begins from now on; `{"cancel": true}` also ends what runs: runs, jobs and MCP servers."""
-    admins_only(asker(request))
-    services, wish = services_of(request), await read_fields(request, PauseRequest, empty=True)
+    admins_only(current_principal(request))
+    services, body = services_of(request), await read_fields(request, PauseRequest, empty=True)
     try:
         await services.switch.set(paused=True)
     finally:  # what cannot be stored holds all the same
-        if wish.cancel:
+        if body.cancel:
             await _end_all(services)
     return ASCIIResponse({"paused": True})
 
@@ -44,6 +44,6 @@ async def _end_all(services: Services) -> None:
 
 
 async def resume(request: Request) -> Response:
-    admins_only(asker(request))
+    admins_only(current_principal(request))
     await services_of(request).switch.set(paused=False)
     return ASCIIResponse({"paused": False})

@@ -15,7 +15,7 @@ from routes.protocol.errors import ASCIIResponse
 from routes.protocol.message_parts import MessageRequest, file_limits
 from routes.protocol.requests import read_message
 from routes.protocol.sse import event_stream
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 
 def run_fields(row: RunRow) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run_fields(row: RunRow) -> dict[str, Any]:
 
 async def run_state(request: Request) -> Response:
     services = services_of(request)
-    row = await services.runs.run(request.path_params["run"], asker(request))
+    row = await services.runs.run(request.path_params["run"], current_principal(request))
     spent = [one for one in await services.store.spent_by_runs(row.session) if one.run == row.id]
     return ASCIIResponse(run_fields(row) | {"usage": sums(spent)})
 
@@ -33,28 +33,28 @@ async def run_state(request: Request) -> Response:
 async def run_events(request: Request) -> Response:
     """The events behind `Last-Event-ID` (or `?after=`), and those still to come; 204 if nothing is left."""
     services = services_of(request)
-    row = await services.runs.run(request.path_params["run"], asker(request))
+    row = await services.runs.run(request.path_params["run"], current_principal(request))
     after = cursor(request)
     if row.ended is not None and after >= await services.store.last_seq(row.id):
         return Response(status_code=204)  # a browser's EventSource would come back for ever
-    with services.presence.place(asker(request)) as place:
+    with services.presence.place(current_principal(request)) as place:
         return event_stream(place, services.runs, row, after)
 
 
 async def cancel_run(request: Request) -> Response:
     """Answers when the model request is closed and the tool's processes are gone; harmless on a run that has ended."""
     services = services_of(request)
-    row = await services.runs.run(request.path_params["run"], asker(request))
+    row = await services.runs.run(request.path_params["run"], current_principal(request))
     await services.runs.cancel(row.id)
-    row = await services.runs.run(row.id, asker(request))
+    row = await services.runs.run(row.id, current_principal(request))
     return ASCIIResponse(run_fields(row))
 
 
 async def steer_run(request: Request) -> Response:
     """A message for a run under way: 202 once it is stored, 409 if the run has ended."""
     services = services_of(request)
-    row = await services.runs.run(request.path_params["run"], asker(request))
+    row = await services.runs.run(request.path_params["run"], current_principal(request))
     settings = services.settings
-    wish = await read_message(request, MessageRequest, settings.max_message_bytes, file_limits(settings))
-    await services.runs.steer(row.id, wish.text, wish.files)
+    body = await read_message(request, MessageRequest, settings.max_message_bytes, file_limits(settings))
+    await services.runs.steer(row.id, body.text, body.files)
     return ASCIIResponse({"run": row.id, "accepted": True}, 202)

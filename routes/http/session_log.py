@@ -21,7 +21,7 @@ from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.redaction_middleware import REDACTED
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 USUAL, MOST = 20, 100  # runs
 ROOM = 2_000_000  # characters of events: with more, earlier runs are left to be asked for
@@ -44,35 +44,35 @@ async def session_log(request: Request) -> Response:
 
     `usage` is what the whole session has used; who pages back has it already.
     """
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     before, most = request.query_params.get("before"), query_number(request, "runs", USUAL, least=1, most=MOST)
     if before is not None and (await services.runs.run(before, principal)).session != session.id:
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
     rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
     first = _under_way(rows) if before is None else None
-    told, size, cursor = list[str](), 0, None
+    runs_json, size, cursor = list[str](), 0, None
     for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
         log = Log()
         if first is None or place >= first:  # what is behind the run under way comes when that one has ended
             log = await _log(services.store, row.id, services.redactor)
             size += log.size
-            if told and size > ROOM and place != first:
+            if runs_json and size > ROOM and place != first:
                 break
             if before is None:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
         asked = Asked(row, await services.store.request_of(row.session, row.id))
         fields = services.redactor.redact_value(asked_fields(asked))
-        told.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
+        runs_json.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
     head: dict[str, Any] = {
         "session": session.id,
         "title": session.title,
         "cursor": cursor,
-        "earlier": len(told) < len(rows),
+        "earlier": len(runs_json) < len(rows),
     }
     if before is None:
         head["usage"] = sums(await services.store.spent_by_runs(session.id))
-    body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(told))}]}}'
+    body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(runs_json))}]}}'
     setattr(request.state, REDACTED, True)
     return Response(body, media_type="application/json")
 

@@ -17,7 +17,7 @@ from app.transcript.titles import snippet
 from routes.http.runs import run_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import SessionRequest, read_fields
-from routes.services import Services, asker, services_of
+from routes.services import Services, current_principal, services_of
 
 LISTED = 200  # sessions that one listing shows
 FOUND = 100  # that a search finds
@@ -31,7 +31,7 @@ def _fields(services: Services, row: SessionRow) -> dict[str, Any]:
 
 async def list_sessions(request: Request) -> Response:
     """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
     if query:
         return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
@@ -52,14 +52,14 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
 
 async def show_session(request: Request) -> Response:
     services = services_of(request)
-    row = await services.runs.session(request.path_params["session"], asker(request))
+    row = await services.runs.session(request.path_params["session"], current_principal(request))
     messages = [shown(message) for message in await services.store.messages(row.id)]
     spent = await services.store.spent_by_runs(row.id)
     used = of_runs(spent)
     runs = [run_fields(run) | {"usage": used.get(run.id, sums(()))} for run in await services.store.runs(row.id)]
     summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
-    told = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
-    return ASCIIResponse(_fields(services, row) | told)
+    content = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
+    return ASCIIResponse(_fields(services, row) | content)
 
 
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
@@ -70,20 +70,20 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
 async def change_session(request: Request) -> Response:
     """`{"title": ..., "disabled_tools": [...]}`, or one of them: from now on the session goes without those tools."""
     services = services_of(request)
-    row = await services.runs.session(request.path_params["session"], asker(request))
-    wish = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
-    if wish.title is not None:
-        await services.store.write([SessionTitle(row.id, wish.title)])
-        row = replace(row, title=wish.title)
-    if wish.disabled_tools is not None:
-        await services.runs.disable_tools(row.id, wish.disabled_tools)
-        row = replace(row, disabled=json.dumps(wish.disabled_tools))
+    row = await services.runs.session(request.path_params["session"], current_principal(request))
+    body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
+    if body.title is not None:
+        await services.store.write([SessionTitle(row.id, body.title)])
+        row = replace(row, title=body.title)
+    if body.disabled_tools is not None:
+        await services.runs.disable_tools(row.id, body.disabled_tools)
+        row = replace(row, disabled=json.dumps(body.disabled_tools))
     return ASCIIResponse(_fields(services, row))
 
 
 async def delete_session(request: Request) -> Response:
     """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
-    services, principal, session = services_of(request), asker(request), request.path_params["session"]
+    services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)
     await services.runs.delete_session(session, principal)
     await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another

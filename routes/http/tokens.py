@@ -5,32 +5,32 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.access.tokens import TokenRequest, make_token, revoke_token, shown
+from routes.access.tokens import TokenRequest, make_token, revoke_token, token_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import admins_only, read_fields
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 
 async def list_tokens(request: Request) -> Response:
     """Oldest first, those that were revoked or have expired included."""
-    admins_only(asker(request))
-    return ASCIIResponse({"tokens": [shown(row) for row in await services_of(request).store.tokens()]})
+    admins_only(current_principal(request))
+    return ASCIIResponse({"tokens": [token_fields(row) for row in await services_of(request).store.tokens()]})
 
 
 async def create_token(request: Request) -> Response:
     """The only answer that ever has the token in it."""
-    admins_only(asker(request))
-    wish = await read_fields(request, TokenRequest)
-    token, row = await make_token(services_of(request).store, wish, asker(request).name)
+    admins_only(current_principal(request))
+    body = await read_fields(request, TokenRequest)
+    token, row = await make_token(services_of(request).store, body, current_principal(request).name)
     setattr(request.state, SHOWN_ONCE, True)
-    return ASCIIResponse({"token": token} | shown(row), 201)
+    return ASCIIResponse({"token": token} | token_fields(row), 201)
 
 
 async def delete_token(request: Request) -> Response:
     """Answers when nothing of theirs runs any more. What they own is kept, for a new token of the same name."""
-    admins_only(asker(request))
+    admins_only(current_principal(request))
     services, name = services_of(request), request.path_params["name"]
-    await revoke_token(services.store, name, asker(request).name)
+    await revoke_token(services.store, name, current_principal(request).name)
     await services.presence.revoked(name)
     return Response(status_code=204)

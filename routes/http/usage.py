@@ -15,7 +15,7 @@ from app.storage.tokens import TokenStore
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only
-from routes.services import asker, services_of
+from routes.services import current_principal, services_of
 
 EVERYBODY = "*"  # no name
 MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
@@ -23,7 +23,7 @@ MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 async def show_usage(request: Request) -> Response:
     """Of the asker, or for admins of `?principal=`, `*` being everybody in one month; `?month=2026-11`."""
-    services, principal = services_of(request), asker(request)
+    services, principal = services_of(request), current_principal(request)
     name, month = request.query_params.get("principal", principal.name), _month(request)
     if name != principal.name:
         admins_only(principal)

@@ -156,8 +156,8 @@ class MessageRequest(BaseModel):
         if not self.files:
             return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()
         names = [[file.attachment.sha256, file.attachment.name] for file in self.files]
-        asked = [self.model_dump_json(exclude_defaults=True, exclude={"message"}), self.text, names]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        hashed = [self.model_dump_json(exclude_defaults=True, exclude={"message"}), self.text, names]
+        return hashlib.sha256(json.dumps(hashed).encode()).hexdigest()
 
 
 def set_bytes_apart(fields: dict[str, Any]) -> None:

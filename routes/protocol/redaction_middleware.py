@@ -18,7 +18,7 @@ AS_IT_IS = {SHOWN_ONCE, REDACTED}
 
 
 @dataclass(frozen=True, slots=True)
-class RedactedAnswers:
+class RedactionMiddleware:
     """ASGI middleware. Only whole answers in JSON; streams are redacted where their events are made."""
 
     app: ASGIApp

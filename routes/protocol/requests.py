@@ -111,13 +111,13 @@ async def read_message(
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
     async with AsyncExitStack() as held:
         body = await _body(request, max_message_bytes, time_limit_s, limits.room, held)
-        wish = checked(kind, _said(request, kind, body))
-        if len(wish.text.encode()) > max_message_bytes:
+        parsed = checked(kind, _redacted_fields(request, kind, body))
+        if len(parsed.text.encode()) > max_message_bytes:
             raise _too_long(max_message_bytes)
-        await wish.read_files(limits)
-    if not wish.files and not wish.text.strip():
+        await parsed.read_files(limits)
+    if not parsed.files and not parsed.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
-    return wish
+    return parsed
 
 
 async def read_fields(
@@ -130,7 +130,7 @@ async def read_fields(
     body = await _body(request, max_bytes)
     if empty and not body.strip():
         return checked(kind, {})
-    return checked(kind, read_object(kind, body) if plain else _said(request, kind, body))
+    return checked(kind, read_object(kind, body) if plain else _redacted_fields(request, kind, body))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
@@ -138,18 +138,18 @@ def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
     try:
         return kind.model_validate(fields)
     except ValidationError as wrong:
-        problems = [_told(error, kind) for error in wrong.errors(include_url=False, include_input=False)]
+        problems = [_problem(error, kind) for error in wrong.errors(include_url=False, include_input=False)]
         raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
 
 
-def idempotency_key(request: Request, wish: ChatRequest) -> Key | None:
+def idempotency_key(request: Request, parsed: ChatRequest) -> Key | None:
     """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
     value = request.headers.get("idempotency-key")
     if value is None:
         return None
     if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
         raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return Key(value, wish.fingerprint())
+    return Key(value, parsed.fingerprint())
 
 
 def admins_only(principal: Principal) -> None:
@@ -158,7 +158,7 @@ def admins_only(principal: Principal) -> None:
         raise Refused(403, "forbidden", f"This is for admins; {principal.name} is a {principal.role}.")
 
 
-def _said(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
+def _redacted_fields(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. What a person gives away without need goes no further, either."""
     fields = read_object(kind, body)
     set_bytes_apart(fields)
@@ -205,7 +205,7 @@ def _too_long(limit: int, *, with_files: bool = False) -> Refused:
     return Refused(413, "too_long", message)
 
 
-def _told(error: Any, kind: type[BaseModel]) -> str:
+def _problem(error: Any, kind: type[BaseModel]) -> str:
     place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in FORMS)
     if error["type"] == "extra_forbidden":
         allowed = f"; allowed are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
@@ -214,10 +214,10 @@ def _told(error: Any, kind: type[BaseModel]) -> str:
         return f"{place} is missing"
     if error["type"] == "bytes_type":  # which JSON has not
         return f"{place}: send its bytes as a string of base64"
-    said: str = error["msg"].removeprefix("Value error, ")
+    problem: str = error["msg"].removeprefix("Value error, ")
     if not place and error["type"] == "value_error":
-        return said  # of the whole request
-    return f"{place or NAMELESS}: {said}"
+        return problem  # of the whole request
+    return f"{place or NAMELESS}: {problem}"
 
 
 NAMELESS = "the name of a field"  # one that is not Unicode text

@@ -68,9 +68,9 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     if wanted.expires_at is not None:
         until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
         silence = f"Without an answer it is off at {until}."
-    told = [f"? {one_line(wanted.name)} {'asks you.' if form_of(wanted) is not None else 'wants to run.'}"]
+    title = [f"? {one_line(wanted.name)} {'asks you.' if form_of(wanted) is not None else 'wants to run.'}"]
     reason = [f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} {silence}", width)]
-    return [*_styled(told, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
+    return [*_styled(title, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:

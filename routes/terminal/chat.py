@@ -22,7 +22,7 @@ from routes.access.token_auth import TokenAuth, is_local
 from routes.terminal.child_server import answers, own_server
 from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
 from routes.terminal.keyboard import Keyboard
-from routes.terminal.run_display import Answerer, Asking, Elsewhere, Nobody
+from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
 
@@ -38,7 +38,7 @@ class Left(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ChatOptions:
     """What the command line asks for; an empty message means standard input or a prompt."""
 
     message: str = ""
@@ -50,21 +50,21 @@ class Wishes:
     when_absent: str | None = None
 
 
-def chat(wishes: Wishes, loaded: Loaded, environ: Mapping[str, str]) -> int:
+def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Talk until the message is answered or the user leaves. Exit code 0, 1 when a run failed, 130 when stopped."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _leave)  # as SystemExit, so that a server of our own is stopped on the way out
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        message = wishes.message or _piped(loaded.settings.max_message_bytes)
-        with _server(wishes.url, loaded, environ) as (url, is_own):
-            model = None if is_own else wishes.model  # our own has it as its default
+        message = options.message or _piped(loaded.settings.max_message_bytes)
+        with _server(options.url, loaded, environ) as (url, is_own):
+            model = None if is_own else options.model  # our own has it as its default
             own = read_local_token(loaded.settings.data_dir)
-            talk = Talk(url, wishes.token, wishes.session, wishes.approval, model, own, wishes.when_absent)
+            talk = Talk(url, options.token, options.session, options.approval, model, own, options.when_absent)
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
-        return _told(error)
+        return _report(error)
     except Left:
         return INTERRUPTED
 
@@ -118,7 +118,7 @@ class Talk:
         try:
             self.say(message)
         except ChatFailed as error:
-            _told(error)
+            _report(error)
 
     def say(self, message: str) -> int:
         """One message and everything it brings about, as an exit code. Raises ChatFailed and Left."""
@@ -149,9 +149,9 @@ class Talk:
 
     def _answerer(self, link: Link, screen: Screen) -> Answerer:
         if sys.stdin.isatty() and sys.stdout.isatty():
-            return Keyboard(lambda told: screen.show(Notice("approval", told)))
+            return Keyboard(lambda problem: screen.show(Notice("approval", problem)))
         waits = self._approval or self._when_absent == WhenAbsent.WAIT
-        return Elsewhere(link, token=self._has_token) if waits else Nobody()
+        return RemoteAnswerer(link, token=self._has_token) if waits else NoAnswerer()
 
 
 class Interrupts:
@@ -197,14 +197,16 @@ def _interrupts(answer: Interrupts) -> Iterator[None]:
 
 @contextmanager
 def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """The URL to talk to: the one that is meant, if it answers, else that of a server of our own; and which it is."""
-    meant = checked_url(url) if url else default_url(loaded.settings)
-    if answers(meant):
-        yield meant, False
+    """The URL to talk to: the one that is target, if it answers, else that of a server of our own; and which it is."""
+    target = checked_url(url) if url else default_url(loaded.settings)
+    if answers(target):
+        yield target, False
         return
-    if url and not is_local(meant):
-        raise ChatFailed(f"No dragoman server answers at {meant}. Start it there, or leave --url away to run one here.")
-    print(f"No dragoman server answers at {meant}: starting one for this conversation.", file=sys.stderr)
+    if url and not is_local(target):
+        raise ChatFailed(
+            f"No dragoman server answers at {target}. Start it there, or leave --url away to run one here."
+        )
+    print(f"No dragoman server answers at {target}: starting one for this conversation.", file=sys.stderr)
     with own_server(loaded, environ) as own:
         yield own, True
 
@@ -266,7 +268,7 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _told(error: ChatFailed) -> int:
+def _report(error: ChatFailed) -> int:
     print(f"dragoman: {error}", file=sys.stderr)
     return FAILED
 

@@ -93,7 +93,7 @@ def _free_port() -> int:
 
 def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) -> None:
     """Until it is ready, or alive for a while: what it still lacks, it says itself when it is asked."""
-    begun = time.monotonic()
+    started = time.monotonic()
     alive_at: float | None = None
     while status_of(f"{url}/readyz") != 200:
         now = time.monotonic()
@@ -106,7 +106,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) 
             )
         if alive_at is not None and now - alive_at > READY_LIMIT_S:
             return
-        if now - begun > START_LIMIT_S:
+        if now - started > START_LIMIT_S:
             raise ChatFailed(
                 f"The server that was started did not answer within {START_LIMIT_S:.0f} s. Its log:\n{_end_of(log)}"
             )

@@ -34,7 +34,7 @@ class ChatFailed(Exception):
 class NotTaken:
     """A decision that the server did not take. `final`: another one would not be, either."""
 
-    told: str
+    message: str
     final: bool
 
 
@@ -57,7 +57,7 @@ class Link:
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._wishes = {"approval": approval, "model": model, "when_absent": when_absent}
+        self._options = {"approval": approval, "model": model, "when_absent": when_absent}
         self.run: str | None = None
         self._client = client
         self._pauses_s = pauses_s
@@ -66,10 +66,10 @@ class Link:
     async def ask(self, message: str) -> AsyncGenerator[AgentEvent, None]:
         """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
         self._forget_run()
-        wishes = {"message": message, "session": self.session, **self._wishes}
-        body = {name: wish for name, wish in wishes.items() if wish is not None}
+        fields = {"message": message, "session": self.session, **self._options}
+        body = {name: value for name, value in fields.items() if value is not None}
         connection = self._connection("POST", "/chat", json=body)
-        pauses, told = iter(self._pauses_s), False
+        pauses, announced = iter(self._pauses_s), False
         while True:
             before = self._last_id
             try:
@@ -86,15 +86,15 @@ class Link:
             if self.run is None:
                 raise ChatFailed("The server answered without a run. Check that --url names a dragoman server.")
             if self._last_id != before:
-                pauses, told = iter(self._pauses_s), False
+                pauses, announced = iter(self._pauses_s), False
             if (pause := next(pauses, None)) is None:
                 raise ChatFailed(
                     f"The connection was lost and {len(self._pauses_s)} attempts to reconnect failed."
                     f" The run may go on: `dragoman chat --session {self.session}` continues its conversation."
                 )
-            if not told:
+            if not announced:
                 yield Notice("reconnect", "The connection was lost; reconnecting.")
-                told = True
+                announced = True
             await asyncio.sleep(pause)
             headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
             connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)
@@ -111,10 +111,10 @@ class Link:
             else f"The run could not be stopped: {refusal(response.status_code, response.content)}"
         )
 
-    async def decide(self, call: str, wish: Mapping[str, Any]) -> NotTaken | None:
+    async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:
         """Answer what the run asks; None when the server took it."""
         try:
-            response = await self._client.post(self.decision_url(call), json=wish)
+            response = await self._client.post(self.decision_url(call), json=body)
         except httpx2.TransportError as error:
             return NotTaken(f"The answer did not arrive: {_reason(error)}.", final=False)
         if response.is_success:
@@ -135,10 +135,10 @@ class Link:
                     f"Run {self.run} has ended, but its end cannot be read. GET /runs/{self.run} has its state."
                 )
             if response.status_code != 200:
-                told = refusal(response.status_code, await _start_of(response))
+                problem = refusal(response.status_code, await _start_of(response))
                 if self.run and response.status_code in AWAY:
-                    raise httpx2.RemoteProtocolError(told)
-                raise ChatFailed(told)
+                    raise httpx2.RemoteProtocolError(problem)
+                raise ChatFailed(problem)
             self.run = response.headers.get("x-run-id", self.run)
             self.session = response.headers.get("x-session-id", self.session)
             async for message in httpx2.EventSource(response, MAX_EVENT_BYTES):

@@ -13,7 +13,7 @@ from typing import Any
 from app.core.events import ApprovalRequired
 from routes.terminal.approval_text import exact_json, form_of, literal_pattern
 
-Wish = Mapping[str, Any]
+Decision = Mapping[str, Any]
 """The body of POST /runs/{id}/approvals/{call}."""
 
 LONGEST = 10_000  # characters of one line that can still be changed with comfort
@@ -38,13 +38,13 @@ def _draft(wanted: ApprovalRequired) -> Mapping[str, Any]:
 
 
 class Keyboard:
-    """Asks at the terminal. Cancelling `wish` takes the prompt away and leaves the terminal as it was."""
+    """Asks at the terminal. Cancelling `decision` takes the prompt away and leaves the terminal as it was."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._dumb = os.environ.get("TERM", "dumb").lower() in ("", "dumb", "unknown")
 
-    async def wish(self, wanted: ApprovalRequired) -> Wish | None:
+    async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         """What the person decides; None after Ctrl-C, which is passed on as the signal that it is elsewhere."""
         # What was typed before the question was there is no answer to it.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
@@ -56,7 +56,7 @@ class Keyboard:
         except _Over:
             return {"decision": "deny"}
 
-    async def _decision(self, wanted: ApprovalRequired) -> Wish:
+    async def _decision(self, wanted: ApprovalRequired) -> Decision:
         letters = "y, s or n" if self._dumb else "y, s, p, e or n"
         menu = f"{ONCE}{'' if self._dumb else EDITED}{NO}answer: "
         while True:

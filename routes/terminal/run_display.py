@@ -10,7 +10,7 @@ from typing import Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
 from routes.terminal.event_client import Link
-from routes.terminal.keyboard import Wish
+from routes.terminal.keyboard import Decision
 from routes.terminal.screen import Screen
 
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
@@ -20,33 +20,33 @@ NOBODY = "Nobody is at the terminal of this conversation who could approve it."
 class Answerer(Protocol):
     """Who decides. None: not here, or not now. Cancelled when the question has settled elsewhere."""
 
-    async def wish(self, wanted: ApprovalRequired) -> Wish | None: ...
+    async def decision(self, wanted: ApprovalRequired) -> Decision | None: ...
 
 
-class Nobody:
+class NoAnswerer:
     """No terminal, and no wish how to go on without one: what asks is denied, so that no script hangs."""
 
     def __init__(self) -> None:
         self._denied: set[str] = set()
 
-    async def wish(self, wanted: ApprovalRequired) -> Wish | None:
+    async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         if wanted.call in self._denied:
             return None  # the server did not take it, and would not the next time
         if not self._denied:
-            told = "there is no terminal to ask at, so what asks is denied. --approval says what to do instead."
-            print(f"dragoman: {told}", file=sys.stderr, flush=True)
+            reason = "there is no terminal, so calls that need approval are denied. Use --approval to change that."
+            print(f"dragoman: {reason}", file=sys.stderr, flush=True)
         self._denied.add(wanted.call)
         return {"decision": "deny", "note": NOBODY}
 
 
-class Elsewhere:
+class RemoteAnswerer:
     """No terminal, but a mode was chosen: somebody answers over HTTP, and is told how."""
 
     def __init__(self, link: Link, *, token: bool) -> None:
         self._link = link
         self._token = token
 
-    async def wish(self, wanted: ApprovalRequired) -> Wish | None:
+    async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         url = shlex.quote(self._link.decision_url(wanted.call))
         header = ' -H "Authorization: Bearer $DRAGOMAN_TOKEN"' if self._token else ""
         print(
@@ -70,7 +70,7 @@ class Asking:
         self._settled: set[str] = set()
         self._over = False
         self._open: ApprovalRequired | None = None
-        self._thinking: asyncio.Task[Wish | None] | None = None
+        self._thinking: asyncio.Task[Decision | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def show(self, event: AgentEvent) -> None:
@@ -113,17 +113,17 @@ class Asking:
 
     async def _ask(self, wanted: ApprovalRequired) -> None:
         try:
-            while not self._moot(wanted) and (wish := await self._answer(wanted)):
-                refused = await self._link.decide(wanted.call, wish)
+            while not self._moot(wanted) and (decision := await self._answer(wanted)):
+                refused = await self._link.decide(wanted.call, decision)
                 if refused:
-                    self._screen.show(Notice("approval", refused.told))
+                    self._screen.show(Notice("approval", refused.message))
                 if not refused or refused.final:
                     return
         finally:
             self._open = None
             self._go_on()
 
-    async def _answer(self, wanted: ApprovalRequired) -> Wish | None:
-        self._thinking = asyncio.create_task(self._answerer.wish(wanted))
+    async def _answer(self, wanted: ApprovalRequired) -> Decision | None:
+        self._thinking = asyncio.create_task(self._answerer.decision(wanted))
         await asyncio.wait([self._thinking])
         return None if self._thinking.cancelled() else self._thinking.result()

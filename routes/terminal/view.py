@@ -164,8 +164,8 @@ class View:
             case ToolFinished(call, name, ok, text, duration_s, exit_code):
                 self._active.pop(call, None)
                 code = "" if exit_code is None else f" · exit {exit_code}"
-                told = f"{'✓' if ok else '✗'} {printable(name)}{code} · {_seconds(duration_s)}"
-                return self._block(Text(told, "green" if ok else "red"), *_indented(printable(text).splitlines()))
+                text_line = f"{'✓' if ok else '✗'} {printable(name)}{code} · {_seconds(duration_s)}"
+                return self._block(Text(text_line, "green" if ok else "red"), *_indented(printable(text).splitlines()))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
         self.ended = event
@@ -178,8 +178,8 @@ class View:
             case RunFinished(reason=reason) if reason != "answered":
                 return self._block(Text(f"■ The run ended early: {printable(reason).replace('_', ' ')}.", "yellow"))
             case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
-                told = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}"
-                return self._block(Text(told, "dim"))
+                text_line = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}"
+                return self._block(Text(text_line, "dim"))
         return self._fresh_line()
 
     def _flow(self, text: str, style: str, *, thinking: bool) -> list[Text]:

@@ -25,13 +25,13 @@ UNCOUNTED = Used(0, 0)  # what one model had counted before it failed is not wha
 
 @dataclass(slots=True)
 class Route:
-    """A Provider for one run of `asker`: it answers as the first of `targets` that can.
+    """A Provider for one run of `principal`: it answers as the first of `targets` that can.
 
     Until the first word of an answer others may be asked instead; after it nothing is ever asked again.
     """
 
     targets: Sequence[Target]
-    asker: str = ""
+    principal: str = ""
     patience: Patience = field(default=PATIENCE, repr=False)
     may_ask: Callable[[], None] = lambda: None  # raises what forbids it; who has waited is to ask once more
     able: Able = nobody_knows
@@ -65,7 +65,7 @@ class Route:
                 request.afford()  # a stand-in may be dearer
                 await self._check_room(trip.target, request)
                 trip.target.learn_slots()
-                place = host.queue.join(self.asker)
+                place = host.queue.join(self.principal)
                 try:
                     number = place.number
                     while number:

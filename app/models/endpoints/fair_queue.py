@@ -26,8 +26,8 @@ class Line:
 class Place:
     """One request in the line, or at work. Whoever has it leaves it, whatever happens."""
 
-    def __init__(self, queue: FairQueue, asker: str) -> None:
-        self.asker = asker
+    def __init__(self, queue: FairQueue, principal: str) -> None:
+        self.principal = principal
         self.serves = False
         self.tell_at = 0  # how many must have left the line until its place is told again
         self.news = asyncio.Event()
@@ -73,11 +73,11 @@ class FairQueue:
             self.limit = slots
             self._serve()
 
-    def join(self, asker: str) -> Place:
+    def join(self, principal: str) -> Place:
         """At the end of the asker's line, or at work at once, if that may be."""
-        place = Place(self, asker)
+        place = Place(self, principal)
         self._come += 1
-        line = self._lines.setdefault(asker, Line((self._served, asker == self._last, self._come)))
+        line = self._lines.setdefault(principal, Line((self._served, principal == self._last, self._come)))
         line.places.append(place)
         self._serve()
         return place
@@ -87,14 +87,14 @@ class FairQueue:
         if place.serves:
             place.serves = False
             self.under_way -= 1
-        elif (line := self._lines.get(place.asker)) and place in line.places:
+        elif (line := self._lines.get(place.principal)) and place in line.places:
             line.places.remove(place)
-            self._left(place.asker, line)
+            self._left(place.principal, line)
         self._serve()
 
     def number(self, place: Place) -> int:
         """How many will have been served when this one is, if nobody else comes; 0 if it does not wait."""
-        own = self._lines.get(place.asker)
+        own = self._lines.get(place.principal)
         if own is None or place not in own.places:
             return 0
         ahead = own.places.index(place)
@@ -103,21 +103,21 @@ class FairQueue:
 
     def _serve(self) -> None:
         while self._lines and (not self.limit or self.under_way < self.limit):
-            asker, line = min(self._lines.items(), key=lambda item: item[1].turn)
+            principal, line = min(self._lines.items(), key=lambda item: item[1].turn)
             place = line.places.popleft()
             self._served += 1
             self.under_way += 1
             line.turn = (self._served, True, self._come)
-            self._last = asker
+            self._last = principal
             place.serves = True
             place.news.set()
-            self._left(asker, line)
+            self._left(principal, line)
 
-    def _left(self, asker: str, line: Line) -> None:
+    def _left(self, principal: str, line: Line) -> None:
         """One fewer waits."""
         self.gone += 1
         if not line.places:
-            del self._lines[asker]
+            del self._lines[principal]
         for other in (other for each in self._lines.values() for other in each.places):
             if self.gone >= other.tell_at:
                 other.news.set()

@@ -78,8 +78,8 @@ class Models:
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
         return Endpoint(name, spec, "built in", connection, Host(name))
 
-    def route(self, wanted: str | None, asker: str) -> Route:
-        """To the model of that name (an alias, `endpoint/model`, a model, an endpoint), for `asker`.
+    def route(self, wanted: str | None, principal: str) -> Route:
+        """To the model of that name (an alias, `endpoint/model`, a model, an endpoint), for `principal`.
 
         Raises UnknownModel.
         """
@@ -88,16 +88,18 @@ class Models:
             for endpoint in self.endpoints.values():
                 endpoint.look()  # it may have the model by now
             raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
-        return self._way([target, *self._stand_ins()], asker)
+        return self._way([target, *self._stand_ins()], principal)
 
     def utility(self, route: Route) -> Route:
         """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
         target = self._found(self.helper) if self.helper else None
-        return self._way([target, *route.targets], route.asker) if target else route
+        return self._way([target, *route.targets], route.principal) if target else route
 
-    def _way(self, targets: Sequence[Target], asker: str) -> Route:
+    def _way(self, targets: Sequence[Target], principal: str) -> Route:
         """Each of them once."""
-        return Route(list(dict.fromkeys(targets)), asker, self.patience, self.may_ask, self.able, self.most_characters)
+        return Route(
+            list(dict.fromkeys(targets)), principal, self.patience, self.may_ask, self.able, self.most_characters
+        )
 
     def able(self, ability: str) -> list[str]:
         """The models that have it: as is known of those in use, or stated of their endpoint, or by their names."""
