@@ -133,9 +133,9 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     from app.core.rules import Mode, WhenAbsent
 
     help_text = (
-        "which calls need approval (default: as the server has it). Without a terminal to ask at, such calls are denied; with"
+        "which calls need approval (default: as the server has it). Without a terminal, such calls are denied; with "
+        "this flag they wait, and standard error says how to decide over HTTP"
     )
-    help_text += " this flag they wait, and standard error says how to decide over HTTP"
     parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=help_text)
     help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
     parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
