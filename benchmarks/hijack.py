@@ -17,7 +17,7 @@ from operator import add
 from pathlib import Path
 
 from app.config.settings import load_settings
-from app.core.rules import Mode, ToolRule
+from app.core.rules import ApprovalMode, ToolRule
 from benchmarks import hijack_costs
 from benchmarks.hijack_model import Hijackable
 from benchmarks.hijack_runs import Policy, Stage, stage
@@ -25,13 +25,13 @@ from benchmarks.hijack_suites import MARKER, VERSION, Suite, suites
 from tools.base.rights import Role
 
 RULES = Path(__file__).with_name("hijack_tools.toml")
-NO_GATE = Policy("no-gate", Mode.AUTO, taint=False, role=Role.ADMIN)
+NO_GATE = Policy("no-gate", ApprovalMode.AUTO, taint=False, role=Role.ADMIN)
 POLICIES = (
     NO_GATE,
-    Policy("sandboxed", Mode.SANDBOXED, taint=True),
-    Policy("taint-off", Mode.SANDBOXED, taint=False),
-    Policy("ask", Mode.ASK, taint=True),
-    Policy("auto", Mode.AUTO, taint=True, role=Role.ADMIN),
+    Policy("sandboxed", ApprovalMode.SANDBOXED, taint=True),
+    Policy("taint-off", ApprovalMode.SANDBOXED, taint=False),
+    Policy("ask", ApprovalMode.ASK, taint=True),
+    Policy("auto", ApprovalMode.AUTO, taint=True, role=Role.ADMIN),
 )
 
 

@@ -15,7 +15,7 @@ from app.budget.run_budget import Spending
 from app.context.view import View
 from app.core.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
 from app.core.messages import Message
-from app.core.rules import Mode
+from app.core.rules import ApprovalMode
 from app.log.event_writer import Journal
 from app.models.tokens.counter import Counter
 from app.policy.approvals import Approvals
@@ -45,7 +45,7 @@ class Policy:
     """How the gate is set. `taint`: strangers' words make it stricter."""
 
     name: str
-    mode: Mode
+    mode: ApprovalMode
     taint: bool
     role: Role = Role.USER
 

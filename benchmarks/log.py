@@ -17,7 +17,7 @@ from app.core.events import RunFinished, TextDelta, ToolStarted
 from app.log.event_writer import Journal, RunLog
 from app.policy.approvals import Approvals
 from app.runs.run_manager import Runs
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow
 from app.storage.sqlite.database import PRAGMAS
 from app.storage.sqlite.store import SQLiteStore
@@ -72,7 +72,7 @@ async def replay_rate(folder: Path) -> float:
     async with Journal(store) as journal:
         started, seen = time.perf_counter(), 0
         async with aclosing(
-            Runs(store, journal, Switch(store), Approvals(store, 300), Ledger(store)).watch("run", 0)
+            Runs(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store)).watch("run", 0)
         ) as pages:
             async for rows in pages:
                 seen += len(rows)

@@ -34,7 +34,7 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_manager import Runs
 from app.storage.database import open_store
 from app.storage.files.reading import Files
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
@@ -53,7 +53,7 @@ class Services:
     settings: Settings
     store: Store
     runs: Runs
-    switch: Switch
+    switch: KillSwitch
     models: Models
     about_model: str
     sandbox: Sandbox | NoSandbox
@@ -81,13 +81,13 @@ async def open_services(
         stack.enter_context(only_server(settings.data_dir))
         store = await open_store(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
-        switch = Switch(store)
+        switch = KillSwitch(store)
         await switch.load()
         journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
-        switch.on_turn = [runs.bells.ring_all, mcp.go_on]
+        switch.on_turn = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         opened = await stack.enter_async_context(
@@ -107,7 +107,7 @@ async def open_services(
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
         await jobs.open(
             follow_ups.on_end if settings.job_follow_up else None,
-            lambda job, ended: runs.bells.around(job.principal, job_time.count(job, ended)),
+            lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
         )
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_for_ever(), name="presence"))
         yield Services(
@@ -137,7 +137,7 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
     )
 
 
-def jobs_of(settings: Settings, switch: Switch) -> Jobs:
+def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
     return Jobs(
         settings.data_dir / JOBS,
         limit=settings.job_limit,

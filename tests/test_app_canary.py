@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.policy.canary import BLOCKED, LENGTH, LETTERS, Canary
-from app.redaction.redactor import Held
+from app.redaction.redactor import RedactedStream
 from parsing import Arguments
 
 CODE = "KZQVJWNMHTRPSYLGOIKQZJVWHNTM"
@@ -81,7 +81,7 @@ spelled = pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 
 
 def told(canary: Canary, pieces: Sequence[str]) -> str:
-    held = Held(canary)
+    held = RedactedStream(canary)
     return "".join([*map(held.feed, pieces), held.end()])
 
 
@@ -148,7 +148,7 @@ def test_text_that_is_not_made_from_it_is_told_as_it_is(text: str, cuts: list[in
 
 
 def test_it_withholds_no_more_than_what_may_be_its_beginning() -> None:
-    held = Held(CANARY)
+    held = RedactedStream(CANARY)
     assert [held.feed(piece) for piece in ("Hello", " w", "orld: ", "KZQ", "V!", " K", "ind")] == [
         *("Hello", " w", "orld: ", "", "", "KZQV! ", "Kind")
     ]

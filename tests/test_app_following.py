@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.budget.budgets import Ledger
-from app.core.notifier import Bells
+from app.core.notifier import Notifier
 from app.log.event_writer import Journal
 from app.policy.approvals import Approvals
 from app.runs.run_manager import Runs
 from app.runs.session_stream import Asked, Followed, Following, Position
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow, InboxRow, RunEnded, RunRow
 from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
@@ -32,9 +32,9 @@ async def followed(tmp_path: Path) -> AsyncGenerator[tuple[Following, SQLiteStor
     store = await SQLiteStore.open(tmp_path / "test.db")
     try:
         async with asyncio.timeout(20), Journal(store) as journal:
-            runs = Runs(store, journal, Switch(store), Approvals(store, 300), Ledger(store))
+            runs = Runs(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store))
             await store.write([SessionRow(SESSION, "ann", 1, "title")])
-            yield Following(runs, store, runs.bells), store
+            yield Following(runs, store, runs.notifier), store
     finally:
         await store.close()
 
@@ -79,7 +79,7 @@ async def test_without_a_place_it_begins_behind_all_that_is_over(tmp_path: Path)
             await asyncio.sleep(0)
             await store.run("a")  # questions are answered in turn: it has looked where it begins
             await store.write(run("c", 3))
-            following.bells.ring(SESSION)
+            following.notifier.notify(SESSION)
             assert await first == ["c:0", "c:1", "c:2", "c:3"]
 
 
@@ -87,14 +87,14 @@ async def test_it_ends_when_the_session_is_gone_or_the_server_stops(tmp_path: Pa
     async with followed(tmp_path) as (following, store):
         await store.write(run("a", 1))
         for stop in ("close", "delete"):
-            following = Following(following.runs, store, Bells())
+            following = Following(following.runs, store, Notifier())
             async with aclosing(following.follow(SESSION, Position("a", 2))) as news:
                 assert await until(news, "a:3") == ["a:3"]
                 if stop == "delete":
                     await store.delete_session(SESSION)
-                    following.bells.ring(SESSION)
+                    following.notifier.notify(SESSION)
                 else:
-                    following.bells.close()
+                    following.notifier.close()
                 assert [one async for one in news] == []
 
 
@@ -106,5 +106,5 @@ async def test_what_it_was_asked_for_is_told_also_while_the_words_still_wait(tmp
             assert isinstance(asked, Asked) and asked.message and asked.message.text == "hello"
             assert await until(news, "a:3") == ["a:1", "a:2", "a:3"]
             await store.write([EventRow("a", 4, END, json.dumps({"type": END})), RunEnded("a", "answered", 2)])
-            following.bells.ring(SESSION)
+            following.notifier.notify(SESSION)
             assert await until(news, "a:4") == ["a:4"]

@@ -14,7 +14,7 @@ import pytest
 
 from app.context.prompt import opening
 from app.core.provider import Piece, Said
-from app.core.rules import Mode, ToolRule, classified
+from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Circumstances, Gate, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER, Principal
@@ -73,13 +73,13 @@ MODES = [
 @pytest.mark.parametrize(("risk", "confined", "boxed", "said"), MODES)
 def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str) -> None:
     one = tool(risk, confined=confined)
-    under = [Circumstances(mode, boxed) for mode in Mode]
+    under = [Circumstances(mode, boxed) for mode in ApprovalMode]
     assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in under) == said
 
 
 @pytest.mark.parametrize("principal", [GUEST, ANN])
 def test_auto_is_for_admins(principal: Principal) -> None:
-    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, Circumstances(Mode.AUTO)), Ask)
+    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, Circumstances(ApprovalMode.AUTO)), Ask)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, cove
 
 def test_the_operators_commands_never_ask() -> None:
     bash = named("bash")
-    under = Circumstances(Mode.ASK, commands=("git status *",))
+    under = Circumstances(ApprovalMode.ASK, commands=("git status *",))
     assert decide(ANN, bash, {"command": "git status -s"}, under) == Allow()
     assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, under), Ask)
     assert isinstance(decide(ANN, bash, {"command": ["git status"]}, under), Ask)
@@ -195,7 +195,7 @@ def test_layer_2_a_forged_call_is_refused_in_every_dialect(name: str) -> None:
     ran: list[str] = []
     rules = [ToolRule(match=name, role=Role.ADMIN)]
     tools = [spying(classified(one, rules), ran) for one in TOOLS]
-    toolbox = Toolbox(tools, Gate(ANN, Circumstances(Mode.SANDBOXED, True)).decide, "ann")
+    toolbox = Toolbox(tools, Gate(ANN, Circumstances(ApprovalMode.SANDBOXED, True)).decide, "ann")
     refused = 0
     for piece in forged(name).values():
         reply = Reply(toolbox.schemas, fences=lambda: True, new_id=lambda: "c1")
@@ -218,7 +218,7 @@ def test_layer_2_another_spelling_is_another_tool(name: str) -> None:
 def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() -> None:
     ran: list[str] = []
     tools = [spying(one, ran) for one in TOOLS]
-    toolbox = Toolbox(tools, Gate(ANN, Circumstances(Mode.ASK)).decide, "ann")
+    toolbox = Toolbox(tools, Gate(ANN, Circumstances(ApprovalMode.ASK)).decide, "ann")
     call = {"path": "x", "content": "y"}
     wrong = [
         None,

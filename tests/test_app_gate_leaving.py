@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.rules import Mode, ToolRule, classified
+from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Circumstances, Gate, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER
@@ -35,15 +35,15 @@ TAINTED = [
 ]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ApprovalMode)
 @pytest.mark.parametrize(("risk", "confined", "boxed", "asks"), TAINTED)
 def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
-    risk: Risk, confined: bool, boxed: bool, asks: bool, mode: Mode
+    risk: Risk, confined: bool, boxed: bool, asks: bool, mode: ApprovalMode
 ) -> None:
     grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
     one = tool(risk, confined=confined, approval="never")
     under = Circumstances(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
-    wanted = "allow" if not asks else "refuse" if mode is Mode.DENY else "ask"
+    wanted = "allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask"
     assert word(decide(LOCAL_USER, one, {}, under)) == wanted
 
 
@@ -60,10 +60,10 @@ READINGS = [
 ]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", ApprovalMode)
 @pytest.mark.parametrize(("arguments", "asks"), READINGS)
 def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
-    arguments: dict[str, Any], asks: bool, mode: Mode
+    arguments: dict[str, Any], asks: bool, mode: ApprovalMode
 ) -> None:
     unclassified = Tool(
         "mcp__notes__get", "", {}, Risk.ADMIN, answering(nothing), leaves=partial(call_sent, "notes", "get")
@@ -74,7 +74,7 @@ def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
     since = replace(under, tainted=True)
     assert decide(LOCAL_USER, one, None, since) == Allow()
     decision = decide(LOCAL_USER, one, arguments, since)
-    assert word(decision) == ("allow" if not asks else "refuse" if mode is Mode.DENY else "ask")
+    assert word(decision) == ("allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask")
     assert not asks or "The MCP server notes would get this call" in str(decision)
     exact = Grant(one.name, fingerprint("local", one.name, arguments), tainted=True)
     assert decide(LOCAL_USER, one, arguments, replace(since, grants=(exact,))) == Allow()
@@ -112,9 +112,9 @@ def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this
     one = replace(named(name), approval="never")
     exact = Grant(name, fingerprint("local", name, arguments))
     wide = Grant(name, pattern=dict.fromkeys(arguments, "*"))
-    for mode in Mode:
+    for mode in ApprovalMode:
         under = Circumstances(mode, boxed=True, workspace=Path("/w"))
-        asks = Refuse if mode is Mode.DENY else Ask
+        asks = Refuse if mode is ApprovalMode.DENY else Ask
         assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(wide,))), asks)
         assert decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,))) == Allow()
         assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,), tainted=True)), asks)
@@ -144,7 +144,7 @@ ASKED = (
 @pytest.mark.parametrize("command", [*UNASKED, *ADDING, *ASKED])
 def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     """In mode `ask`, that is; in the default one nothing asks that stays in the box."""
-    bash, boxed = named("bash"), Circumstances(Mode.ASK, boxed=True)
+    bash, boxed = named("bash"), Circumstances(ApprovalMode.ASK, boxed=True)
     wanted: type = Ask if command in ASKED else Allow
     assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, tainted=True)), wanted)
@@ -157,7 +157,7 @@ def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     "command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://localhost/a"]
 )
 def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
-    bash, under = named("bash"), Circumstances(Mode.ASK, boxed=True)
+    bash, under = named("bash"), Circumstances(ApprovalMode.ASK, boxed=True)
     refused = decide(ANN, bash, {"command": command}, under)
     assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
     assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, under), Ask)
@@ -178,7 +178,7 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     ],
 )
 def test_what_a_call_of_localhost_reaches_elsewhere_is_not_refused(command: str) -> None:
-    refused = decide(ANN, named("bash"), {"command": command}, Circumstances(Mode.ASK, boxed=True))
+    refused = decide(ANN, named("bash"), {"command": command}, Circumstances(ApprovalMode.ASK, boxed=True))
     assert not isinstance(refused, Refuse)
 
 
@@ -201,7 +201,7 @@ def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() 
     assert gate.decide(bash, run) == Allow()
     gate.grant([replace(grant, created=gate.under.writes.started - 1)])  # of before this server
     assert isinstance(gate.decide(bash, run), Ask)
-    boxed = Gate(LOCAL_USER, replace(under, mode=Mode.ASK, boxed=True))
+    boxed = Gate(LOCAL_USER, replace(under, mode=ApprovalMode.ASK, boxed=True))
     boxed.wrote(write)
     assert boxed.decide(bash, run) == Allow() and boxed.decide(bash, {"command": "make test"}) == Allow()
 
@@ -218,7 +218,7 @@ def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_
     assert decide(ANN, named("bash"), arguments, under) == Allow()
     asked = decide(ANN, named("bash"), arguments, replace(under, tainted=True))
     assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
-    first = decide(ANN, named("bash"), arguments, replace(under, mode=Mode.ASK))
+    first = decide(ANN, named("bash"), arguments, replace(under, mode=ApprovalMode.ASK))
     assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
     assert isinstance(decide(ANN, named("bash"), arguments, replace(under, networked=False)), Ask)
 
@@ -260,7 +260,7 @@ def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since:
 def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.MonkeyPatch) -> None:
     network, call = tool(Risk.NETWORK), {"a": 1}
     grant = Grant(network.name, fingerprint("local", network.name, call), expires=time.time() + 600)
-    gate = Gate(LOCAL_USER, Circumstances(Mode.DENY, boxed=True, grants=(grant,)))
+    gate = Gate(LOCAL_USER, Circumstances(ApprovalMode.DENY, boxed=True, grants=(grant,)))
     assert gate.decide(network) == gate.decide(network, call) == Allow()
     later = time.time() + 601
     monkeypatch.setattr("time.time", lambda: later)
@@ -270,7 +270,7 @@ def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.Monkey
 def test_unboxed_a_tool_is_not_offered_once_a_write_has_voided_its_grant() -> None:
     bash, call = named("bash"), {"command": "python3 script.py"}
     grant = Grant("bash", fingerprint("local", "bash", call), created=time.time() + 1)
-    gate = Gate(LOCAL_USER, Circumstances(Mode.DENY, grants=(grant,)))
+    gate = Gate(LOCAL_USER, Circumstances(ApprovalMode.DENY, grants=(grant,)))
     assert gate.decide(bash) == gate.decide(bash, call) == Allow()
     gate.under.writes.last = grant.created + 1
     assert isinstance(gate.decide(bash, call), Refuse) and isinstance(gate.decide(bash), Refuse)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from app.config.settings import load_settings
-from app.core.rules import Mode
+from app.core.rules import ApprovalMode
 from benchmarks.hijack_model import Hijackable
 from benchmarks.hijack_plots import Script, Step
 from benchmarks.hijack_runs import Policy, stage
@@ -46,7 +46,7 @@ class Mailbox:
 class Row(NamedTuple):
     """A setting, and what comes of it: who gets mail, how often the person is asked for herself and for the thief."""
 
-    mode: Mode
+    mode: ApprovalMode
     taint: bool
     role: Role
     approval: Approval
@@ -56,15 +56,15 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(Mode.AUTO, False, Role.ADMIN, "mode", ["ann", "mallory"], 0, 0),
-    Row(Mode.AUTO, True, Role.ADMIN, "mode", ["ann"], 0, 1),
-    Row(Mode.SANDBOXED, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(Mode.SANDBOXED, False, Role.USER, "mode", ["ann"], 1, 1),
-    Row(Mode.SANDBOXED, True, Role.USER, "never", ["ann"], 0, 1),
-    Row(Mode.SANDBOXED, False, Role.USER, "never", ["ann", "mallory"], 0, 0),
-    Row(Mode.ASK, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(Mode.DENY, True, Role.USER, "mode", [], 0, 0),
-    Row(Mode.DENY, True, Role.USER, "never", ["ann"], 0, 0),
+    Row(ApprovalMode.AUTO, False, Role.ADMIN, "mode", ["ann", "mallory"], 0, 0),
+    Row(ApprovalMode.AUTO, True, Role.ADMIN, "mode", ["ann"], 0, 1),
+    Row(ApprovalMode.SANDBOXED, True, Role.USER, "mode", ["ann"], 1, 1),
+    Row(ApprovalMode.SANDBOXED, False, Role.USER, "mode", ["ann"], 1, 1),
+    Row(ApprovalMode.SANDBOXED, True, Role.USER, "never", ["ann"], 0, 1),
+    Row(ApprovalMode.SANDBOXED, False, Role.USER, "never", ["ann", "mallory"], 0, 0),
+    Row(ApprovalMode.ASK, True, Role.USER, "mode", ["ann"], 1, 1),
+    Row(ApprovalMode.DENY, True, Role.USER, "mode", [], 0, 0),
+    Row(ApprovalMode.DENY, True, Role.USER, "never", ["ann"], 0, 0),
 )
 
 
@@ -86,7 +86,7 @@ async def test_what_strangers_get_done(row: Row) -> None:
 async def test_without_an_order_the_errand_is_done() -> None:
     mailbox = Mailbox("mode")
     async with stage() as on:
-        outcome = await on.play(Policy("", Mode.SANDBOXED, True), mailbox.tools, Hijackable(ERRAND), "Write.")
+        outcome = await on.play(Policy("", ApprovalMode.SANDBOXED, True), mailbox.tools, Hijackable(ERRAND), "Write.")
     assert (outcome.hijacked, outcome.text) == (False, ERRAND.answer)
     assert mailbox.sent == ["ann", "bob"]
     assert outcome.asked == ["send_mail", "send_mail"]

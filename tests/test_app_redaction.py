@@ -30,7 +30,7 @@ from app.log.event_writer import Journal, RunLog
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.logs import redacted_logs
-from app.redaction.redactor import MARK, SHORTEST, Held, Redactor, secrets_in
+from app.redaction.redactor import MARK, SHORTEST, RedactedStream, Redactor, secrets_in
 from app.storage.approvals import ApprovalRow
 from app.storage.runs import InboxRow
 from app.storage.sessions import SessionRow
@@ -71,13 +71,13 @@ def sliced(text: str, cuts: Sequence[int]) -> list[str]:
 def test_any_slicing_gives_what_the_definition_says(text: str, cuts: list[int]) -> None:
     redactor = Redactor(SECRETS)
     assert redactor.redact(text) == hidden(text, SECRETS)
-    held = Held(redactor)
+    held = RedactedStream(redactor)
     assert "".join([*map(held.feed, sliced(text, cuts)), held.end()]) == hidden(text, SECRETS)
 
 
 @given(texts, st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=40))
 def test_a_secret_that_is_interrupted_is_never_told_whole(text: str, cuts: list[tuple[int, bool]]) -> None:
-    held = Held(Redactor(SECRETS))
+    held = RedactedStream(Redactor(SECRETS))
     interrupted = dict(cuts)
     told, at = "", 0
     for piece in sliced(text, [cut for cut, _ in cuts]):
@@ -93,7 +93,7 @@ def test_a_secret_that_is_interrupted_is_never_told_whole(text: str, cuts: list[
 
 @given(texts)
 def test_only_the_beginning_of_a_secret_is_withheld(text: str) -> None:
-    held = Held(Redactor(SECRETS))
+    held = RedactedStream(Redactor(SECRETS))
     told = ""
     for at, character in enumerate(text, start=1):
         told += held.feed(character)
@@ -123,7 +123,7 @@ def test_a_token_is_known_by_its_shape() -> None:
     redactor = Redactor()
     token = new_token()
     assert redactor.redact(f"Bearer {token}, dgm_short.") == f"Bearer {MARK}, dgm_short."
-    held = Held(redactor)
+    held = RedactedStream(redactor)
     assert "".join(map(held.feed, token + " ")) == f"{MARK} "
     assert redactor.redact(token[:-1]) == MARK  # cut by a limit
     assert redactor.redact(f"{token[:-1]} ") == f"{token[:-1]} "
@@ -131,7 +131,7 @@ def test_a_token_is_known_by_its_shape() -> None:
 
 def test_a_secret_that_is_added_later_counts_from_then_on() -> None:
     redactor = Redactor()
-    held = Held(redactor)
+    held = RedactedStream(redactor)
     assert held.feed(KEY) == KEY
     redactor.add(KEY)
     assert held.feed(KEY) == MARK

@@ -78,17 +78,17 @@ async def test_a_run_that_is_stored_before_it_begins_is_not_passed_over(tmp_path
     """Whoever looks between the two finds no event of it, and must not take that for its end."""
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         session = (await served.chat("1"))[0]["session"]
-        store, bells, now = served.services.store, served.services.runs.bells, time.time()
+        store, notifier, now = served.services.store, served.services.runs.notifier, time.time()
         async with feeding(served, session) as feed:
             await feed.until("state")
             row = RunRow("run_by_hand", session, "local", "m", "running", now)
             await store.write([row, RunRow("run_same_time", session, "local", "m", "running", now)])
-            bells.ring(session)
+            notifier.notify(session)
             await feed.until(lambda one: one.id == "run_by_hand:0")
             for run in ("run_by_hand", "run_same_time"):
                 finished = RunFinished("answered", "", 1, 0, {})
                 await store.write([EventRow(run, 1, finished.type, encode(finished)), RunEnded(run, "answered", now)])
-                bells.ring(session)
+                notifier.notify(session)
                 await feed.until_end(run)
         assert feed.ids == whole({"run_by_hand": 1, "run_same_time": 1})
 
@@ -128,7 +128,7 @@ async def test_a_store_that_fails_is_asked_again_and_the_stream_goes_on(
             async with feeding(served, session) as feed:
                 await feed.until("state")
                 other.execute("ALTER TABLE runs RENAME TO away")
-                served.services.runs.bells.ring(session)
+                served.services.runs.notifier.notify(session)
                 await warned.wait()
                 other.execute("ALTER TABLE away RENAME TO runs")
                 run = (await served.chat("2", session=session))[0]["run"]

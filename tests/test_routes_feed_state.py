@@ -48,7 +48,7 @@ async def test_the_state_comes_whole_and_then_by_what_has_changed(tmp_path: Path
 
 async def test_what_waits_is_told_once_in_full_and_much_of_it_piece_by_piece(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]])) as served:
-        store, bells = served.services.store, served.services.runs.bells
+        store, notifier = served.services.store, served.services.runs.notifier
         served.services.redactor.add(SECRET)
 
         async def wait_for(call: str, words: str) -> None:
@@ -63,14 +63,14 @@ async def test_what_waits_is_told_once_in_full_and_much_of_it_piece_by_piece(tmp
                 told = (await feed.until(lambda one: "approvals" in one.data)).data["approvals"]
                 assert [len(json.dumps(row)) > ROOM for row in told] == [False] * (count - 1) + [True]
             await wait_for("short", f"echo {SECRET}")
-            bells.ring("local")
+            notifier.notify("local")
             news = (await feed.until("state")).data
             assert news["approvals"][:3] == [{"run": "run_1", "call": f"long_{number}"} for number in range(3)]
             assert news["approvals"][3]["arguments"] == {"command": "echo [redacted]"}
             assert (await served.client.get("/approvals")).json()["approvals"] == feed.state["approvals"]
             decided = await served.client.post("/runs/run_1/approvals/long_1", json={"decision": "deny"})
             assert decided.status_code == 200
-            bells.ring("local")
+            notifier.notify("local")
             news = (await feed.until("state")).data
             assert [row["call"] for row in news["approvals"]] == ["long_0", "long_2", "short"]
             assert len(json.dumps(news)) < 400

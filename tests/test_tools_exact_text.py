@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.core.rules import Mode
+from app.core.rules import ApprovalMode
 from app.policy.gate import Circumstances, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER
@@ -103,8 +103,8 @@ async def test_what_was_decided_on_is_byte_for_byte_what_the_process_gets(
     assert box.read == ([] if nothing_to_start else [final[argument].encode()])
 
 
-@pytest.mark.parametrize("mode", [Mode.DENY, Mode.ASK, Mode.SANDBOXED])
-def test_words_behind_a_marker_are_decided_on(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [ApprovalMode.DENY, ApprovalMode.ASK, ApprovalMode.SANDBOXED])
+def test_words_behind_a_marker_are_decided_on(mode: ApprovalMode) -> None:
     """An allowed command and a grant for it cover what runs, never what a comment hides."""
     bash = RUNNERS["bash"]
     grants = (Grant("bash", pattern={"command": "ls *", "background": "*"}), Grant("bash", pattern={"command": "ls *"}))
@@ -112,6 +112,6 @@ def test_words_behind_a_marker_are_decided_on(mode: Mode) -> None:
     hidden = bash.normalise({"command": "#!bg id > f\nls"})
     assert hidden == {"command": "id > f\nls", "background": True}
     assert not isinstance(decide(LOCAL_USER, bash, hidden, under), Allow)
-    if mode is Mode.DENY:
+    if mode is ApprovalMode.DENY:
         assert isinstance(decide(LOCAL_USER, bash, hidden, under), Refuse)
     assert isinstance(decide(LOCAL_USER, bash, bash.normalise({"command": "#!bg\nls"}), under), Allow)

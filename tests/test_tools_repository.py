@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.rules import Mode
+from app.core.rules import ApprovalMode
 from app.policy.gate import Circumstances, decide
 from app.storage.principals import LOCAL_USER
 from tests.test_app_gate import named
@@ -158,7 +158,7 @@ def test_git_is_no_known_reader_where_a_repository_names_a_program(
     work, run = repository(tmp_path / "work"), program(tmp_path)
     Path(f"{run}.d").mkdir()
     shutil.copy(run, f"{run}.d/pre-commit")
-    under = Circumstances(Mode.ASK, boxed=True, workspace=work)
+    under = Circumstances(ApprovalMode.ASK, boxed=True, workspace=work)
     bash = named("bash")
     assert decide(LOCAL_USER, bash, {"command": command}, under) == Allow()
     plant(work, run)

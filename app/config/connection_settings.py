@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 from app.core.settings_fields import whole, words
 
 
-class DoorSettings(BaseModel):
+class ConnectionSettings(BaseModel):
     """Connections and proxies."""
 
     max_connections: int = whole(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
 
-from app.config.connection_settings import DoorSettings
+from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.protected_files import in_workspace, own_files
@@ -31,17 +31,17 @@ from app.config.sources import (
     in_file,
     in_flags,
 )
-from app.core.rules import Mode, ToolRule
+from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
 from tools.base.rights import Role
 from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, refusal
 from tools.web.addresses import may_be_named
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
-SUPERVISED = tuple(mode for mode in Mode if mode is not Mode.AUTO)  # what others than admins may run in
+SUPERVISED = tuple(mode for mode in ApprovalMode if mode is not ApprovalMode.AUTO)  # what others than admins may run in
 
 
-class Settings(RunSettings, ModelSettings, DoorSettings):
+class Settings(RunSettings, ModelSettings, ConnectionSettings):
     """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
@@ -98,9 +98,9 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
     job_limit: int = whole(8, 0, 1000, "background jobs that one principal may have running; 0 turns them off")
     job_follow_up: bool = setting(True, "start a turn of the conversation when a background job ends", "true or false")
     max_follow_ups: int = whole(8, 0, 1000, "turns that ended jobs may start until a person writes again")
-    approval_guest: Mode = mode("guests", *SUPERVISED)
-    approval_user: Mode = mode("users", *SUPERVISED)
-    approval_admin: Mode = mode("admins", *Mode)
+    approval_guest: ApprovalMode = mode("guests", *SUPERVISED)
+    approval_user: ApprovalMode = mode("users", *SUPERVISED)
+    approval_admin: ApprovalMode = mode("admins", *ApprovalMode)
     approval_time_limit_s: float | None = seconds(
         None, "how long a call waits for approval (default: until it is decided)"
     )
@@ -177,7 +177,7 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
 
     @field_validator("approval_guest", "approval_user")
     @classmethod
-    def _supervised(cls, value: Mode) -> Mode:
+    def _supervised(cls, value: ApprovalMode) -> ApprovalMode:
         if value in SUPERVISED:
             return value
         raise ValueError("is for admins")
@@ -194,7 +194,7 @@ class Settings(RunSettings, ModelSettings, DoorSettings):
     def _as_json(cls, value: Any) -> Any:
         return json.loads(value) if isinstance(value, str) else value  # raises ValueError
 
-    def mode_of(self, role: Role) -> Mode:
+    def mode_of(self, role: Role) -> ApprovalMode:
         """The mode of approval of runs that name none."""
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]

@@ -1,4 +1,4 @@
-"""Bells for those who show how things are: rung when something has changed, wherever it began."""
+"""Notifications of changes, for streams of the current state: they say that something has changed, not what."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
 
-class Bells:
-    """A bell each: for a principal, by name, and for a session, by id.
+class Notifier:
+    """Subscriptions to a principal, by name, or to a session, by id.
 
-    Rings are joined: who listens learns that something has changed since it looked last, not how often.
+    Notifications are coalesced: a subscriber learns that something has changed since it looked last, not how often.
     """
 
     def __init__(self) -> None:
-        self._listening: dict[str, set[asyncio.Event]] = {}
+        self._subscribers: dict[str, set[asyncio.Event]] = {}
         self.closed = False
 
     @contextmanager
-    def hearing(self, name: str) -> Iterator[asyncio.Event]:
-        """An event that each ring sets; who has seen it clears it, and looks only then, at `closed` first."""
-        rung = asyncio.Event()
-        others = self._listening.setdefault(name, set())
-        others.add(rung)
+    def subscribed(self, name: str) -> Iterator[asyncio.Event]:
+        """An event that each notification sets; the subscriber checks `closed`, clears it, and then reads the state."""
+        changed = asyncio.Event()
+        others = self._subscribers.setdefault(name, set())
+        others.add(changed)
         try:
-            yield rung
+            yield changed
         finally:
-            others.discard(rung)
-            if not others and self._listening.get(name) is others:
-                del self._listening[name]
+            others.discard(changed)
+            if not others and self._subscribers.get(name) is others:
+                del self._subscribers[name]
 
-    def ring(self, name: str) -> None:
-        for rung in self._listening.get(name, ()):
-            rung.set()
+    def notify(self, name: str) -> None:
+        for changed in self._subscribers.get(name, ()):
+            changed.set()
 
-    def ring_all(self) -> None:
-        for name in self._listening:
-            self.ring(name)
+    def notify_all(self) -> None:
+        for name in self._subscribers:
+            self.notify(name)
 
     def close(self) -> None:
-        """The server stops: nothing will change any more, and who listens may go."""
+        """Wake all subscribers for the last time: the server stops."""
         self.closed = True
-        self.ring_all()
+        self.notify_all()
 
-    async def around(self, name: str, work: Awaitable[None]) -> None:
-        """Ring when this begins, and when it has ended."""
-        self.ring(name)
+    async def notify_around(self, name: str, work: Awaitable[None]) -> None:
+        """Notify when the work begins, and when it has ended."""
+        self.notify(name)
         try:
             await work
         finally:
-            self.ring(name)
+            self.notify(name)

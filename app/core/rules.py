@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
 
 
-class Mode(StrEnum):
+class ApprovalMode(StrEnum):
     """What a run does with calls that a person may want to see first."""
 
     SANDBOXED = "sandboxed"  # what stays in the sandbox and the workspace runs at once, whatever leaves them asks

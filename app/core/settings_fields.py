@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from app.core.rules import Mode
+from app.core.rules import ApprovalMode
 
 DAY_S = 86_400
 BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
@@ -26,8 +26,8 @@ def seconds(default: float | None, help_text: str) -> Any:
     return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
 
 
-def mode(whose: str, *modes: Mode) -> Any:
-    return setting(Mode.SANDBOXED, f"approval mode of runs of {whose}", ", ".join(modes))
+def mode(whose: str, *modes: ApprovalMode) -> Any:
+    return setting(ApprovalMode.SANDBOXED, f"approval mode of runs of {whose}", ", ".join(modes))
 
 
 def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:

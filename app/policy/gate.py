@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from app.core.rules import Mode, WhenAbsent
+from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.policy.patterns import names_address
 from app.storage.principals import Principal
@@ -52,7 +52,7 @@ class Circumstances:
     `disabled` are patterns of tools that the session goes without.
     """
 
-    mode: Mode = Mode.SANDBOXED
+    mode: ApprovalMode = ApprovalMode.SANDBOXED
     boxed: bool = False
     networked: bool = False
     way_out: str = "No sandbox keeps it in."
@@ -67,7 +67,7 @@ class Circumstances:
     @property
     def asks_nobody(self) -> str:
         """What of the request says that nobody is there to ask; empty where a question can wait for somebody."""
-        if self.mode is Mode.DENY:
+        if self.mode is ApprovalMode.DENY:
             return "approval: deny"
         return "when_absent: deny" if self.when_absent is WhenAbsent.DENY else ""
 
@@ -196,11 +196,11 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
         return None if _granted_exactly(principal, tool, arguments, under) else f"{leaving.what}{_taint(under)}"
     if tool.approval == "never" or _covered(principal, tool, arguments, under):
         return None
-    if under.mode is Mode.AUTO and principal.role is Role.ADMIN:
+    if under.mode is ApprovalMode.AUTO and principal.role is Role.ADMIN:
         return None
     if leaving:
         return leaving.what
-    if under.mode is not Mode.ASK or _loses_nothing(tool, arguments, under):  # which looks at files: last
+    if under.mode is not ApprovalMode.ASK or _loses_nothing(tool, arguments, under):  # which looks at files: last
         return None
     return f"{_inside(tool, arguments, under)} This run asks first (approval: ask)."
 

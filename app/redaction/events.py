@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.core.events import AgentEvent, Delta, ReasoningDelta, TextDelta, ToolDelta
-from app.redaction.redactor import Held, Redactor
+from app.redaction.redactor import RedactedStream, Redactor
 
 Stream = tuple[str, str]  # type of the deltas, and the call that they belong to
 
@@ -19,7 +19,7 @@ class RedactedEvents:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._begun: dict[Stream, Held] = {}  # those whose last words may be the beginning of a secret
+        self._begun: dict[Stream, RedactedStream] = {}  # those whose last words may be the beginning of a secret
         self._waiting: Stream | None = None  # the one of them that has not told all of it
 
     def add(self, event: AgentEvent) -> Sequence[AgentEvent]:
@@ -38,7 +38,7 @@ class RedactedEvents:
         return self._tell_rest()
 
     def _feed(self, stream: Stream, event: Delta) -> Sequence[Delta]:
-        held = self._begun.pop(stream, None) or Held(self._redactor)
+        held = self._begun.pop(stream, None) or RedactedStream(self._redactor)
         text = held.feed(event.text)
         self._waiting = stream if held.waits else None
         if not held.empty:

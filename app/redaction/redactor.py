@@ -68,7 +68,7 @@ class Redactor:
         """The text with its secrets hidden; also one that its end has cut in two, if half of it is left."""
         if self.is_plain(text):
             return text
-        held = Held(self)
+        held = RedactedStream(self)
         return held.feed(text) + held.end()
 
     def redact_value(self, value: Value) -> Value:
@@ -195,7 +195,7 @@ def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
     return "|".join(f"{first}(?:\\Z|{_here_or_cut(rests)})" if rests[0] else first for first, rests in branches.items())
 
 
-class Held:
+class RedactedStream:
     """One stream of text in pieces. Only what may be the beginning of a secret is withheld, and no longer than needed.
 
     What `end` has told in clear still counts: the rest of a secret that goes on in the next piece is hidden.

@@ -22,7 +22,7 @@ from app.context.prompt import Override, Prompt, opening
 from app.context.view import Opening, view_of
 from app.core.clock import Clock
 from app.core.events import Notice
-from app.core.rules import Mode, WhenAbsent, classified
+from app.core.rules import ApprovalMode, WhenAbsent, classified
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import Route
 from app.models.endpoints.model_registry import Models, UnknownModel
@@ -42,7 +42,7 @@ from app.runs.run_options import RunOptions
 from app.runs.tool_executor import Calls
 from app.runs.tool_results import Results
 from app.storage.files.reading import Files
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
 from app.storage.runs import RunRow
 from app.storage.store import Store
@@ -76,7 +76,7 @@ class RunFactory:
     settings: Settings
     store: Store
     runs: Runs
-    switch: Switch
+    switch: KillSwitch
     models: Models
     sandbox: Sandbox | NoSandbox
     jobs: Jobs
@@ -96,13 +96,13 @@ class RunFactory:
     def gate(
         self,
         principal: Principal,
-        mode: Mode | None = None,
+        mode: ApprovalMode | None = None,
         workspace: Path | None = None,
         when_absent: WhenAbsent = WhenAbsent.WAIT,
     ) -> Gate:
         """The gate of a run in this workspace. Raises ModeForbidden."""
         mode = mode or self.settings.mode_of(principal.role)
-        if mode is Mode.AUTO and principal.role is not Role.ADMIN:
+        if mode is ApprovalMode.AUTO and principal.role is not Role.ADMIN:
             raise ModeForbidden(f"approval: auto is for admins; {principal.name} is a {principal.role}")
         under = Circumstances(
             mode,

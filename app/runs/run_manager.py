@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
 from app.core.attachments import File
-from app.core.notifier import Bells
+from app.core.notifier import Notifier
 from app.core.provider import Used
 from app.log.event_writer import Journal
 from app.log.run_stream import watched
@@ -27,7 +27,7 @@ from app.runs.session_queue import Line
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import StoreFailed
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
@@ -48,13 +48,13 @@ class Runs:
         self,
         store: Store,
         journal: Journal,
-        switch: Switch,
+        switch: KillSwitch,
         approvals: Approvals,
         ledger: Ledger,
-        bells: Bells | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self.approvals = approvals
-        self.bells = bells or Bells()
+        self.notifier = notifier or Notifier()
         self.ledger = ledger
         self._store = store
         self._journal = journal
@@ -117,7 +117,7 @@ class Runs:
 
     def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> LiveRun:
         live = LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
-        live.log.on_news = partial(self.bells.ring, row.principal)
+        live.log.on_news = partial(self.notifier.notify, row.principal)
         return live
 
     def _begin(self, live: LiveRun) -> None:
@@ -156,8 +156,8 @@ class Runs:
         return self._newest
 
     def _ring(self, row: RunRow) -> None:
-        self.bells.ring(row.principal)
-        self.bells.ring(row.session)
+        self.notifier.notify(row.principal)
+        self.notifier.notify(row.session)
 
     def _may_begin(self) -> None:
         self._switch.check()
@@ -245,8 +245,8 @@ class Runs:
             for row in await self._store.runs(session):
                 self._lost.forget(row.id)
             await self._store.delete_session(session)
-            self.bells.ring(principal.name)
-            self.bells.ring(session)
+            self.notifier.notify(principal.name)
+            self.notifier.notify(session)
 
     async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
         """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""
@@ -270,7 +270,7 @@ class Runs:
         await self._store.write(withdrawn(rows, principal.name))
         for run in self._line.of(session):
             self._live[run].agent.calls.gate.grant(await self.approvals.grants(session))
-        self.bells.ring(session)
+        self.notifier.notify(session)
         return len(rows)
 
     async def _suspend_waiting(self) -> None:
@@ -294,7 +294,7 @@ class Runs:
         await self._suspend_waiting()
         await self.cancel_all("server_stopped")
         await self._lost.keep_all()
-        self.bells.close()
+        self.notifier.close()
 
 
 def uses_of(agent: Agent) -> list[Kind]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
 from app.context.prompt import Override
 from app.context.system_text import SystemText, as_fields
-from app.core.rules import Mode, WhenAbsent
+from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
 
 
@@ -25,7 +25,7 @@ class RunOptions(BaseModel):
     max_tokens: int | None = Field(default=None, ge=1, le=10**12)
     time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
     inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
-    approval: Annotated[Mode, Strict(strict=False)] | None = None
+    approval: Annotated[ApprovalMode, Strict(strict=False)] | None = None
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     without_vision: Literal["refuse", "describe"] = "refuse"
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.core.events import TERMINAL
 from app.core.messages import Message
-from app.core.notifier import Bells
+from app.core.notifier import Notifier
 from app.runs.run_manager import Runs
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow, RunRow
@@ -45,7 +45,7 @@ class Position:
 class Following:
     runs: Runs
     store: Store
-    bells: Bells
+    notifier: Notifier
 
     async def asked(self, row: RunRow) -> Asked:
         return Asked(row, await self.store.request_of(row.session, row.id))
@@ -56,9 +56,9 @@ class Following:
         Until the session is deleted or the server stops. A store that fails is asked again.
         """
         at = after
-        with self.bells.hearing(session) as rung:
-            while not self.bells.closed:
-                rung.clear()
+        with self.notifier.subscribed(session) as changed:
+            while not self.notifier.closed:
+                changed.clear()
                 try:
                     at = at or await self._beginning(session)
                     async with aclosing(self._news(session, at)) as news:
@@ -66,26 +66,26 @@ class Following:
                             yield one
                     if await self.store.session(session) is None:
                         return
-                    await rung.wait()
+                    await changed.wait()
                 except StoreFailed as failure:
                     _log.warning("session %s cannot be followed for now: %s", session, failure)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(AGAIN_S):
-                            await rung.wait()
+                            await changed.wait()
 
     async def waiting(self, session: str) -> AsyncGenerator[Asked, None]:
         """What comes to wait behind the run under way, each once: its turn, and its events, may be far off."""
         told = set[str]()
-        with self.bells.hearing(session) as rung:
-            while not self.bells.closed:
-                rung.clear()
+        with self.notifier.subscribed(session) as changed:
+            while not self.notifier.closed:
+                changed.clear()
                 rows = self.runs.waiting(session)
                 for row in rows:
                     if row.id not in told:
                         with suppress(StoreFailed):  # it is told again when its turn comes
                             yield await self.asked(row)
                 told = {row.id for row in rows}
-                await rung.wait()
+                await changed.wait()
 
     async def _beginning(self, session: str) -> Position:
         """Before the run under way, or behind all that there are."""

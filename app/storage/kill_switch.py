@@ -15,7 +15,7 @@ PAUSED, RUNNING = "yes", "no"
 logger = logging.getLogger(__name__)
 
 
-class Switch:
+class KillSwitch:
     """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
 
     Each of `on_turn` is called whenever it is turned.
@@ -50,7 +50,7 @@ class Switch:
         await self._going_on.wait()
 
     @classmethod
-    def always_on(cls, store: StateStore) -> Switch:
+    def always_on(cls, store: StateStore) -> KillSwitch:
         """One that nobody turns, for what runs without a server."""
         switch = cls(store)
         switch._turn(paused=False)

@@ -130,13 +130,13 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--session", metavar="ID", help="the conversation to continue")
     parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
-    from app.core.rules import Mode, WhenAbsent
+    from app.core.rules import ApprovalMode, WhenAbsent
 
     help_text = (
         "which calls need approval (default: as the server has it). Without a terminal, such calls are denied; with "
         "this flag they wait, and standard error says how to decide over HTTP"
     )
-    parser.add_argument("--approval", choices=[mode.value for mode in Mode], help=help_text)
+    parser.add_argument("--approval", choices=[mode.value for mode in ApprovalMode], help=help_text)
     help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
     parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
     _settings_flags(parser)

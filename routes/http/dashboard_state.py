@@ -78,7 +78,7 @@ async def _job_row(jobs: Jobs, job: Job) -> Row:
 
 
 async def state_of(services: Services, principal: Principal, approvals: Sequence[Row], seen_before: Seen) -> Row:
-    """`approvals` as `Seen` has them: asked for only when a bell has rung."""
+    """`approvals` as `Seen` has them: read only after a notification."""
     default, now = services.models.default, time.time()
     state: Row = {
         "me": {"name": principal.name, "role": principal.role},

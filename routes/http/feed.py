@@ -29,8 +29,8 @@ from routes.protocol.numbers import whole_number
 from routes.protocol.sse import RETRY, pieces, sse_response
 from routes.services import Services, current_principal, services_of
 
-BUSY_S, IDLE_S = 0.5, 2.0  # what rings no bell is looked at this often: with jobs under way, without
-SOONEST_S = 0.1  # between two looks, however often the bell rings
+BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running jobs, without
+SOONEST_S = 0.1  # least interval between two reads, however often it is notified
 MAX_PLACE = 80
 END = b""  # what this connection was for is gone
 
@@ -46,7 +46,7 @@ async def page_events(request: Request) -> Response:
         await services.runs.session(session, principal)
         if after is not None and (await services.runs.run(after.run, principal)).session != session:
             raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
-        following = Following(services.runs, services.store, services.runs.bells)
+        following = Following(services.runs, services.store, services.runs.notifier)
         streams += [_session(following, session, after), _waiting(following, session)]
     with services.presence.place(principal) as place:
         return sse_response(place, _frames(streams))
@@ -112,17 +112,17 @@ def asked_fields(pending: Asked) -> dict[str, Any]:
 
 async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
     """All of it first, then what has changed. Ends when who came without a token needs one."""
-    changes, bells, pending = Changes(services.redactor), services.runs.bells, list[Row]()
-    with bells.hearing(principal.name) as rung:
-        rung.set()
-        while not bells.closed and (principal.token or not services.presence.asks_for_tokens):
-            if rung.is_set():
-                rung.clear()
+    changes, notifier, pending = Changes(services.redactor), services.runs.notifier, list[Row]()
+    with notifier.subscribed(principal.name) as changed:
+        changed.set()
+        while not notifier.closed and (principal.token or not services.presence.asks_for_tokens):
+            if changed.is_set():
+                changed.clear()
                 try:
                     pending = await seen.approvals(services.store, principal.name)
                 except StoreFailed as failure:
                     _log.warning("what waits for %s is not known: %s", principal.name, failure)
-                    asyncio.get_running_loop().call_later(IDLE_S, rung.set)
+                    asyncio.get_running_loop().call_later(IDLE_S, changed.set)
             now, more = await state_of(services, principal, pending, seen), True
             while more:
                 news, more = changes.news(now)
@@ -131,6 +131,6 @@ async def _states(services: Services, principal: Principal, seen: Seen) -> Async
             await asyncio.sleep(SOONEST_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(BUSY_S if principal.name in services.jobs.at_work() else IDLE_S):
-                    await rung.wait()
-    if not bells.closed:
+                    await changed.wait()
+    if not notifier.closed:
         yield END

@@ -29,7 +29,7 @@ from app.models.tokens.counter import opened_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
 from app.storage.endpoints import EndpointRow
-from app.storage.kill_switch import Switch
+from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from tools.base.pause_check import Paused
 
@@ -55,7 +55,7 @@ async def opened_models(
     environ: Mapping[str, str],
     choose: Choose | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
-    switch: Switch | None = None,
+    switch: KillSwitch | None = None,
 ) -> AsyncGenerator[Opened, None]:
     """`choose` gives a provider that takes the place of the one that the settings name.
 
@@ -63,7 +63,7 @@ async def opened_models(
 
     Raises SettingsError where they name keys, models or a tokenizer that are not there, StoreFailed.
     """
-    switch = switch or Switch.always_on(store)
+    switch = switch or KillSwitch.always_on(store)
     registry = Registry(opener_of(settings, redactor, environ), store, switch.unpaused)
     try:
         opened = await _opened(registry, settings, choose, known_servers, switch)
@@ -87,7 +87,11 @@ def opener_of(settings: Settings, redactor: Redactor, environ: Mapping[str, str]
 
 
 async def _opened(
-    registry: Registry, settings: Settings, choose: Choose | None, known_servers: Sequence[KnownServer], switch: Switch
+    registry: Registry,
+    settings: Settings,
+    choose: Choose | None,
+    known_servers: Sequence[KnownServer],
+    switch: KillSwitch,
 ) -> Opened:
     about, why, opener = "", "as configured", registry.opener
     rows = await registry.rows()
@@ -168,7 +172,7 @@ def check(models: Models) -> None:
         raise SettingsError(problems)
 
 
-async def readied(models: Models, why: str, switch: Switch) -> str:
+async def readied(models: Models, why: str, switch: KillSwitch) -> str:
     """Have the default model ready, as far as it can be; a sentence for people: which it is, and why that one."""
     endpoint, problem = models.endpoint, ""
     try:

@@ -30,7 +30,7 @@ class UnknownKind(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileKind:
     """A row of KINDS. `size` gives width and height of a picture, (0, 0) where its head does not say."""
 
     name: str
@@ -91,16 +91,16 @@ def _little(data: bytes, at: int, length: int) -> int:
 
 
 KINDS = (
-    Kind("PNG", "image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), png_size),
-    Kind("JPEG", "image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff"), jpeg_size),
-    Kind("GIF", "image/gif", lambda data: data.startswith((b"GIF87a", b"GIF89a")), gif_size),
-    Kind("WebP", "image/webp", lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", webp_size),
-    Kind("PDF", PDF, lambda data: b"%PDF-" in data[:PDF_BEGINS_WITHIN], pages=pdf_pages),
+    FileKind("PNG", "image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), png_size),
+    FileKind("JPEG", "image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff"), jpeg_size),
+    FileKind("GIF", "image/gif", lambda data: data.startswith((b"GIF87a", b"GIF89a")), gif_size),
+    FileKind("WebP", "image/webp", lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", webp_size),
+    FileKind("PDF", PDF, lambda data: b"%PDF-" in data[:PDF_BEGINS_WITHIN], pages=pdf_pages),
 )
 PICTURES = frozenset(kind.media_type for kind in KINDS) - {PDF}
 
 
-def kind_of(data: bytes) -> Kind:
+def kind_of(data: bytes) -> FileKind:
     """Raises UnknownKind."""
     for kind in KINDS:
         if kind.is_it(data):

@@ -30,7 +30,7 @@ from tools.mcp.connection.traffic import Traffic, Watched
 from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
 from tools.mcp.model import Hooks, ServerConfig
 
-Mode = Literal["auto", "legacy"]
+ApprovalMode = Literal["auto", "legacy"]
 
 PROBE_S = 5.0  # some servers ignore what they do not know, and the older way is tried only then
 LEAVE_S = 0.8  # for the courtesy of ending a session
@@ -60,7 +60,7 @@ class Link:
     def __init__(
         self,
         config: ServerConfig,
-        mode: Mode,
+        mode: ApprovalMode,
         hooks: Hooks,
         private_hosts: Sequence[str],
         log: Log,
@@ -75,7 +75,7 @@ class Link:
         self.traffic = Traffic(log.add)
         self.calls: set[Moment] = set()
         self._config = config
-        self._mode: Mode = mode
+        self._mode: ApprovalMode = mode
         self._hooks = hooks
         self._private_hosts = private_hosts
         self._log = log
