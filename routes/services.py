@@ -120,7 +120,7 @@ async def open_services(
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
-    """Around the workspace, which is made here; without `people` there is nobody but the local user."""
+    """A sandbox around the workspace, which is created here; without `people` the only principal is the local user."""
     made(settings.workspace, "workspace")
     folder = settings.workspace / PEOPLE
     if people and not folder.exists() and not folder.is_symlink():
@@ -148,7 +148,7 @@ def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """What no answer, log or database may hold; access tokens are known by their shape."""
+    """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
     key = settings.model_key
     return [*secrets_in(os.environ), *([key.get_secret_value()] if key else [])]
 
@@ -165,7 +165,7 @@ def services_of(request: Request) -> Services:
 
 
 def current_principal(request: Request) -> Principal:
-    """Who asks: `Access` has put it there."""
+    """The principal of a request, as `Access` has set it."""
     principal = request.state.principal
     assert isinstance(principal, Principal)
     return principal

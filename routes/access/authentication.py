@@ -1,4 +1,4 @@
-"""Who may come in: Host, Origin and Sec-Fetch-Site are checked first, then the token becomes a principal.
+"""Authentication: Host, Origin and Sec-Fetch-Site are checked first, then the token becomes a principal.
 
 As long as there was never a token there is only the local admin, on loopback: the account that runs the server. The
 Host check keeps DNS rebinding out, the other two keep other web pages out. Pure ASGI: a BaseHTTPMiddleware doubles
@@ -56,7 +56,7 @@ def fingerprint(token: str) -> str:
 
 @lru_cache(16)
 def is_loopback(host: str) -> bool:
-    """Whether a bind address is reachable from this machine only; a name counts only if it is `localhost`."""
+    """Return whether a bind address is reachable from this machine only; the only name that counts is `localhost`."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -133,7 +133,7 @@ class Access:
         return Refused(401, "unauthorized", why)
 
     async def _note(self, name: str, why: str, client: str, now: float) -> None:
-        """Into the audit, which nobody who has no token may fill."""
+        """Record a failure in the audit, at a bounded rate: a client without a token must not fill it."""
         if self.noted.count(client, now)[0] > 1 or self.noted.count("", now)[0] > NOTED_PER_MINUTE:
             return
         try:

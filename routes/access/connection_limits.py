@@ -1,7 +1,7 @@
-"""How many connections there may be, in all and per address.
+"""Limits of concurrent connections, in all and per address.
 
-A connection that serves nobody who was let in (a head that does not come, a 401, an idle keep-alive) makes room for a
-new one, the oldest first: what stalls, however often, keeps nobody out. Where all serve somebody, a new one is refused.
+A connection without an authenticated request (a head that does not come, a 401, an idle keep-alive) makes room for a
+new one, the oldest first: stalled connections lock no client out. Where all serve requests, a new one is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Connections:
         return len(self._clients)
 
     def take_in(self, connection: Connection, address: str | None, client: str) -> str | None:
-        """Count a new connection; why not, if there is no room. `client` stands for whoever is at the address."""
+        """Count a new connection; why not, if there is no room. `client` stands for the address."""
         full = self._counts.get(client, 0) >= self._most_of_address and not self._is_exempt(address)
         if full and not self._close_oldest(self._spare_of.get(client, {})):
             return f"{client} has {self._most_of_address:,} connections. Close some, or wait until one has ended."

@@ -1,11 +1,11 @@
-"""Who is the admin of a server that has no tokens: the account that runs it, on this machine, and nobody else.
+"""The local admin of a server without tokens: only the account that runs it, on this machine.
 
 The kernel says which account a connection is of (`routes.access.peers`), so that nothing has to be typed. Where it
 cannot say, a token does that only this account can read: it is made at the first start, in the data directory.
 
 Another account is not let in, and that holds for root: what runs as root and passes other people's requests on (a
 container's published port, a forwarded one) would let them in as well. Root can read the file. What a proxy forwards is
-never the local admin's, whoever runs the proxy.
+never the local admin's, whichever account runs the proxy.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LocalAdmin:
     uid: int = field(default_factory=os.geteuid)
 
     def objection(self, uid: int | None, headers: Headers, bearer: str | None) -> str | None:
-        """Why a request of this account is not the local admin's, and what to do; None if it is."""
+        """Return why a request of this account is not the local admin's, and what to do; None if it is."""
         if proxied(headers):
             return f"This request came through a proxy, and without a token nothing is let in that did. {MAKE_ONE}"
         if uid == self.uid or self._is_token(bearer):
@@ -123,5 +123,5 @@ def uid_of(scope: Scope) -> int | None:
 
 
 def proxied(headers: Headers) -> bool:
-    """Whether a proxy has passed this request on, as far as it says so."""
+    """Return whether the request's headers say that a proxy passed it on."""
     return any(name in FORWARDING or name.startswith(FORWARDING_PREFIXES) for name in headers)

@@ -6,7 +6,7 @@ constant time, else by /proc/net/tcp, which lists all of them. An answer counts 
 
 - the other end still has a socket that a process holds: one that was closed or waits for its time to pass is listed
   with user id 0, although it was never root's;
-- our own end is still connected afterwards: then nobody else can have had those addresses in between.
+- our own end is still connected afterwards: then no other process can have had those addresses in between.
 
 Where the kernel cannot say (another system, a network namespace in between) there is no answer.
 """
@@ -92,7 +92,7 @@ def uid_of_listener(host: str, port: int) -> int | None:
 
 @cache
 def numbers_are_whole() -> bool:
-    """Whether each account has a number of its own here: in most user namespaces all others look alike."""
+    """Return whether each account has a user id of its own here: in most user namespaces all others look alike."""
     try:
         return Path("/proc/self/uid_map").read_text(encoding="ascii").split() == WHOLE_MAP
     except OSError:
@@ -101,7 +101,7 @@ def numbers_are_whole() -> bool:
 
 @cache
 def kernel_says() -> bool:
-    """Whether it knows the account of a connection of this process to itself."""
+    """Return whether the kernel knows the account of a connection of this process to itself."""
     try:
         with closing(socket.create_server(("127.0.0.1", 0))) as listener:
             listener.settimeout(1.0)
@@ -155,7 +155,7 @@ def by_proc(source: Address, target: Address) -> Entry | None:
 
 
 def _listed(address: Address) -> tuple[str, ...]:
-    """How /proc writes an address: 32 bits at a time as this machine's numbers; IPv4 also as IPv6 maps it."""
+    """An address as /proc writes it: 32 bits at a time as this machine's numbers; IPv4 also as IPv6 maps it."""
     place = _plain(address[0]).packed
     forms = (place,) if len(place) == 16 else (place, MAPPED + place)
     return tuple(f"{_words(form)}:{address[1]:04X}" for form in forms)

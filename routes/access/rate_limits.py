@@ -1,4 +1,4 @@
-"""How often somebody may do something, and how a request may arrive."""
+"""Rate limits per client, and bounds on the head of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_HEAD = 64 * 1024  # bytes of a request before its body
 MAX_URL = 8 * 1024
 HEAD_TIME_S = 30.0  # in which they must have arrived
 LINGER_S = 1.0
-HOLD = "hold"  # where `scope["state"]` has what keeps the connection while somebody is served
+HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
 
 
 class RateLimiter:
@@ -34,7 +34,7 @@ class RateLimiter:
         self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def count(self, key: str, now: float) -> tuple[int, float]:
-        """How many there are now with this one, and when they count no more."""
+        """Count one more; return how many there are in the current window, and when it ends."""
         start, before = self._windows.get(key, (now, 0))
         if not start <= now < start + WINDOW_S:
             start, before = now, 0
@@ -47,7 +47,7 @@ class RateLimiter:
 
 
 def client_network(address: str | None) -> str:
-    """What stands for a client: its IPv4 address, or the /64 of IPv6, which one subscriber has whole."""
+    """The network that identifies a client: its IPv4 address, or the /64 of its IPv6 address."""
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:  # a proxy may forward anything
@@ -78,7 +78,7 @@ class SecurityHeadersMiddleware:
 
 
 def names_two_servers(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """Why it is not clear which server a request is for: a proxy, or a check, could read the other name."""
+    """Return why it is ambiguous which server a request is for: a proxy, or a check, could read the other name."""
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
         return "The request has two Host headers. Send one."
@@ -191,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
         }
         lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.items())
         self.transport.write(STATUS_LINE[status] + lines.encode() + b"\r\n" + body)
-        # Closed at once, with bytes that nobody has read, the connection would be reset before the answer is.
+        # Closed at once, with unread bytes, the connection would be reset before the answer is.
         self._refused = True
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()

@@ -1,4 +1,4 @@
-"""How the command line gives its token to a server: to the one that is meant, and to no other.
+"""The command line's authentication: its token goes to the intended server only.
 
 Anybody's program can listen where a server used to. On this machine the token is sent only if the kernel says that
 this account, or root, listens there; or else if the server proves that it knows the token: by an HMAC with the token's
@@ -31,12 +31,12 @@ class NotProven(httpx2.TransportError):
 
 
 def is_local(url: str) -> bool:
-    """Whether the URL leads to this machine: then no proxy is asked, and a server may be started here."""
+    """Return whether the URL leads to this machine: then no proxy is used, and a server may be started here."""
     return httpx2.URL(url).host in LOOPBACK
 
 
 def proof_id(token_sha256: str) -> str:
-    """What names a token to a server that knows it, and tells others nothing of it."""
+    """An identifier of a token for a server that knows it; it reveals nothing of the token."""
     return hashlib.sha256(f"dragoman proof of {token_sha256}".encode()).hexdigest()
 
 
@@ -70,7 +70,7 @@ class TokenAuth(httpx2.Auth):
             yield request
 
     def _doubt(self, url: httpx2.URL, token: str) -> Generator[httpx2.Request, httpx2.Response, str]:
-        """Why the server may not be the one that the token is for; empty if there is no doubt."""
+        """Return why the server may not be the one that the token is for; empty if there is no doubt."""
         if url.scheme == "https":
             return ""
         if url.host not in LOOPBACK:
@@ -80,7 +80,7 @@ class TokenAuth(httpx2.Auth):
         return f"What listens at {_place(url)} does not know your token: it may be another account's program."
 
     def _proves(self, url: httpx2.URL, token: str) -> Generator[httpx2.Request, httpx2.Response, bool]:
-        """Whether the server knows the token."""
+        """Return whether the answer proves that the server knows the token."""
         nonce, digest = secrets.token_hex(16), sha256_of(token)
         proof_url = url.copy_with(path=PROOF, query=f"token={proof_id(digest)}&nonce={nonce}".encode(), fragment=None)
         answer = yield httpx2.Request("GET", proof_url)

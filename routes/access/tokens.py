@@ -26,7 +26,7 @@ def _some_expiry(text: str) -> str:
 
 
 class BudgetRequest(BaseModel):
-    """What the principal may use; what is left out has no limit."""
+    """Limits on what the principal may use; a field that is left out has no limit."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -74,7 +74,7 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
 
 
 async def revoke_token(store: TokenStore, name: str, by: str) -> None:
-    """From now on it admits nobody. Raises Refused if there is none in use, StoreFailed."""
+    """Revoke the tokens in use of this name. Raises Refused if there is none, StoreFailed."""
     now = time.time()
     theirs = [row for row in await store.tokens() if row.name == name and in_use(row, now)]
     if not theirs:
@@ -85,7 +85,7 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
 
 
 def token_fields(row: TokenRow) -> dict[str, Any]:
-    """A token as JSON: all but what would let somebody in."""
+    """A token as JSON, without what would admit a client."""
     return {
         "name": row.name,
         "role": row.role,

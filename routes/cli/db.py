@@ -70,7 +70,7 @@ def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[
 
 
 def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
-    """To look at a database is not to make one: a mistyped folder is told."""
+    """Run an action on an existing database; a mistyped folder is an error and creates nothing."""
     path = loaded.settings.data_dir / DATABASE
     if not path.exists():
         print(f"dragoman: there is no database {path}. --data-dir or DRAGOMAN_DATA_DIR says where.", file=sys.stderr)

@@ -73,7 +73,7 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "model": {"help": "the model that answers who names the endpoint alone (default: the first it lists)"},
     "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be asked for (default: any)"},
     "format": {"choices": choices("format"), "help": "what it speaks (default: auto)"},
-    "tool_calls": {"choices": choices("tool_calls"), "help": "how its models are told of tools (default: auto)"},
+    "tool_calls": {"choices": choices("tool_calls"), "help": "how tools are offered to its models (default: auto)"},
     "window": {"type": int, "metavar": "TOKENS", "help": "that its models can read at a time (default: what it says)"},
     "max_requests": {"type": int, "metavar": "N", "help": "that it answers at a time (default: what it says)"},
 }

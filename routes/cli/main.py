@@ -117,7 +117,7 @@ def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
 
 
 def _serve(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)  # a wrong setting is told before the server's modules are loaded
+    loaded = _loaded(args, environ)  # a wrong setting is reported before the server's modules are loaded
     from routes.server import serve
 
     return serve(loaded)
@@ -250,7 +250,7 @@ def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
 
 
 def _no_flags(_parser: argparse.ArgumentParser) -> None:
-    """For a subcommand that takes none."""
+    """The flags of a subcommand that takes none."""
 
 
 _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."

@@ -160,7 +160,7 @@ def _columns(server: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _below(server: Mapping[str, Any]) -> list[str]:
-    """What a person should know of a server, and do."""
+    """Lines below a server's row: its problems, and what to do about them."""
     lines = [line for line in str(server.get("error") or "").splitlines() if line]
     if lines:
         lines += list(server.get("stderr_tail", ()))[-TAIL:]
@@ -200,7 +200,7 @@ def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int
 
 
 async def _forgotten(store: McpStore, name: str, decision: str) -> int:
-    """What was said of it over HTTP does not count any more."""
+    """Drop the server's state that was set over HTTP: the file decides again."""
     await store.write([McpServerRemoved(name), AuditRow(time.time(), BY, f"mcp {name}", decision, "", BY)])
     return 0
 
@@ -211,7 +211,7 @@ def _reconnect(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
 
 
 def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
-    """What is approved was shown before by `list`; here once more, so that nothing is trusted unseen."""
+    """Approve tools, printing each once more, so that nothing is trusted unseen."""
     held: list[dict[str, str]] = next(
         (server["held"] for server in remote.servers()[0] if server["name"] == args.name), []
     )

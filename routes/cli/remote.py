@@ -1,4 +1,4 @@
-"""What the command line says to a server that runs: its MCP servers and endpoints, as that server has them."""
+"""A running server's MCP servers and endpoints, for the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Remote:
         self._auth = TokenAuth(checked_token(token) if token else None, own)
 
     def servers(self) -> tuple[list[dict[str, Any]], str | None]:
-        """All of them, and what is wrong with the file."""
+        """All MCP servers, and the problems of the file."""
         answer = self._ask("GET", "/mcp/servers")
         return answer["servers"], answer["problem"]
 

@@ -25,7 +25,7 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
 
 
 async def list_approvals(request: Request) -> Response:
-    """What waits for the asker, oldest first."""
+    """The pending approvals of the caller, oldest first."""
     rows = await services_of(request).store.approvals(current_principal(request).name)
     return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if not is_over(row)]})
 

@@ -1,4 +1,4 @@
-"""GET /sessions/{session}/files/{sha256}: the bytes of a file, to whoever the session belongs to."""
+"""GET /sessions/{session}/files/{sha256}: the bytes of a file, for the session's owner."""
 
 from __future__ import annotations
 

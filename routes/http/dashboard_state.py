@@ -1,4 +1,4 @@
-"""How things are for somebody: what runs, what waits for them, and what answers. Changes whole, then by what is new."""
+"""The state that a page shows: runs, approvals, jobs, models. Sent whole first, then its changes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tools.jobs.records import Job, JobsFailed, NoSuchJob
 
 VERSION = version("dragoman")
 LOOK_S = 0.4  # the output of a job that runs is looked at this often, however many pages show it
-ROOM = 262_144  # characters of rows told at once, if one is not longer
+ROOM = 262_144  # characters of rows sent at once, if one is not longer
 Row = dict[str, Any]
-# Lists that may be long, and what their rows are known by: a row that was told before is told by that alone.
+# Lists that may be long, and the key of their rows: a row that was sent before is sent as its key alone.
 KEYS: Mapping[str, Sequence[str]] = {"approvals": ("run", "call"), "jobs": ("id",)}
 
 
 @dataclass(slots=True)
 class Seen:
-    """What all pages of a server have seen, so that none reads it again: calls that wait, and outputs of jobs."""
+    """State read once for all pages of a server: calls that wait, and outputs of jobs."""
 
     _calls: dict[str, dict[tuple[str, str], Row]] = field(default_factory=dict)  # by principal
     _jobs: dict[str, dict[str, tuple[float, Job, Row]]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Seen:
 
     async def jobs(self, jobs: Jobs, principal: str) -> list[Row]:
         """Oldest first, each with its last lines; without its age, which only the clock changes."""
-        async with self._looking.setdefault(principal, asyncio.Lock()):  # whoever comes meanwhile sees what was seen
+        async with self._looking.setdefault(principal, asyncio.Lock()):  # those that come meanwhile get the same
             known, now = self._jobs.get(principal, {}), dict[str, tuple[float, Job, Row]]()
             for job in jobs.listed(principal):
                 at, before, row = known.get(job.id, (0.0, None, Row()))
@@ -105,7 +105,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
 
 
 class Changes:
-    """What one stream has been told."""
+    """The state that one stream has sent, and the changes since."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -113,7 +113,7 @@ class Changes:
         self._rows: dict[str, dict[tuple[Any, ...], Row]] = {name: {} for name in KEYS}
 
     def news(self, now: Row) -> tuple[str, bool]:
-        """What `now` has that was not told, as JSON, empty if nothing; and whether there is more than fits at once."""
+        """The changes of `now` since the last call, as JSON, empty if none; and whether more are left for the next."""
         parts, more = ['"type": "state"'], False
         for name, value in now.items():
             if name in self._sent and self._sent[name] == value:

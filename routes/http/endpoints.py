@@ -89,7 +89,7 @@ async def delete_endpoint(request: Request) -> Response:
 
 
 def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str, Any]:
-    """As much as the principal may know; `models` says more of those that somebody uses."""
+    """An endpoint's fields that the principal may see; `models` adds more about those that are in use."""
     if principal.role is Role.GUEST:
         return {"name": endpoint.name, "models": [{"name": name} for name in endpoint.models()]}
     used = {target.provider.model: model_fields(target, models) for target in reversed(endpoint.targets())}
@@ -108,7 +108,7 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
 
 
 def model_fields(target: Target, models: Models) -> dict[str, Any]:
-    """What is known of a model, and how."""
+    """The known abilities of a model, and where each is known from."""
     return {
         "name": target.provider.model,
         "default": target is models.default,

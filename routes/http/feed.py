@@ -104,14 +104,14 @@ def _asked(pending: Asked) -> str:
 
 
 def asked_fields(pending: Asked) -> dict[str, Any]:
-    """What a run was asked for with: `message` as GET /sessions/{id} has it."""
+    """The request of a run: `message` as GET /sessions/{id} has it."""
     message = shown(pending.message) if pending.message else None
     fields = {name: value for name, value in run_fields(pending.row).items() if name != "id"}
     return {"run": pending.row.id} | fields | {"message": message}
 
 
 async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
-    """All of it first, then what has changed. Ends when who came without a token needs one."""
+    """The whole state first, then its changes. Ends when a client without a token needs one."""
     changes, notifier, pending = Changes(services.redactor), services.runs.notifier, list[Row]()
     with notifier.subscribed(principal.name) as changed:
         changed.set()

@@ -1,4 +1,4 @@
-"""What a person has allowed for the rest of a session: shown, and taken back."""
+"""Grants of a session: list and withdraw what a person has allowed for the rest of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def list_grants(request: Request) -> Response:
 
 
 async def withdraw_all(request: Request) -> Response:
-    """From now on the session has no grant; calls that they covered ask again, in the run that is under way, too."""
+    """Withdraw all grants of the session; calls that they covered need approval again, in the current run, too."""
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     return ASCIIResponse({"withdrawn": await services.runs.withdraw_grants(session.id, principal)})

@@ -1,4 +1,4 @@
-"""What there is: health, the tools on offer, and a greeting at the root."""
+"""Health, the offered tools, and a greeting at the root."""
 
 from __future__ import annotations
 

@@ -94,12 +94,12 @@ async def delete_server(request: Request) -> Response:
 
 
 async def server_logs(request: Request) -> Response:
-    """What it wrote to stderr and what became of it, the last 200 lines."""
+    """The last 200 lines of a server's stderr and of its life."""
     return ASCIIResponse({"lines": _servers(request).logs(request.path_params["name"])})
 
 
 async def callback(request: Request) -> Response:
-    """Where a page of a sign-in leads a browser, which has no token of ours: `state` says which sign-in it was."""
+    """The redirect of an OAuth sign-in; the browser has no token of ours, `state` names the sign-in."""
     given, servers = request.query_params, services_of(request).mcp
     state = given.get("state", "")
     try:

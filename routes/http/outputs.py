@@ -16,7 +16,7 @@ from routes.services import current_principal, services_of
 
 
 async def call_output(request: Request) -> Response:
-    """What comes behind the character `?after=`."""
+    """A call's output from the character `?after=` on."""
     services, after = services_of(request), query_number(request, "after", 0)
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
@@ -24,7 +24,7 @@ async def call_output(request: Request) -> Response:
 
 
 async def job_output(request: Request) -> Response:
-    """What comes behind the byte `?after=`."""
+    """A job's output from the byte `?after=` on."""
     services, after = services_of(request), query_number(request, "after", 0)
     outputs = JobOutput(services.jobs, services.redactor)
     return ASCIIResponse(

@@ -26,7 +26,7 @@ from routes.services import current_principal, services_of
 USUAL, MOST = 20, 100  # runs
 ROOM = 2_000_000  # characters of events: with more, earlier runs are left to be asked for
 MOST_OF_RUN = 8_000_000  # characters of one run's events: the rest of its log is left to the streams
-FIRST_PAGE, PAGE = 64, 2_048  # events read and joined at a time: whoever else is served waits no longer
+FIRST_PAGE, PAGE = 64, 2_048  # events read and joined at a time: other requests wait no longer
 PAGE_SIZE = 524_288  # characters that a page should not exceed by much
 
 

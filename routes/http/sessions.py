@@ -63,7 +63,7 @@ async def show_session(request: Request) -> Response:
 
 
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
-    """What the model is told in the place of the first `upto` messages; `before` and `after` are tokens."""
+    """The summary that a model reads in place of the first `upto` messages; `before` and `after` are tokens."""
     return {name: getattr(row, name) for name in ("upto", "text", "before", "after", "created")}
 
 

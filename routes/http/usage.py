@@ -1,4 +1,4 @@
-"""What somebody has used: of their budgets, and when those begin again; of models, by month."""
+"""Usage of principals: budgets and when they reset, and models by month."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 async def show_usage(request: Request) -> Response:
-    """Of the asker, or for admins of `?principal=`, `*` being everybody in one month; `?month=2026-11`."""
+    """The caller's usage, or for admins that of `?principal=`, `*` being all in one month; `?month=2026-11`."""
     services, principal = services_of(request), current_principal(request)
     name, month = request.query_params.get("principal", principal.name), _month(request)
     if name != principal.name:

@@ -23,7 +23,7 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Whatever a model writes, the browser runs no script but these files, makes no HTML of text, and asks nobody else.
+# Whatever a model writes, the browser runs only these scripts, makes no HTML of text, and connects to no other host.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -70,7 +70,7 @@ class File:
 
 @cache
 def files() -> dict[str, File]:
-    """All files of the page by their path below the folder, read once: a change of one takes a restart."""
+    """The page's files by their path below the folder, read once: a change takes a restart."""
     found = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.suffix in KINDS}
     read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
     index = read[INDEX].body
@@ -87,7 +87,7 @@ def without_comments(path: Path) -> bytes:
 
 
 def version_of(all_files: Iterable[File]) -> str:
-    """What the index has its files asked for with: browsers keep them until one has changed, and no page is mixed."""
+    """The version in the URLs of the page's files: browsers cache them until one has changed, and no page is mixed."""
     return hashlib.sha256("".join(file.tag for file in all_files).encode()).hexdigest()[:16]
 
 
@@ -107,7 +107,7 @@ async def asset(request: Request) -> Response:
 
 
 def wants_page(headers: Headers) -> bool:
-    """Whether a browser asks, rather than curl or a program."""
+    """Return whether the client is a browser, rather than curl or a program."""
     return "text/html" in headers.get("accept", "")
 
 

@@ -1,4 +1,4 @@
-"""Places in logs and outputs, as requests name them: behind what somebody comes back for the rest."""
+"""Cursors: positions in logs and outputs that a request resumes from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from routes.protocol.numbers import MAX_QUOTED, whole_number
 
 
 def cursor(request: Request) -> int:
-    """Where to resume: `Last-Event-ID`, else `?after=`, else the beginning. Raises Refused."""
+    """The position to resume from: `Last-Event-ID`, else `?after=`, else the beginning. Raises Refused."""
     given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
     if (seq := whole_number(given)) is None:
         raise bad_cursor(given)

@@ -92,9 +92,9 @@ def _http(error: HTTPException) -> Refused:
 
 
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
-BROKEN = "The server has a bug that broke this request; its log has the details."
+BROKEN = "Internal error (see the server log)."
 
-# What each kind of error becomes. The last row answers what nobody foresaw; the server logs it with its trace.
+# The answer to each kind of error. The last row is for unforeseen ones; the server logs them with their trace.
 REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     TooSoon: lambda error: error,

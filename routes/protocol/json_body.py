@@ -60,7 +60,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _deep(fields: dict[str, Any]) -> bool:
-    """Whether lists and objects lie within each other more than MAX_DEPTH levels deep; level by level."""
+    """Return whether lists and objects are nested more than MAX_DEPTH levels deep; level by level."""
     level: list[Any] = [fields]
     for _ in range(MAX_DEPTH):
         inner = (node.values() if isinstance(node, dict) else node for node in level)

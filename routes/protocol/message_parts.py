@@ -1,4 +1,4 @@
-"""What a message is made of: texts, pictures, PDFs, in our form and in OpenAI's."""
+"""Parts of a message (texts, pictures, PDFs), in our form and in OpenAI's."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FilePart(Part):
 
 
 def part_form(part: Any) -> str | None:
-    """Which form a part has: what is wrong with it is told of that one alone."""
+    """The form of a part, so that a validation error is about that form alone."""
     match part:
         case TextPart() | {"type": "text"}:
             return "text part"
@@ -109,7 +109,7 @@ Content = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """How many pictures and PDFs one message may have, and how many bytes all of them together."""
+    """Limits on the number of pictures and PDFs in one message, and on their bytes in all."""
 
     count: int = 0
     bytes: int = 0
@@ -161,7 +161,7 @@ class MessageRequest(BaseModel):
 
 
 def set_bytes_apart(fields: dict[str, Any]) -> None:
-    """From here on the bytes of parts are no words: nobody looks for secrets in megabytes of base64."""
+    """Take the bytes of parts out of the JSON: megabytes of base64 need no search for secrets."""
     content = fields.get("message")
     for part in content if isinstance(content, list) else ():
         for *outer, last in BYTES_AT:

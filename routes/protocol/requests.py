@@ -1,4 +1,4 @@
-"""What clients may ask for: bodies checked once, with errors that name the field and what is allowed."""
+"""Bodies of requests, validated once, with errors that name the field and what is allowed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 BODY_TIME_S = 60.0  # in which a body must have arrived
-MOST_WRITTEN = 2_000  # characters of a title, with those that nobody sees
+MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
 
 class ChatRequest(RunOptions, MessageRequest):

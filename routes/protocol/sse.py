@@ -40,7 +40,7 @@ def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -
 
 
 async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
-    """What is there at once leaves at once, in pieces."""
+    """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:

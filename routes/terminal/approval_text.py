@@ -1,6 +1,6 @@
-"""What a person is asked before a call runs, as text: all of it, exactly, whatever is invisible made visible.
+"""The approval prompt as text: complete and exact, with invisible characters made visible.
 
-The arguments were written by a model, perhaps for somebody else: no character of them may be missing from the screen,
+The arguments were written by a model, perhaps under injection: no character of them may be missing from the screen,
 and none may pass for a line of ours. So each row of a value stands behind a gutter, long rows folded.
 """
 
@@ -23,7 +23,7 @@ from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
-LONG_LINES = 12  # from here on the number of lines is told: the first ones may have left the window
+LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
 UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
 
 
@@ -63,7 +63,7 @@ def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
-    """What wants to run, why that is asked, and until when. `width` is the window's, None where nothing is folded."""
+    """The call, why it needs approval, and until when. `width` is the window's, None where nothing is folded."""
     silence = "It waits until you answer."
     if wanted.expires_at is not None:
         until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
@@ -74,7 +74,7 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
-    """What became of the question, in one line; and the arguments, where a person changed them."""
+    """The outcome of the question, in one line; and the arguments, where a person changed them."""
     name, by = one_line(name), one_line(settled.by)
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:

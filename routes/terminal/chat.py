@@ -39,7 +39,7 @@ class Left(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the command line asks for; an empty message means standard input or a prompt."""
+    """Options of the command line; an empty message means standard input or a prompt."""
 
     message: str = ""
     url: str | None = None
@@ -170,7 +170,7 @@ class Interrupts:
             self._turn.cancel()
 
     async def settle(self) -> None:
-        """Let a cancel that is on its way arrive: a run that nobody watches would go on. Raises Left after it."""
+        """Let a cancel that is on its way arrive: else the run would go on unwatched. Raises Left after it."""
         if self._cancelling is None:
             return
         _, late = await asyncio.wait([self._cancelling], timeout=CANCEL_LIMIT_S)
@@ -234,7 +234,7 @@ def checked_token(token: str) -> str:
 
 
 def default_url(settings: Settings) -> str:
-    """Where a server with these settings can be reached from this machine."""
+    """The URL of a server with these settings, from this machine."""
     host = ANY_ADDRESS.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
@@ -264,7 +264,7 @@ def _piped(limit: int) -> str:
 
 
 def _sendable(text: str) -> str:
-    """What a terminal could not decode is not valid UTF-8 to send either."""
+    """The text without what a terminal could not decode, which is not valid UTF-8 to send either."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -30,7 +30,7 @@ LOG_LINES, LOG_BYTES = 20, 8192
 
 
 def status_of(url: str) -> int | None:
-    """What a server says to a GET: the status, or None when there is no answer."""
+    """The status of a server's answer to a GET, or None without an answer."""
     try:
         return httpx2.get(url, timeout=PROBE_LIMIT_S, trust_env=not is_local(url)).status_code
     except httpx2.TransportError:
@@ -38,7 +38,7 @@ def status_of(url: str) -> int | None:
 
 
 def answers(url: str) -> bool:
-    """Whether a dragoman server is there, and not something else at its address."""
+    """Return whether a dragoman server is there, and not something else at its address."""
     return status_of(f"{url}/livez") == 200
 
 
@@ -92,7 +92,7 @@ def _free_port() -> int:
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) -> None:
-    """Until it is ready, or alive for a while: what it still lacks, it says itself when it is asked."""
+    """Wait until the server is ready, or alive for a while: it reports by itself what it still lacks."""
     started = time.monotonic()
     alive_at: float | None = None
     while status_of(f"{url}/readyz") != 200:

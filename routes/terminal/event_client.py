@@ -162,7 +162,7 @@ async def _start_of(response: httpx2.Response) -> bytes:
 
 
 def refusal(status: int, body: bytes) -> str:
-    """What the server said in the one error shape, or its status when it said something else."""
+    """The message of an error in the one error shape, or the status of any other answer."""
     hint = " Give the token with --token or DRAGOMAN_TOKEN." if status == 401 else ""
     try:
         return printable(str(json.loads(body)["error"]["message"])) + hint

@@ -45,7 +45,7 @@ class Keyboard:
         self._dumb = os.environ.get("TERM", "dumb").lower() in ("", "dumb", "unknown")
 
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
-        """What the person decides; None after Ctrl-C, which is passed on as the signal that it is elsewhere."""
+        """The person's decision; None after Ctrl-C, which is passed on as the signal that it is elsewhere."""
         # What was typed before the question was there is no answer to it.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
         try:

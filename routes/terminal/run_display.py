@@ -1,4 +1,4 @@
-"""A run's events on the screen, and the questions among them put to whoever can answer."""
+"""Shows a run's events on the screen, and puts its approvals to the answerer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NOBODY = "Nobody is at the terminal of this conversation who could approve it."
 
 
 class Answerer(Protocol):
-    """Who decides. None: not here, or not now. Cancelled when the question has settled elsewhere."""
+    """A source of decisions. None: no decision here or now. Cancelled when the question was settled elsewhere."""
 
     async def decision(self, wanted: ApprovalRequired) -> Decision | None: ...
 
 
 class NoAnswerer:
-    """No terminal, and no wish how to go on without one: what asks is denied, so that no script hangs."""
+    """No terminal and no --approval: calls that need approval are denied, so that no script hangs."""
 
     def __init__(self) -> None:
         self._denied: set[str] = set()
@@ -40,7 +40,7 @@ class NoAnswerer:
 
 
 class RemoteAnswerer:
-    """No terminal, but a mode was chosen: somebody answers over HTTP, and is told how."""
+    """No terminal, but a mode was chosen: prints how to decide over HTTP."""
 
     def __init__(self, link: Link, *, token: bool) -> None:
         self._link = link

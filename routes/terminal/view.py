@@ -1,4 +1,4 @@
-"""What a run looks like in a terminal: events in, styled text and a live region out. Pure: no I/O, no clock.
+"""The view of a run in a terminal: events in, styled text and a live region out. Pure: no I/O, no clock.
 
 Everything that a model or a tool wrote passes `printable`: an escape sequence can move the cursor, set the clipboard
 or answer a question in the user's name.
@@ -99,11 +99,11 @@ class View:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something for the live region to show, and nobody is asked where it would be."""
+        """Return whether the live region has something to show, and no prompt stands where it would be."""
         return bool(self._active) and not self._asked
 
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
-        """What to print for this event, and a changed live region. `now` in seconds, from any clock that only grows."""
+        """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
         match event:
             case TextDelta(text):
                 return self._flow(text, "", thinking=False)
@@ -227,7 +227,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _cost(usage: dict[str, Any]) -> str:
-    """Of a model with a price, in the money of the server's price table."""
+    """The cost of a model with a price, in the money of the server's price table."""
     match usage:
         case {"cost": float(cost) | int(cost)}:
             about = "" if usage.get("measured") else "about "
