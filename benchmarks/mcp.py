@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
-from tools.mcp.model import ServerConfig, State
+from tools.mcp.model import ServerConfig, ServerState
 from tools.tool import Context, Tool
 
 SERVER = (str(Path(__file__).with_name("mcp_echo.py")),)
@@ -36,7 +36,7 @@ async def managed(count: int) -> AsyncGenerator[Manager, None]:
         for config in configs(count):
             await manager.reconnect(config.name)
         for config in configs(count):
-            assert (await manager.settled(config.name, SETTLED_S)).state is State.READY
+            assert (await manager.settled(config.name, SETTLED_S)).state is ServerState.READY
         yield manager
     finally:
         await manager.close()

@@ -46,7 +46,7 @@ def wanted(toolbox: Toolbox, at: int) -> Wanted:
     """The calls of a reply, each another one but the first."""
     arguments = {"command": COMMAND["command"] + (f" {at}" if at else "")}
     raw = WRITERS["hermes"]([("bash", arguments)]).removesuffix("\n</tool_call>")
-    return Wanted(Written("bash", arguments, raw=raw), toolbox.schemas, toolbox.meant)
+    return Wanted(Written("bash", arguments, raw=raw), toolbox.schemas, toolbox.normalise_call)
 
 
 def main() -> None:

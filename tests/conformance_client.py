@@ -23,7 +23,7 @@ from parsing import Arguments
 from tools.base.outcome import Progress, Result
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.manager import Manager
-from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState
 from tools.tool import Context, Tool
 
 NAME = "conformance"
@@ -34,9 +34,9 @@ SETTLED_S = 60
 SAMPLES: dict[str, Any] = {"string": "text", "integer": 5, "number": 5, "boolean": True, "array": [], "object": {}}
 
 
-async def accept(question: Question) -> Answer:
+async def accept(question: ElicitationQuestion) -> ElicitationAnswer:
     """A person who leaves every field as it is."""
-    return Answer("accept", {})
+    return ElicitationAnswer("accept", {})
 
 
 async def sign_in(page: str, sign_ins: SignIns) -> None:
@@ -60,9 +60,9 @@ class Client:
         """Whether the server is ready, after as many sign-ins as a person has patience for."""
         while True:
             status = await self.manager.settled(NAME, SETTLED_S)
-            if status.state is not State.NEEDS_AUTH:
+            if status.state is not ServerState.NEEDS_AUTH:
                 print(f"{status.state}, protocol {status.protocol or '-'}. {status.error}", flush=True)
-                return status.state is State.READY
+                return status.state is ServerState.READY
             if not self.sign_ins_left:
                 return False
             self.sign_ins_left -= 1
@@ -75,7 +75,7 @@ class Client:
             result = await self.once(tool, arguments)
             print(f"{tool.name}: {'ok' if result.ok else 'failed'}: {result.text[:300]}", flush=True)
             [status] = self.manager.status()
-            if result.ok or status.state is not State.NEEDS_AUTH or not await self.connect():
+            if result.ok or status.state is not ServerState.NEEDS_AUTH or not await self.connect():
                 return
 
     async def once(self, tool: Tool, arguments: Arguments) -> Result:

@@ -26,14 +26,14 @@ from tests.escapes import attacks
 from tests.processes import ended
 from tools.base.outcome import Result
 from tools.builtin.shell import running
-from tools.process.resource_limits import NO_LIMITS, Limits, find_limits
+from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.landlock import SCOPED_ABI, Landlock, find_landlock
 from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Sandbox, Unboxed, find_sandbox
 from tools.sandbox.sandbox_mounts import visible_python
 from tools.tool import Context
 
 SECRET = os.environ.get("SECRET_OF_THE_SERVER", "")
-LIMITS = Limits(pids=64, memory_bytes=128 << 20, scratch_bytes=16 << 20, file_bytes=8 << 20)
+LIMITS = ResourceLimits(pids=64, memory_bytes=128 << 20, scratch_bytes=16 << 20, file_bytes=8 << 20)
 OLD_ABI = 3  # without scopes for signals: older kernels, played on this one
 TIME_LIMIT_S = 20
 DYING_S = 10  # where all must die: a slow kernel is not an escape

@@ -13,7 +13,7 @@ import httpx2
 
 from tests.upstream import Act, upstream
 from tools.base.outcome import Progress
-from tools.builtin.web_fetch import Limits, WebFetch
+from tools.builtin.web_fetch import FetchLimits, WebFetch
 from tools.tool import Context
 from tools.web.addresses import Address
 
@@ -57,7 +57,7 @@ async def fetch(
     *,
     allowed: tuple[str, ...] = (),
     offset: int = 0,
-    limits: Limits | None = None,
+    limits: FetchLimits | None = None,
     seen: list[Progress] | None = None,
 ) -> str:
     """What the model is told. Raises ToolFailed."""
@@ -74,7 +74,7 @@ async def fetch(
     return text
 
 
-async def read(act: Act, *, offset: int = 0, limits: Limits | None = None) -> str:
+async def read(act: Act, *, offset: int = 0, limits: FetchLimits | None = None) -> str:
     """What the model is told of a page that a server answers with."""
     async with upstream(act) as server:
         url = f"http://{HERE}:{server.port}/"

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.core.provider import Provider
 from tests.serving import Served, serving
-from tools.mcp.model import State, Status
+from tools.mcp.model import ServerState, Status
 
 HELPFUL = Path(__file__).parent.parent / "fixtures/mcp/helpful.py"
 LIMIT_S = 30
@@ -49,7 +49,11 @@ async def settled(served: Served, name: str) -> Status:
     async def known() -> Status:
         while True:
             for status in served.services.mcp.status():
-                if status.name == name and status.state is not State.CONNECTING and (status.tools or status.error):
+                if (
+                    status.name == name
+                    and status.state is not ServerState.CONNECTING
+                    and (status.tools or status.error)
+                ):
                     return status
             await served.services.mcp.changed()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, PinStore, ServerConfig, State, Status, Timeouts
+from tools.mcp.model import Hooks, PinStore, ServerConfig, ServerState, Status, Timeouts
 from tools.tool import Context, Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/mcp"
@@ -41,7 +41,7 @@ async def managing(
 
 async def ready(manager: Manager, name: str = "s") -> Status:
     status = await manager.settled(name, 60)
-    assert status.state is State.READY, status
+    assert status.state is ServerState.READY, status
     return status
 
 

@@ -18,11 +18,11 @@ from app.transcript.run_request import NotFound, SessionBusy
 from tests.jobs import ANN, LIMIT_S, SESSION, end_of, started, until
 from tools.jobs.folder import JOB as JOB_FILE
 from tools.jobs.manager import Jobs
-from tools.jobs.records import FollowUp, Job, Part, State
+from tools.jobs.records import FollowUp, Job, JobState, OutputPart
 
 pytestmark = pytest.mark.anyio
 
-JOB = Job("job_1", SESSION, ANN, "make test", 0, 60, FollowUp.PENDING, State.EXITED, duration_s=2.5, exit_code=3)
+JOB = Job("job_1", SESSION, ANN, "make test", 0, 60, FollowUp.PENDING, JobState.EXITED, duration_s=2.5, exit_code=3)
 
 
 class Sessions:
@@ -72,8 +72,8 @@ async def telling(folder: Path, sessions: Sessions) -> AsyncGenerator[Jobs, None
             await jobs.close()
 
 
-def part(data: bytes, start: int, whole: int) -> Part:
-    return Part(start, data, whole, 1)
+def part(data: bytes, start: int, whole: int) -> OutputPart:
+    return OutputPart(start, data, whole, 1)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_a_full_disk_does_not_keep_an_end_from_being_told_once(
         (tmp_path / "data" / "jobs" / job.id / f"{JOB_FILE}.new").mkdir()
         (tmp_path / "work" / "go").touch()
         assert f"{job.id} has ended" in await sessions.begun.get()
-        assert not jobs.untold(job.id)
+        assert not jobs.awaits_follow_up(job.id)
     assert sessions.begun.empty()
 
 
@@ -186,8 +186,8 @@ async def test_an_end_that_no_run_begins_for_is_kept(tmp_path: Path) -> None:
     async with telling(tmp_path, sessions) as jobs:
         job = await started(jobs, tmp_path, "true")
         await end_of(jobs, job.id)
-        while jobs.untold(job.id):
-            await asyncio.to_thread(jobs.untold, job.id)
+        while jobs.awaits_follow_up(job.id):
+            await asyncio.to_thread(jobs.awaits_follow_up, job.id)
     assert sessions.begun.empty() and f"{job.id} has ended" in sessions.kept[0]
 
 
@@ -196,8 +196,8 @@ async def test_the_end_of_a_job_that_the_kill_switch_ended_is_kept(tmp_path: Pat
     async with telling(tmp_path, sessions) as jobs:
         job = await started(jobs, tmp_path, "exec sleep 1000")
         await jobs.cancel_all()
-        while jobs.untold(job.id):
-            await asyncio.to_thread(jobs.untold, job.id)
+        while jobs.awaits_follow_up(job.id):
+            await asyncio.to_thread(jobs.awaits_follow_up, job.id)
     assert sessions.begun.empty() and "cancelled" in sessions.kept[0]
 
 
@@ -217,6 +217,6 @@ async def test_a_job_that_was_ended_from_outside_begins_no_run_and_is_told_of_la
         running = await until(jobs, job.id, lambda glance: glance.job.pid is not None)
         assert running.job.pid
         os.kill(running.job.pid, signal.SIGTERM)
-        while jobs.untold(job.id):
-            await asyncio.to_thread(jobs.untold, job.id)
+        while jobs.awaits_follow_up(job.id):
+            await asyncio.to_thread(jobs.awaits_follow_up, job.id)
     assert sessions.begun.empty() and "cancelled" in sessions.kept[0]

@@ -14,7 +14,7 @@ from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import MARK, Redactor
 from app.runs.job_output import EXACT, WIDEST, decoded, readable, size_of
 from app.runs.live_outputs import ENDED, Outputs
-from tools.base.output_buffer import Output, Stretch
+from tools.base.output_buffer import OutputBuffer, OutputSlice
 
 SECRET, LONGER = "hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2-and-more"
 OVERLAPPING = "hunter2-and-something-else"
@@ -26,20 +26,20 @@ PIECES = st.lists(
 
 
 def source(text: Callable[[], str], *, ended: bool, piece: int) -> Source:
-    async def read(offset: int, size: int) -> Stretch:
+    async def read(offset: int, size: int) -> OutputSlice:
         now = text()
         start = min(offset, len(now))
         part = now[start : start + size]
-        return Stretch(start, part, len(now), start + len(part) < len(now))
+        return OutputSlice(start, part, len(now), start + len(part) < len(now))
 
     return Source(read, (REDACTOR,), ended, piece=piece)
 
 
 def in_bytes(data: bytes, piece: int) -> Source:
-    async def read(offset: int, size: int) -> Stretch:
+    async def read(offset: int, size: int) -> OutputSlice:
         part = data[offset : offset + size]
         whole = offset + len(part) >= len(data)
-        return Stretch(offset, decoded(part, whole=whole), len(data), not whole)
+        return OutputSlice(offset, decoded(part, whole=whole), len(data), not whole)
 
     return Source(read, (REDACTOR,), True, size_of, WIDEST, piece=piece)
 
@@ -88,7 +88,7 @@ def test_a_growing_output_is_told_as_it_would_be_at_its_end(pieces: list[str], s
 
 
 def test_what_is_not_kept_is_skipped_with_the_rest_of_its_line() -> None:
-    output = Output(2000)
+    output = OutputBuffer(2000)
     output.feed(b"head\n" + b"x" * 5000 + SECRET.encode() + b"\n" + b"y" * 980 + b"\nend")
     reading = Source(partial(_part, output), (REDACTOR,), True, piece=1500)
     head = asyncio.run(reading.part(0, 0))
@@ -98,13 +98,13 @@ def test_what_is_not_kept_is_skipped_with_the_rest_of_its_line() -> None:
     assert end.next == end.characters == 5 + 5000 + len(SECRET) + 1 + 980 + 4
 
 
-async def _part(output: Output, offset: int, size: int) -> Stretch:
+async def _part(output: OutputBuffer, offset: int, size: int) -> OutputSlice:
     return output.part(offset, size)
 
 
 def test_the_code_of_the_prompt_is_hidden_where_pieces_meet() -> None:
     canary = Canary()
-    output = Output()
+    output = OutputBuffer()
     spaced = " ".join(canary.code)
     output.feed(f"{'a' * 90}{spaced}{'b' * 90}".encode())
     reading = Source(partial(_part, output), (Redactor(), canary), True, piece=100)
@@ -113,7 +113,7 @@ def test_the_code_of_the_prompt_is_hidden_where_pieces_meet() -> None:
 
 def written(outputs: Outputs, run: str, *, asked: bool) -> OutputPart | None:
     with outputs.writing(run, "c", (REDACTOR,)) as one:
-        one.output = Output()
+        one.output = OutputBuffer()
         one.output.feed(f"so far {SECRET[:12]}".encode())
         part = asyncio.run(one.part(0)) if asked else None
         one.output.feed(f"{SECRET[12:]}\n".encode(), final=True)

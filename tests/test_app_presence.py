@@ -16,7 +16,7 @@ from app.storage.changes import StoreFailed
 from app.storage.principals import Principal, principal_of
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
-from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
+from tools.jobs.records import FollowUp, Job, JobsFailed, JobState, NoSuchJob
 
 pytestmark = pytest.mark.anyio
 
@@ -136,13 +136,13 @@ async def test_a_place_is_given_back_once(tmp_path: Path) -> None:
         second.leave()
 
 
-def job_of_ann(number: int, state: State) -> Job:
+def job_of_ann(number: int, state: JobState) -> Job:
     return Job(f"job_{number}", "ses_1", "ann", "sleep 600", 1.0, 60, FollowUp.OFF, state)
 
 
 @pytest.mark.parametrize("failure", [None, NoSuchJob("forgotten"), JobsFailed("the disk is full")])
 async def test_jobs_that_run_end_whatever_becomes_of_one(tmp_path: Path, failure: Exception | None) -> None:
-    jobs = [job_of_ann(1, State.RUNNING), job_of_ann(2, State.EXITED), job_of_ann(3, State.RUNNING)]
+    jobs = [job_of_ann(1, JobState.RUNNING), job_of_ann(2, JobState.EXITED), job_of_ann(3, JobState.RUNNING)]
     work = Work({"ann"}, jobs, failure)
     work.may_end.set()
     async with present(tmp_path, work) as (presence, store):

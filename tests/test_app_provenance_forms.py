@@ -236,7 +236,7 @@ async def test_what_is_kept_of_what_was_read_is_bounded() -> None:
 
 def wanted(command: str) -> Wanted:
     raw = SHORT.replace(COMMAND["command"], command)
-    return Wanted(Written("bash", {"command": command}, raw=raw), TOOLBOX.schemas, TOOLBOX.meant)
+    return Wanted(Written("bash", {"command": command}, raw=raw), TOOLBOX.schemas, TOOLBOX.normalise_call)
 
 
 def all_called(text: str) -> list[AskedCall]:

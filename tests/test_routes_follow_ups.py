@@ -31,7 +31,7 @@ async def until_kept(served: Served, runs: int, session: str) -> list[dict[str, 
         jobs = (await served.client.get("/jobs")).json()["jobs"]
         there: list[dict[str, Any]] = (await session_of(served, session))["runs"]
         going = any(one["state"] in ("starting", "running") for one in jobs)
-        told = not any(served.services.jobs.untold(one["id"]) for one in jobs)
+        told = not any(served.services.jobs.awaits_follow_up(one["id"]) for one in jobs)
         if told and not going and len(there) >= runs and all(run["ended"] for run in there):
             return there
 

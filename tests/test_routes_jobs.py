@@ -112,7 +112,7 @@ async def test_a_paused_server_begins_no_turn_until_it_goes_on(tmp_path: Path) -
         (tmp_path / "work" / "go").touch()
         assert (await watched(served, job))[-1]["type"] == "job.finished"
         assert len((await served.client.get(f"/sessions/{session}")).json()["runs"]) == 1
-        assert served.services.jobs.untold(job), "it is not forgotten"
+        assert served.services.jobs.awaits_follow_up(job), "it is not forgotten"
         assert (await served.client.post("/resume")).json() == {"paused": False}
         assert (await next_run(served, session))[-1]["text"] == "It is over."
 

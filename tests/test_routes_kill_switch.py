@@ -21,9 +21,8 @@ from tests.processes import all_gone, endless, until_alive
 from tests.serving import Served, serving
 from tests.test_routes_jobs import in_background, job_of, says, watched
 from tools.jobs.manager import Jobs
-from tools.jobs.records import Job, JobsFailed
-from tools.jobs.records import State as JobState
-from tools.mcp.model import State, Status
+from tools.jobs.records import Job, JobsFailed, JobState
+from tools.mcp.model import ServerState, Status
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 90
@@ -36,7 +35,7 @@ def with_child(sleeper: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(FAULTY), "daemon", *sleeper.split()], "eager": True, **more}
 
 
-async def until_state(served: Served, name: str, state: State) -> Status:
+async def until_state(served: Served, name: str, state: ServerState) -> Status:
     while (status := served.services.mcp.named(name)).state is not state:
         await served.services.mcp.changed()
     return status
@@ -55,16 +54,16 @@ async def test_pausing_with_cancel_ends_jobs_and_mcp_servers_with_all_that_they_
     provider = Scripted([in_background(f"setsid {of_job} & {of_job}"), says("It runs."), says("I see.")])
     write_list(tmp_path, helper=with_child(of_server))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **ALLOWED) as served:
-        before = await until_state(served, "helper", State.READY)
+        before = await until_state(served, "helper", ServerState.READY)
         session, job = await job_of(served)
         await until_alive(of_job)
         await until_alive(of_server)
         await pause(served, cancel=True)
         assert all_gone(of_job) and all_gone(of_server) and not is_there(before.pid)
         assert (await served.client.get(f"/jobs/{job}")).json()["state"] == "cancelled"
-        assert served.services.mcp.named("helper").state is State.STOPPED
+        assert served.services.mcp.named("helper").state is ServerState.STOPPED
         await resume(served)
-        again = await until_state(served, "helper", State.READY)
+        again = await until_state(served, "helper", ServerState.READY)
         assert again.pid != before.pid, "what runs by itself runs again"
         await until_alive(of_server)
         assert len((await served.client.get(f"/sessions/{session}")).json()["runs"]) == 1, "no run begins for that job"
@@ -122,7 +121,7 @@ async def test_pausing_alone_lets_run_what_runs(tmp_path: Path) -> None:
     provider = Scripted([in_background("until [ -e go ]; do read -t 0.05 <> <(:); done; echo whole"), says("It runs.")])
     write_list(tmp_path, helper=helper(eager=True))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **ALLOWED) as served:
-        before = await until_state(served, "helper", State.READY)
+        before = await until_state(served, "helper", ServerState.READY)
         _, job = await job_of(served)
         await pause(served)
         assert served.services.mcp.named("helper").pid == before.pid
@@ -156,7 +155,7 @@ async def test_nothing_begins_while_the_server_is_paused(tmp_path: Path) -> None
         write_list(tmp_path, helper=helper(), late=helper(eager=True))
         await served.services.mcp.reload()
         late = served.services.mcp.named("late")
-        assert (late.state, late.pid) == (State.STOPPED, None)
+        assert (late.state, late.pid) == (ServerState.STOPPED, None)
         assert (await served.client.post("/endpoints", json=endpoint)).status_code == 201
         with pytest.raises(JobsFailed, match="paused"):
             await served.services.jobs.start(
@@ -164,7 +163,7 @@ async def test_nothing_begins_while_the_server_is_paused(tmp_path: Path) -> None
             )
         assert all(one.pid is None for one in served.services.mcp.status()) and not server.asked
         await resume(served)
-        assert (await until_state(served, "late", State.READY)).pid
+        assert (await until_state(served, "late", ServerState.READY)).pid
         while "qwen" not in served.services.models.endpoints["hosted"].listed:
             await asyncio.wait_for(served.client.get("/endpoints"), LIMIT_S)
 
@@ -178,10 +177,10 @@ async def test_a_server_that_was_paused_starts_nothing_when_it_is_started(tmp_pa
         model_server("qwen") as server,
         serving(tmp_path, None, model_url=server.base_url, **ALLOWED) as served,
     ):
-        assert [(one.state, one.pid) for one in served.services.mcp.status()] == [(State.STOPPED, None)] * 2
+        assert [(one.state, one.pid) for one in served.services.mcp.status()] == [(ServerState.STOPPED, None)] * 2
         assert not server.asked and "paused" in served.services.about_model
         await resume(served)
-        await until_state(served, "helper", State.READY)
+        await until_state(served, "helper", ServerState.READY)
         assert (await settled(served, "lazy")).tools
         while "qwen" not in served.services.models.endpoint.listed:
             await asyncio.wait_for(served.client.get("/endpoints"), LIMIT_S)
@@ -190,11 +189,11 @@ async def test_a_server_that_was_paused_starts_nothing_when_it_is_started(tmp_pa
 async def test_a_server_that_dies_while_all_is_paused_is_started_again_afterwards(tmp_path: Path) -> None:
     write_list(tmp_path, helper=helper(eager=True))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **ALLOWED) as served:
-        pid = (await until_state(served, "helper", State.READY)).pid
+        pid = (await until_state(served, "helper", ServerState.READY)).pid
         await pause(served)
         assert pid
         os.kill(pid, signal.SIGKILL)
-        stopped = await until_state(served, "helper", State.STOPPED)
+        stopped = await until_state(served, "helper", ServerState.STOPPED)
         assert "paused" in stopped.error
         await resume(served)
-        assert (await until_state(served, "helper", State.READY)).pid != pid
+        assert (await until_state(served, "helper", ServerState.READY)).pid != pid

@@ -18,7 +18,7 @@ from tests.mcp_served import READS, helper, serving_mcp
 from tests.people import bearer
 from tests.serving import until
 from tools.mcp.connection.elicitation import MOST_WAITING
-from tools.mcp.model import Question
+from tools.mcp.model import ElicitationQuestion
 from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
@@ -139,7 +139,7 @@ async def test_a_form_that_no_json_can_tell_is_not_asked() -> None:
     context = Context(Path("/"), ask=ask)
     for default in (7, inf):
         schema = {"type": "object", "properties": {"size": {"type": "number", "default": default}}}
-        assert await elicit(Question("helper", "How many?", schema=schema, context=context)) == DECLINED
+        assert await elicit(ElicitationQuestion("helper", "How many?", schema=schema, context=context)) == DECLINED
     assert asked == [NAME]
 
 

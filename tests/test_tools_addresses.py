@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from tools.web.addresses import is_global, is_named, may_be_named, own_addresses
+from tools.web.addresses import is_allowed_private_host, is_global, is_valid_private_host, own_addresses
 
 PUBLIC = """
 1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 169.253.255.255
@@ -68,9 +68,9 @@ def test_an_address_that_is_not_public(address: str) -> None:
     ],
 )
 def test_what_a_setting_names(entry: str, host: str, port: int, address: str, named: bool) -> None:
-    assert is_named((entry,), host, port, ip_address(address)) is named
-    assert is_named(("other.example", entry), host, port, ip_address(address)) is named
-    assert not is_named((), host, port, ip_address(address))
+    assert is_allowed_private_host((entry,), host, port, ip_address(address)) is named
+    assert is_allowed_private_host(("other.example", entry), host, port, ip_address(address)) is named
+    assert not is_allowed_private_host((), host, port, ip_address(address))
 
 
 NAMEABLE = (
@@ -94,7 +94,7 @@ NOBODY = (
 
 @pytest.mark.parametrize("entry", NAMEABLE + NOBODY)
 def test_an_entry_that_can_name_nothing_is_known(entry: str) -> None:
-    assert may_be_named(entry) is (entry in NAMEABLE)
+    assert is_valid_private_host(entry) is (entry in NAMEABLE)
 
 
 def test_this_machines_own_addresses_are_known() -> None:

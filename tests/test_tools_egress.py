@@ -2,17 +2,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tools.base.schemas import complaint_about
+from tools.base.schemas import argument_error
 from tools.catalogue import TOOLS
 from tools.web.egress import (
     ANYWHERE,
-    complaint_about_hosts,
     covers,
+    describe_hosts,
+    host_pattern_error,
     hosts_wanted,
+    normalise_hosts,
+    normalise_network,
     pattern_of,
-    told,
-    with_hosts,
-    without_synonyms,
 )
 
 HAVE = [tool for tool in TOOLS if "network" in tool.parameters["properties"]]
@@ -46,14 +46,14 @@ def test_bash_and_python_have_the_argument() -> None:
     ],
 )
 def test_network_has_one_form(written: object, canonical: object, hosts: tuple[str, ...]) -> None:
-    assert without_synonyms(written) == canonical
+    assert normalise_hosts(written) == canonical
     assert hosts_wanted({"command": "x", "network": written}) == hosts
-    assert with_hosts({"command": "x", "network": written}) == (
+    assert normalise_network({"command": "x", "network": written}) == (
         {"command": "x"} if canonical is None else {"command": "x", "network": canonical}
     )
     fits = canonical is None or canonical is True or hosts != ANYWHERE
     assert fits == (
-        complaint_about("bash", HAVE[0].parameters, with_hosts({"command": "x", "network": written})) is None
+        argument_error("bash", HAVE[0].parameters, normalise_network({"command": "x", "network": written})) is None
     )
 
 
@@ -72,8 +72,8 @@ def test_the_door_is_total_and_idempotent_and_changes_no_meaning(arguments: dict
         assert tool.normalise(once) == once or once != once  # NaN
         if "network" in arguments:
             assert hosts_wanted(once) == hosts_wanted(arguments) or hosts_wanted(arguments) == ()
-    told(hosts_wanted(arguments))
-    complaint_about_hosts(hosts_wanted(arguments))
+    describe_hosts(hosts_wanted(arguments))
+    host_pattern_error(hosts_wanted(arguments))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_pattern_names_hosts(pattern: str, host: str, port: int, fits: bool) -
 )
 def test_a_pattern_that_names_no_host_is_none(pattern: str) -> None:
     assert pattern_of(pattern) is None
-    assert "example.org" in str(complaint_about_hosts([pattern]))
+    assert "example.org" in str(host_pattern_error([pattern]))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ async def test_what_was_decided_on_is_byte_for_byte_what_the_process_gets(
     box, toolbox = Recording(Path(sys.executable)), Toolbox(TOOLS, allow)
     async with asyncio.timeout(60), opened(tmp_path) as jobs:
         context = Context(tmp_path / "work", 60, box, jobs=jobs, session=SESSION, principal=ANN)
-        called, arguments = toolbox.meant(name, {argument: text, **({"background": background} if background else {})})
+        called, arguments = toolbox.normalise_call(
+            name, {argument: text, **({"background": background} if background else {})}
+        )
         async with aclosing(toolbox.run(called, arguments, context)) as news:
             *_, result = [step async for step in news]
         started = jobs.listed(ANN)

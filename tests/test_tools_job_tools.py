@@ -37,7 +37,7 @@ async def call(context: Context, name: str, **arguments: Any) -> Result:
     """One call through the dispatcher, as a model makes it."""
     seen: list[Progress | Result] = []
     toolbox = Toolbox(TOOLS, lambda *_: Allow())
-    async with aclosing(toolbox.run(*toolbox.meant(name, arguments), context)) as news:
+    async with aclosing(toolbox.run(*toolbox.normalise_call(name, arguments), context)) as news:
         async for step in news:
             seen.append(step)  # noqa: PERF401
     assert isinstance(seen[-1], Result)

@@ -14,7 +14,7 @@ from tests.jobs import ANN, LEVELS, SESSION, end_of, opened, started, until
 from tests.nightly import at_night
 from tests.processes import alive, all_gone, endless
 from tools.jobs.manager import Jobs
-from tools.jobs.records import FollowUp, Job, JobsFailed, NoSuchJob, State
+from tools.jobs.records import FollowUp, Job, JobsFailed, JobState, NoSuchJob
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_how_a_job_ends(
     async with opened(tmp_path) as jobs:
         job = await started(jobs, tmp_path, command, sandbox)
         end = await end_of(jobs, job.id)
-    assert (end.job.state, end.job.exit_code) == (State.EXITED, exit_code)
+    assert (end.job.state, end.job.exit_code) == (JobState.EXITED, exit_code)
     assert end.tail == ((str(tmp_path / "work"),) if tail is None else tail)
     assert end.job.duration_s is not None and end.job.started is not None and end.job.ended is not None
 
@@ -64,7 +64,7 @@ async def test_the_answer_comes_while_the_command_runs_and_its_tail_is_live(tmp_
         job = await started(
             jobs, tmp_path, f"echo one; until [ -e go ]; do read -t 0.05 <> <(:); done; echo two; {sleeper}", sandbox
         )
-        assert job.state is State.RUNNING and job.pid and job.session == SESSION
+        assert job.state is JobState.RUNNING and job.pid and job.session == SESSION
         async with aclosing(jobs.watch(job.id, ANN)) as glances:
             async for glance in glances:
                 seen.append(glance)
@@ -73,7 +73,7 @@ async def test_the_answer_comes_while_the_command_runs_and_its_tail_is_live(tmp_
                 if glance.lines == 2:
                     break
         assert (seen[-1].lines, seen[-1].bytes) == (2, 8)
-        assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED
+        assert (await jobs.cancel(job.id, ANN)).state is JobState.CANCELLED
     assert all_gone(sleeper)
 
 
@@ -84,8 +84,8 @@ async def test_cancel_takes_the_whole_tree_also_when_it_ignores_term(tmp_path: P
         job = await started(jobs, tmp_path, command, sandbox)
         await until(jobs, job.id, lambda glance: bool(glance.lines and alive(deaf) and alive(child) and alive(escaped)))
         ended = await jobs.cancel(job.id, ANN)
-        assert (ended.state, ended.follow_up) == (State.CANCELLED, FollowUp.OFF)
-        assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED, "a second time does no harm"
+        assert (ended.state, ended.follow_up) == (JobState.CANCELLED, FollowUp.OFF)
+        assert (await jobs.cancel(job.id, ANN)).state is JobState.CANCELLED, "a second time does no harm"
     assert all_gone(deaf) and all_gone(child) and all_gone(escaped)
 
 
@@ -97,7 +97,7 @@ async def test_a_job_that_obeys_ends_by_term_and_may_say_so(tmp_path: Path, sand
         await until(jobs, job.id, lambda glance: glance.tail == ("up",))
         await jobs.cancel(job.id, ANN)
         glance = await jobs.glance(job.id, ANN)
-    assert glance.tail == ("up", "bye") and glance.job.state is State.CANCELLED
+    assert glance.tail == ("up", "bye") and glance.job.state is JobState.CANCELLED
 
 
 async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox) -> None:
@@ -109,7 +109,7 @@ async def test_the_time_limit(tmp_path: Path, sandbox: Sandbox) -> None:
             for unmarked, sleeper in zip(("", "exec env -i "), sleepers, strict=True)
         ]
         ends = await asyncio.gather(*(end_of(jobs, job.id) for job in begun))
-        assert {end.job.state for end in ends} == {State.TIMED_OUT}
+        assert {end.job.state for end in ends} == {JobState.TIMED_OUT}
     assert all(map(all_gone, sleepers))
 
 
@@ -118,7 +118,7 @@ async def test_what_outlives_its_command_is_taken_down(tmp_path: Path, sandbox: 
     async with opened(tmp_path) as jobs:
         job = await started(jobs, tmp_path, f"setsid {sleeper} & echo over", sandbox)
         end = await end_of(jobs, job.id)
-    assert (end.job.state, end.tail) == (State.EXITED, ("over",)) and all_gone(sleeper)
+    assert (end.job.state, end.tail) == (JobState.EXITED, ("over",)) and all_gone(sleeper)
 
 
 async def test_each_has_its_own_jobs(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_on_the_loop_of_the_server(tmp_path: Path) -> None:
         async with opened(tmp_path) as jobs:
             job = await started(jobs, tmp_path, "echo x; exec sleep 1000")
             await until(jobs, job.id, lambda glance: glance.tail == ("x",))
-            assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED
+            assert (await jobs.cancel(job.id, ANN)).state is JobState.CANCELLED
             end = await end_of(jobs, (await started(jobs, tmp_path, "exit 9")).id)
             assert end.job.exit_code == 9
 
@@ -248,7 +248,7 @@ async def test_a_job_can_be_cancelled_while_it_starts(tmp_path: Path) -> None:
     async with opened(tmp_path) as jobs:
         starting = asyncio.create_task(started(jobs, tmp_path, f"exec {sleeper}"))
         await asyncio.sleep(0)
-        assert (await jobs.cancel(jobs.listed(ANN)[0].id, ANN)).state is State.CANCELLED
+        assert (await jobs.cancel(jobs.listed(ANN)[0].id, ANN)).state is JobState.CANCELLED
         await starting
     assert all_gone(sleeper)
 

@@ -12,7 +12,7 @@ from tests.jobs import ANN, LIMIT_S, SESSION, UNBOXED, end_of, opened, started
 from tests.processes import all_gone, endless
 from tools.jobs.folder import JOB, STATE
 from tools.jobs.launch import launch
-from tools.jobs.records import FollowUp, Job, JobsFailed, State
+from tools.jobs.records import FollowUp, Job, JobsFailed, JobState
 from tools.sandbox.sandbox import NoSandbox
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def test_a_start_that_fails_lets_go_of_who_watches_and_cancels_it(tmp_path
         watching = asyncio.create_task(end_of(jobs, job))
         with pytest.raises(JobsFailed):
             await starting
-        assert (await cancelling).state is (await watching).job.state is State.FAILED
+        assert (await cancelling).state is (await watching).job.state is JobState.FAILED
 
 
 def test_a_supervisor_that_cannot_say_so_leaves_no_command_behind(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_how_a_job_ended_is_kept_on_a_full_disk(tmp_path: Path) -> None:
         (tmp_path / "data" / "jobs" / job.id / f"{STATE}.new").mkdir()
         (tmp_path / "work" / "go").touch()
         end = (await end_of(jobs, job.id)).job
-        assert (end.state, end.exit_code) == (State.EXITED, 7)
+        assert (end.state, end.exit_code) == (JobState.EXITED, 7)
 
 
 async def test_a_full_disk_does_not_keep_a_job_from_being_cancelled(tmp_path: Path) -> None:
@@ -72,5 +72,5 @@ async def test_a_full_disk_does_not_keep_a_job_from_being_cancelled(tmp_path: Pa
     async with opened(tmp_path) as jobs:
         job = await started(jobs, tmp_path, sleeper)
         (tmp_path / "data" / "jobs" / job.id / f"{JOB}.new").mkdir()
-        assert (await jobs.cancel(job.id, ANN)).state is State.CANCELLED
+        assert (await jobs.cancel(job.id, ANN)).state is JobState.CANCELLED
     assert all_gone(sleeper)

@@ -17,7 +17,7 @@ from tests.jobs import ANN, LEVELS, end_of, opened, started, until, wait_for_exi
 from tests.processes import alive, all_gone, endless
 from tools.jobs.folder import JOB, STATE
 from tools.jobs.manager import Jobs
-from tools.jobs.records import FollowUp, Job, State
+from tools.jobs.records import FollowUp, Job, JobState
 from tools.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.anyio
@@ -62,12 +62,12 @@ async def test_a_job_survives_its_server_and_is_adopted(tmp_path: Path, sandbox:
     job, _ = job_of_a_killed_server(tmp_path, sandbox, WAITING)
     ended: asyncio.Queue[Job] = asyncio.Queue()
     async with opened(tmp_path, ended) as jobs:
-        assert jobs.get(job, ANN).state is State.RUNNING
+        assert jobs.get(job, ANN).state is JobState.RUNNING
         await until(jobs, job, lambda glance: glance.tail == ("begun",))
         (tmp_path / "work" / "go").touch()
         end = await end_of(jobs, job)
         assert (await ended.get()).id == job
-    assert (end.job.state, end.job.exit_code, end.tail) == (State.EXITED, 7, ("begun", "over"))
+    assert (end.job.state, end.job.exit_code, end.tail) == (JobState.EXITED, 7, ("begun", "over"))
     assert ended.empty()
 
 
@@ -78,12 +78,12 @@ async def test_a_job_that_ended_while_no_server_ran_is_told_once(tmp_path: Path,
     ended: asyncio.Queue[Job] = asyncio.Queue()
     async with opened(tmp_path, ended) as jobs:
         end = await end_of(jobs, job)
-        assert (end.job.state, end.job.exit_code, end.tail) == (State.EXITED, 7, ("begun", "over"))
+        assert (end.job.state, end.job.exit_code, end.tail) == (JobState.EXITED, 7, ("begun", "over"))
         assert (await ended.get()).id == job
     for _ in range(2):
         async with opened(tmp_path, ended) as jobs:
             assert jobs.get(job, ANN).follow_up is FollowUp.GIVEN
-            assert not jobs.untold(job)
+            assert not jobs.awaits_follow_up(job)
     assert ended.empty()
 
 
@@ -91,7 +91,7 @@ async def test_an_adopted_job_is_cancelled_whole(tmp_path: Path, sandbox: Sandbo
     sleeper = endless()
     job, supervisor = job_of_a_killed_server(tmp_path, sandbox, f"trap '' TERM; setsid {sleeper} & wait")
     async with opened(tmp_path) as jobs:
-        assert (await jobs.cancel(job, ANN)).state is State.CANCELLED
+        assert (await jobs.cancel(job, ANN)).state is JobState.CANCELLED
     wait_for_exit(supervisor)
     assert all_gone(sleeper)
 
@@ -105,12 +105,12 @@ async def test_a_killed_supervisor_takes_its_job_along(tmp_path: Path, sandbox: 
         assert job.pid
         os.kill(job.pid, signal.SIGKILL)
         end = await end_of(jobs, job.id)
-        assert (end.job.state, end.job.exit_code, end.tail) == (State.LOST, None, ("so far",))
+        assert (end.job.state, end.job.exit_code, end.tail) == (JobState.LOST, None, ("so far",))
         assert end.job.reason and "supervisor was killed" in end.job.reason
         assert all_gone(sleeper)
-        assert (await ended.get()).state is State.LOST
+        assert (await ended.get()).state is JobState.LOST
     async with opened(tmp_path, ended) as jobs:
-        assert jobs.get(job.id, ANN).state is State.LOST
+        assert jobs.get(job.id, ANN).state is JobState.LOST
     assert ended.empty()
 
 
@@ -121,7 +121,7 @@ async def test_when_both_were_killed_the_next_server_leaves_nothing_running(tmp_
     os.kill(supervisor, signal.SIGKILL)
     wait_for_exit(supervisor)
     async with opened(tmp_path, ended) as jobs:
-        assert jobs.get(job, ANN).state is State.LOST
+        assert jobs.get(job, ANN).state is JobState.LOST
         assert all_gone(sleeper)
         assert (await ended.get()).id == job
 
@@ -133,7 +133,7 @@ async def test_a_stopped_supervisor_does_not_stop_a_cancel(tmp_path: Path) -> No
         assert job.pid
         os.kill(job.pid, signal.SIGSTOP)
         end = await jobs.cancel(job.id, ANN)
-        assert (end.state, end.reason) == (State.CANCELLED, None), "it said nothing, but why it ended is known"
+        assert (end.state, end.reason) == (JobState.CANCELLED, None), "it said nothing, but why it ended is known"
     assert all_gone(sleeper)
 
 
@@ -146,8 +146,8 @@ async def test_a_process_that_got_the_number_of_a_supervisor_is_left_alone(tmp_p
             state = tmp_path / "data" / "jobs" / job.id / STATE
             state.write_text(json.dumps({"state": "running", "pid": other.pid, "started": 0.0}))
             async with opened(tmp_path) as jobs:
-                assert jobs.get(job.id, ANN).state is State.LOST
-                assert (await jobs.cancel(job.id, ANN)).state is State.LOST
+                assert jobs.get(job.id, ANN).state is JobState.LOST
+                assert (await jobs.cancel(job.id, ANN)).state is JobState.LOST
             assert other.poll() is None
         finally:
             other.kill()
@@ -193,9 +193,9 @@ async def test_who_has_been_told_of_an_end_is_not_to_be_told_again(tmp_path: Pat
     await jobs.open()
     job = await started(jobs, tmp_path, "true")
     await end_of(jobs, job.id)
-    assert jobs.untold(job.id) and not jobs.untold("job_of_nobody")
+    assert jobs.awaits_follow_up(job.id) and not jobs.awaits_follow_up("job_of_nobody")
     await jobs.set_follow_up(job.id, FollowUp.GIVEN)
-    assert not jobs.untold(job.id)
+    assert not jobs.awaits_follow_up(job.id)
     await jobs.close()
 
 

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools.sandbox.owner_run_paths import SEALED, leaves_the_box, sealed_names
+from tools.sandbox.owner_run_paths import SEALED, owner_run_reason, sealed_names
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from tools.sandbox.owner_run_paths import SEALED, leaves_the_box, sealed_names
     ],
 )
 def test_what_the_owners_programs_run_leaves_the_box(path: str, word: str) -> None:
-    assert word in (leaves_the_box(PurePosixPath(path).parts) or "")
+    assert word in (owner_run_reason(PurePosixPath(path).parts) or "")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_the_owners_programs_run_leaves_the_box(path: str, word: str) -> No
     ],
 )
 def test_other_files_stay_in_the_workspace(path: str) -> None:
-    assert leaves_the_box(PurePosixPath(path).parts) is None
+    assert owner_run_reason(PurePosixPath(path).parts) is None
 
 
 def test_what_a_program_obeys_cannot_be_made_where_it_is_used(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.processes import all_gone, endless
 from tools.base.outcome import Result, ToolFailed
 from tools.builtin.shell import running
 from tools.process.orphan_reaper import MARK, OF_PRINCIPAL, PREFIX, clear, clear_stale
-from tools.process.resource_limits import NO_LIMITS, Group, Limits, find_limits, possible_groups
+from tools.process.resource_limits import NO_LIMITS, Group, ResourceLimits, find_limits, possible_groups
 from tools.sandbox.landlock import Landlock, find_landlock
 from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
 from tools.sandbox.sandbox_mounts import visible_python
@@ -84,7 +84,7 @@ def test_where_groups_may_be_made(
 @pytest.mark.parametrize("where", ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"])
 def test_what_is_in_a_group_ends_with_it(where: str) -> None:
     """Version 1 kills one by one, version 2 all at once."""
-    limits = Limits(groups=(Group(Path(where), ()),), bounded=True)
+    limits = ResourceLimits(groups=(Group(Path(where), ()),), bounded=True)
     mark, sleeper = f"test.{os.getpid()}", endless()
     if not (Path(where) / "cgroup.procs").exists():
         pytest.skip("there is no such hierarchy")
@@ -138,7 +138,7 @@ print(made, flush=True)
 END"""
 
 
-def groups_of_principals(limits: Limits) -> list[Path]:
+def groups_of_principals(limits: ResourceLimits) -> list[Path]:
     return [path for one in limits.groups for path in one.folder.glob(f"{OF_PRINCIPAL}*")]
 
 
@@ -146,7 +146,7 @@ def groups_of_principals(limits: Limits) -> list[Path]:
 @levels
 def test_bounds_hold_for_all_commands_of_a_principal_together(tmp_path: Path, box: Bubblewrap | Landlock) -> None:
     """Version 1 or 2, whichever this machine has."""
-    limits = find_limits(Limits(pids=64, memory_bytes=256 << 20))
+    limits = find_limits(ResourceLimits(pids=64, memory_bytes=256 << 20))
     box = replace(box, limits=replace(box.limits, groups=limits.groups))
 
     async def forks(principal: str, then: str = "") -> int:
@@ -236,7 +236,7 @@ def test_nothing_is_left_of_a_server_that_was_killed(tmp_path: Path, box: Bubble
 def test_a_group_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     for box in BOXES:
         assert not isinstance(box, Unboxed)
-        lost = replace(box, limits=Limits(groups=(Group(tmp_path / "missing", ()),), bounded=True))
+        lost = replace(box, limits=ResourceLimits(groups=(Group(tmp_path / "missing", ()),), bounded=True))
         with pytest.raises(ToolFailed, match="could not be made"):
             told(lost, tmp_path, "true")
 
@@ -290,6 +290,6 @@ def test_without_any_level_the_reason_names_each() -> None:
 
 
 def test_the_limits_of_this_machine_are_told() -> None:
-    found = find_limits(Limits(pids=77, memory_bytes=64 << 20))
-    assert ("at most 77 processes" in found.told()) == (found.bounds("pids") or os.getuid() != 0)
-    assert ("64 MB of memory" in found.told()) == found.bounds("memory")
+    found = find_limits(ResourceLimits(pids=77, memory_bytes=64 << 20))
+    assert ("at most 77 processes" in found.describe()) == (found.bounds("pids") or os.getuid() != 0)
+    assert ("64 MB of memory" in found.describe()) == found.bounds("memory")

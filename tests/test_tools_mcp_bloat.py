@@ -57,7 +57,7 @@ def names(toolbox: Toolbox) -> list[str]:
 
 
 async def said(toolbox: Toolbox, name: str, arguments: Arguments) -> Result:
-    name, arguments = toolbox.meant(name, arguments)
+    name, arguments = toolbox.normalise_call(name, arguments)
     async with aclosing(toolbox.run(name, arguments, Context(Path()))) as seen:
         [result] = [step async for step in seen if isinstance(step, Result)]
     return result
@@ -118,10 +118,10 @@ async def test_a_search_follows_the_gate_of_the_moment() -> None:
 async def test_a_call_through_the_door_is_the_call_itself() -> None:
     toolbox = boxed(0)
     asked = {"name": "mcp__git__git_log", "arguments": {"max_count": 3}}
-    assert toolbox.meant(CALL, asked) == ("mcp__git__git_log", {"max_count": 3})
+    assert toolbox.normalise_call(CALL, asked) == ("mcp__git__git_log", {"max_count": 3})
     assert (await said(toolbox, CALL, asked)).text == "ran {'max_count': 3}"
     assert (await said(toolbox, "mcp__git__git_log", {"max_count": 3})).ok, "without the door, too"
-    assert toolbox.meant(CALL, {"name": "mcp__git__git_log", "max_count": 3})[1] == {"max_count": 3}
+    assert toolbox.normalise_call(CALL, {"name": "mcp__git__git_log", "max_count": 3})[1] == {"max_count": 3}
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from tests.processes import all_gone, endless, until_alive
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
 from tools.mcp.connection.child import Child
-from tools.mcp.connection.server_log import Log
+from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.manager import Manager
-from tools.mcp.model import Answer, Hooks, Question, State, Timeouts
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerState, Timeouts
 from tools.process.kill_group import KillGroups, find_kill_groups
 from tools.tool import Context, Tool
 
@@ -84,17 +84,17 @@ class Started(NamedTuple):
     """A server that does not come up as it should: its state, and what is said of it."""
 
     fault: str
-    state: State
+    state: ServerState
     says: str
 
 
 STARTS = (
-    Started("never", State.FAILED, "did not answer within 1.5 s"),
-    Started("ignores_stdin", State.FAILED, "did not answer within 1.5 s"),
-    Started("crash", State.FAILED, "exit code 1"),
-    Started("junk", State.READY, ""),
-    Started("chatty", State.READY, ""),
-    Started("dies_of_probe", State.READY, ""),
+    Started("never", ServerState.FAILED, "did not answer within 1.5 s"),
+    Started("ignores_stdin", ServerState.FAILED, "did not answer within 1.5 s"),
+    Started("crash", ServerState.FAILED, "exit code 1"),
+    Started("junk", ServerState.READY, ""),
+    Started("chatty", ServerState.READY, ""),
+    Started("dies_of_probe", ServerState.READY, ""),
 )
 
 
@@ -120,7 +120,7 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
     config = faulty()
     async with managing(type(config)("s", command="no-such-program")) as manager:
         status = await manager.settled("s", 10)
-        assert status.state is State.FAILED
+        assert status.state is ServerState.FAILED
         assert "no-such-program" in status.error
         assert "install it" in status.error
 
@@ -142,7 +142,7 @@ async def test_a_flood_is_cut_off() -> None:
         await ready(manager, "good")
         good = next(tool for tool in manager.tools() if tool.name == "mcp__good__echo")
         async with asyncio.timeout(20):
-            while (status := next(one for one in manager.status() if one.name == "s")).state is not State.STOPPED:
+            while (status := next(one for one in manager.status() if one.name == "s")).state is not ServerState.STOPPED:
                 assert (await told(good, text="here")).text == "here"
         assert "more than 200 messages a second" in status.error
 
@@ -213,10 +213,12 @@ async def test_a_cancelled_call_is_over_at_once() -> None:
 
 
 @asynccontextmanager
-async def asked(answer: Answer, field: str = "colour") -> AsyncGenerator[tuple[Result, list[Question]], None]:
-    questions: list[Question] = []
+async def asked(
+    answer: ElicitationAnswer, field: str = "colour"
+) -> AsyncGenerator[tuple[Result, list[ElicitationQuestion]], None]:
+    questions: list[ElicitationQuestion] = []
 
-    async def elicit(question: Question) -> Answer:
+    async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
         questions.append(question)
         await asyncio.wait({asyncio.create_task(asyncio.Event().wait())}, timeout=HASTY.idle_s * 1.3)
         return answer
@@ -227,14 +229,14 @@ async def asked(answer: Answer, field: str = "colour") -> AsyncGenerator[tuple[R
 
 
 async def test_a_person_may_take_longer_than_the_call() -> None:
-    async with asked(Answer("accept", {"colour": "blue"})) as (result, questions):
+    async with asked(ElicitationAnswer("accept", {"colour": "blue"})) as (result, questions):
         assert json.loads(result.text) == {"action": "accept", "content": {"colour": "blue"}}
         assert [(one.server, one.tool, one.message) for one in questions] == [("s", "ask", "Which one?")]
         assert isinstance(questions[0].context, Context)
 
 
 async def test_nobody_is_asked_for_a_password() -> None:
-    async with asked(Answer("accept", {"password": "x"}), field="password") as (result, questions):
+    async with asked(ElicitationAnswer("accept", {"password": "x"}), field="password") as (result, questions):
         assert json.loads(result.text)["action"] == "decline"
         assert not questions
 
@@ -262,7 +264,7 @@ async def test_nothing_is_left_of_a_server(fault: str) -> None:
 @pytest.mark.parametrize("fault", ["grandchild", "daemon", "bare"])
 async def test_without_control_groups_what_has_kept_its_parent_or_its_mark_ends(fault: str) -> None:
     sleeper = endless()
-    child = Child(Log(), lambda _: None, KillGroups)
+    child = Child(ServerLog(), lambda _: None, KillGroups)
     async with asyncio.timeout(30):
         await child.start(faulty(fault, *sleeper.split()))
         await until_alive(sleeper)

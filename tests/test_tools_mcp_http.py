@@ -13,7 +13,7 @@ import pytest
 from tests.mcp_servers import FIXTURES, free_port, managing, ready, serving, told, tool
 from tests.upstream import upstream
 from tools.mcp.manager import Manager
-from tools.mcp.model import ServerConfig, State, Timeouts
+from tools.mcp.model import ServerConfig, ServerState, Timeouts
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_a_redirect_to_another_origin_is_not_followed_and_no_key_goes_ther
         config = ServerConfig("s", "http", url=f"http://127.0.0.1:{port}/mcp", headers=headers, timeouts=PATIENT)
         async with serving(FAULTY, f"moved:{elsewhere.port}", port), managing(config) as manager:
             status = await manager.settled("s", 20)
-            assert (status.state, status.tools) == (State.FAILED, ())
+            assert (status.state, status.tools) == (ServerState.FAILED, ())
             assert "307" in status.error or "redirect" in status.error.lower()
         assert elsewhere.connections == 0
 
@@ -94,7 +94,7 @@ async def test_what_hangs_beside_the_calls_holds_up_nobody(fault: str) -> None:
 async def test_a_server_that_wants_a_sign_in_says_so() -> None:
     async with faulty("unauthorized") as manager:
         status = await manager.settled("s", 20)
-        assert status.state is State.NEEDS_AUTH
+        assert status.state is ServerState.NEEDS_AUTH
         assert "HTTP 401" in status.error
         assert status.target.endswith("/mcp")
 
@@ -102,5 +102,5 @@ async def test_a_server_that_wants_a_sign_in_says_so() -> None:
 async def test_a_server_that_is_silent_fails_in_time() -> None:
     async with faulty("silent", Timeouts(start_s=1)) as manager:
         status = await manager.settled("s", 20)
-        assert status.state is State.FAILED
+        assert status.state is ServerState.FAILED
         assert "did not answer within 1 s" in status.error

@@ -19,7 +19,7 @@ from tests.processes import all_gone, endless
 from tests.test_tools_mcp_faults import HIDES
 from tools.base.pause_check import Paused
 from tools.mcp.connection.child import EOF_S
-from tools.mcp.model import Forgetful, Hooks, McpEvent, ServerChanged, ServerConfig, State, Timeouts
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerChanged, ServerConfig, ServerState, Timeouts
 from tools.mcp.trust_pins import identity_of
 
 pytestmark = pytest.mark.anyio
@@ -43,21 +43,21 @@ async def test_twenty_servers_are_taken_in_at_once() -> None:
 
 
 async def test_what_was_seen_once_is_offered_without_starting_the_server() -> None:
-    pins = Forgetful()
+    pins = MemoryPinStore()
     async with managing(faulty(), pins=pins) as manager:
         await ready(manager)
     async with managing(faulty(), pins=pins) as manager:
         assert [one.name for one in manager.tools()] == ["mcp__s__echo"]
-        assert manager.status()[0].state is State.STOPPED
+        assert manager.status()[0].state is ServerState.STOPPED
         assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
-        assert manager.status()[0].state is State.READY
+        assert manager.status()[0].state is ServerState.READY
 
 
 async def test_an_idle_server_is_stopped_and_starts_again() -> None:
     async with managing(faulty(idle_stop_s=0.2)) as manager:
         await ready(manager)
         async with asyncio.timeout(10):
-            while manager.status()[0].state is not State.STOPPED:
+            while manager.status()[0].state is not ServerState.STOPPED:
                 await manager.changed()
         assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
 
@@ -68,7 +68,7 @@ async def test_a_server_that_was_killed_while_idle_answers_the_next_call() -> No
         assert first.pid
         os.kill(first.pid, signal.SIGKILL)
         async with asyncio.timeout(10):
-            while manager.status()[0].state is State.READY:
+            while manager.status()[0].state is ServerState.READY:
                 await manager.changed()
         assert "exit code 137" in manager.status()[0].error
         assert (await told(tool(manager, "mcp__s__pid"))).text != str(first.pid)
@@ -91,12 +91,12 @@ async def test_an_eager_server_is_there_again_at_once() -> None:
         assert first.pid
         os.kill(first.pid, signal.SIGKILL)
         async with asyncio.timeout(10):
-            while (status := manager.status()[0]).state is not State.READY or status.pid == first.pid:
+            while (status := manager.status()[0]).state is not ServerState.READY or status.pid == first.pid:
                 await manager.changed()
 
 
 async def test_a_lazy_server_that_cannot_start_is_given_up_and_says_when_to_try() -> None:
-    pins = Forgetful()
+    pins = MemoryPinStore()
     async with managing(faulty(name="s"), pins=pins) as manager:
         await ready(manager)
     good = faulty()
@@ -119,7 +119,7 @@ async def test_disabled_servers_offer_nothing_and_come_back() -> None:
         echo = tool(manager, "mcp__s__echo")
         await manager.add(faulty(enabled=False))
         assert not manager.tools()
-        assert manager.status()[0].state is State.DISABLED
+        assert manager.status()[0].state is ServerState.DISABLED
         assert "is disabled" in (await told(echo)).text
         assert not is_there(status.pid)
         await manager.add(faulty())
@@ -145,8 +145,8 @@ async def test_a_server_that_is_replaced_while_it_starts_is_not_started_again() 
         first = manager._servers["s"]
         await manager.changed()
         await manager.add(faulty(enabled=False))
-        await asyncio.gather(*manager._aside)  # who waited for it has heard
-        assert first._keeper is None
+        await asyncio.gather(*manager._discoveries)  # who waited for it has heard
+        assert first._supervisor is None
 
 
 async def test_every_change_is_an_event() -> None:
@@ -154,8 +154,12 @@ async def test_every_change_is_an_event() -> None:
     async with managing(faulty(), hooks=Hooks(on_event=events.append)) as manager:
         await ready(manager)
     states = [event.status.state for event in events if isinstance(event, ServerChanged)]
-    assert [state for state in State if state in states] == [State.STOPPED, State.CONNECTING, State.READY]
-    assert states[-1] is State.STOPPED
+    assert [state for state in ServerState if state in states] == [
+        ServerState.STOPPED,
+        ServerState.CONNECTING,
+        ServerState.READY,
+    ]
+    assert states[-1] is ServerState.STOPPED
 
 
 async def test_eight_servers_are_closed_side_by_side() -> None:
@@ -228,5 +232,5 @@ async def test_a_server_that_dies_while_all_is_paused_is_not_asked_in_the_older_
     config = ServerConfig("s", command="sh", args=words, eager=True, timeouts=QUICK)
     async with managing(config, check_paused=check_paused) as manager:
         status = await manager.settled("s", 20)
-        assert (status.state, "paused" in status.error) == (State.STOPPED, True)
+        assert (status.state, "paused" in status.error) == (ServerState.STOPPED, True)
     assert starts.read_text() == "started\n"

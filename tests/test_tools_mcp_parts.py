@@ -13,11 +13,11 @@ from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCRequest, JSONR
 from mcp_types.methods import validate_server_result
 
 from tools.mcp.connection import lines
-from tools.mcp.connection.lines import Endless, Lines, Oversized, answered_id
+from tools.mcp.connection.lines import Endless, LineSplitter, Oversized, answered_id
 from tools.mcp.connection.repair import repaired
-from tools.mcp.connection.server_log import LINES, Log
+from tools.mcp.connection.server_log import LINES, ServerLog
 from tools.mcp.connection.traffic import BURST, TOO_MANY, Flooded, Traffic
-from tools.mcp.definitions import Unusable, definition
+from tools.mcp.definitions import UnusableDefinition, definition
 from tools.mcp.results import MAX_TEXT, line, result_text
 
 TEXT = b'{"a": 1}\n\n{"b": "x"}\r\nhalf'
@@ -26,7 +26,7 @@ TEXT = b'{"a": 1}\n\n{"b": "x"}\r\nhalf'
 @given(st.lists(st.integers(0, len(TEXT)), max_size=8))
 def test_lines_are_the_same_in_any_slicing(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(TEXT)]
-    reader = Lines()
+    reader = LineSplitter()
     found = [one for start, end in pairwise(places) for one in reader.feed(TEXT[start:end])]
     assert found == [b'{"a": 1}', b"", b'{"b": "x"}\r']
 
@@ -36,7 +36,7 @@ def test_a_line_that_is_too_long_costs_only_itself(block: int, monkeypatch: pyte
     monkeypatch.setattr(lines, "MAX_LINE", 50)
     monkeypatch.setattr(lines, "MAX_ENDLESS", 200)
     text = b"first\n" + b"A" * 30 + b"B" * 100 + b"\nlast\n"
-    reader = Lines()
+    reader = LineSplitter()
     found = [one for at in range(0, len(text), block) for one in reader.feed(text[at : at + block])]
     assert [one.size if isinstance(one, Oversized) else one for one in found] == [b"first", 130, b"last"]
     (cut,) = (one for one in found if isinstance(one, Oversized))
@@ -103,7 +103,7 @@ def test_whatever_a_result_holds_the_sdk_can_read_it_when_mended(result: dict[st
 
 
 def asked(traffic: Traffic, id: int) -> None:
-    traffic.sent(JSONRPCRequest(jsonrpc="2.0", id=id, method="tools/call"))
+    traffic.record_sent(JSONRPCRequest(jsonrpc="2.0", id=id, method="tools/call"))
 
 
 def test_answers_pass_however_much_else_comes() -> None:
@@ -146,7 +146,7 @@ UNUSABLE = (
 
 @pytest.mark.parametrize("row", UNUSABLE, ids=lambda row: row.says)
 def test_a_definition_that_nobody_can_use(row: Definition) -> None:
-    with pytest.raises(Unusable, match=row.says):
+    with pytest.raises(UnusableDefinition, match=row.says):
         definition({"inputSchema": {}, **row.raw})
 
 
@@ -196,7 +196,7 @@ def test_a_strangers_words_stay_one_line() -> None:
 
 
 def test_the_log_stays_small() -> None:
-    log = Log()
+    log = ServerLog()
     for number in range(1000):
         log.feed(f"line {number}\nnext".encode())
     log.feed(b"x" * 1_000_000)

@@ -11,7 +11,7 @@ from tests.mcp_servers import faulty, managing, ready, told, tool
 from tools.base.outcome import Result
 from tools.base.rights import Risk, Role
 from tools.mcp.manager import Manager
-from tools.mcp.model import Forgetful, Hooks, McpEvent, State, ToolsChanged
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerState, ToolsChanged
 from tools.tool import Context
 from tools.toolbox import Allow, Toolbox
 
@@ -23,7 +23,7 @@ def names(manager: Manager) -> list[str]:
 
 
 async def test_a_changed_tool_is_held_until_it_is_approved(tmp_path: Path) -> None:
-    pins, switch = Forgetful(), tmp_path / "changed"
+    pins, switch = MemoryPinStore(), tmp_path / "changed"
     events: list[McpEvent] = []
     async with managing(faulty("rugpull", str(switch)), pins=pins) as manager:
         await ready(manager)
@@ -49,7 +49,7 @@ async def test_a_changed_tool_is_held_until_it_is_approved(tmp_path: Path) -> No
 
 
 async def test_another_command_is_another_server() -> None:
-    pins = Forgetful()
+    pins = MemoryPinStore()
     async with managing(faulty("task"), pins=pins) as manager:
         await ready(manager)
     async with managing(faulty("rugpull", "/nowhere"), pins=pins) as manager:
@@ -144,4 +144,4 @@ async def test_tools_of_servers_belong_to_admins_and_are_not_trusted() -> None:
             ("mcp__s__echo", Risk.ADMIN, Role.ADMIN, True),
             ("mcp__t__echo", Risk.ADMIN, Role.ADMIN, True),
         ]
-        assert {one.state for one in manager.status()} == {State.READY}
+        assert {one.state for one in manager.status()} == {ServerState.READY}

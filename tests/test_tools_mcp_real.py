@@ -21,7 +21,7 @@ from tests.real_servers import NEW, PACKAGES, REAL, Call, Real, call, managed, n
 from tests.upstream import answer, upstream
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
-from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State, Transport
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState, Transport
 
 pytestmark = pytest.mark.anyio
 
@@ -39,12 +39,12 @@ async def test_it_lists_answers_and_is_started_again_when_it_was_killed(real: Re
             result = await call(manager, real.name, asked.tool, asked.arguments, tmp_path)
             assert result.ok and asked.says in result.text, (asked, result)
         [status] = manager.status()
-        assert (status.state, status.protocol) == (State.READY, real.protocol)
+        assert (status.state, status.protocol) == (ServerState.READY, real.protocol)
 
         first = status.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        while manager.status()[0].state is State.READY:
+        while manager.status()[0].state is ServerState.READY:
             await manager.changed()
         last = real.calls(tmp_path)[-1]
         result = await call(manager, real.name, last.tool, last.arguments, tmp_path)
@@ -103,7 +103,7 @@ async def test_over_http_it_is_found_again_after_a_restart(
         await life.enter_async_context(served(kind, port))
         assert (await total(manager, tmp_path)).text == SUM
         [status] = manager.status()
-        assert (status.state, status.protocol, len(status.tools)) == (State.READY, "2025-11-25", 12)
+        assert (status.state, status.protocol, len(status.tools)) == (ServerState.READY, "2025-11-25", 12)
 
 
 async def total(manager: Manager, folder: Path) -> Result:
@@ -154,11 +154,11 @@ async def test_a_long_operation_tells_how_far_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_question_reaches_the_person_and_the_answer_the_server(tmp_path: Path) -> None:
-    asked: list[Question] = []
+    asked: list[ElicitationQuestion] = []
 
-    async def elicit(question: Question) -> Answer:
+    async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
         asked.append(question)
-        return Answer("accept", {"name": "Ada", "check": True})
+        return ElicitationAnswer("accept", {"name": "Ada", "check": True})
 
     async with asyncio.timeout(WITHIN_S), managed(node_server("everything"), Hooks(elicit=elicit)) as manager:
         while not [tool for tool in manager.tools() if tool.name.endswith("__trigger-elicitation-request")]:

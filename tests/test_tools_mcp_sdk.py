@@ -15,7 +15,7 @@ import pytest
 from tests.mcp_servers import HONEST, files_in, free_port, managing, news_of, ready, serving, told, tool
 from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
-from tools.mcp.model import Answer, Hooks, Question, ServerConfig, State, Timeouts
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState, Timeouts
 from tools.mcp.results import MAX_TEXT
 from tools.tool import Context
 
@@ -112,17 +112,17 @@ async def test_a_server_that_is_gone_says_when_it_is_tried_again() -> None:
         gone = await told(tool(manager, "mcp__h__pid"))
         assert not gone.ok
         assert "Next try in" in gone.text
-        assert manager.status()[0].state is State.FAILED
+        assert manager.status()[0].state is ServerState.FAILED
         assert manager.status()[0].next_try is not None
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_person_is_asked_in_the_newer_way_too(way: Way) -> None:
-    questions: list[Question] = []
+    questions: list[ElicitationQuestion] = []
 
-    async def elicit(question: Question) -> Answer:
+    async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
         questions.append(question)
-        return Answer("accept", {"colour": "blue"})
+        return ElicitationAnswer("accept", {"colour": "blue"})
 
     async with honest(way, Hooks(elicit=elicit)) as manager:
         assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
@@ -145,7 +145,7 @@ async def test_an_address_that_was_added_at_run_time_must_be_public() -> None:
         config = ServerConfig("h", "http", url=f"http://localhost:{port}/mcp", timeouts=PATIENT, from_api=True)
         async with managing(config) as manager:
             status = await manager.settled("h", 60)
-            assert status.state is State.FAILED
+            assert status.state is ServerState.FAILED
             assert "not on the public internet" in status.error
         async with managing(config, private_hosts=["localhost"]) as manager:
             await ready(manager, "h")

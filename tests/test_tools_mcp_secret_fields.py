@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.mcp.secret_fields import asks_for_secret, says_secret
+from tools.mcp.secret_fields import mentions_secret, requests_secret
 
 TEXT = {"type": "string"}
 
@@ -104,25 +104,25 @@ HARMLESS = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_secret_by_its_name(name: str) -> None:
-    assert asks_for_secret("Please.", form(name))
+    assert requests_secret("Please.", form(name))
 
 
 @pytest.mark.parametrize("words", WORDS)
 def test_a_secret_by_words_in_many_languages(words: str) -> None:
     for key in ("title", "description"):
-        assert asks_for_secret("Please.", form(**{key: words})), key
-    assert asks_for_secret(words, form()), "above a field that says nothing"
-    assert asks_for_secret(words, {}) and says_secret(words)
+        assert requests_secret("Please.", form(**{key: words})), key
+    assert requests_secret(words, form()), "above a field that says nothing"
+    assert requests_secret(words, {}) and mentions_secret(words)
 
 
 @pytest.mark.parametrize("field", LOOKS, ids=str)
 def test_a_secret_by_its_look(field: dict[str, Any]) -> None:
-    assert asks_for_secret("Please.", form(**field))
+    assert requests_secret("Please.", form(**field))
 
 
 @pytest.mark.parametrize("schema", HARMLESS, ids=str)
 def test_what_asks_for_no_secret(schema: dict[str, Any]) -> None:
-    assert not asks_for_secret("Please choose.", schema)
+    assert not requests_secret("Please choose.", schema)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_what_asks_for_no_secret(schema: dict[str, Any]) -> None:
     ids=lambda schema: str(schema)[:60],
 )
 def test_a_secret_lies_nowhere_in_a_form(schema: dict[str, Any]) -> None:
-    assert asks_for_secret("Please.", schema)
+    assert requests_secret("Please.", schema)
 
 
 def test_a_choice_is_no_secret_whatever_the_question_says() -> None:
-    assert not asks_for_secret("Reset the password?", form("sure", type="boolean"))
-    assert asks_for_secret("Reset the password?", form("answer"))
+    assert not requests_secret("Reset the password?", form("sure", type="boolean"))
+    assert requests_secret("Reset the password?", form("answer"))
 
 
 def test_reading_a_form_takes_no_time() -> None:
@@ -153,5 +153,5 @@ def test_reading_a_form_takes_no_time() -> None:
         deep = {"properties": {"a": deep}}
     began = time.process_time()
     for text in ("code " * 3_000, "p" * 15_000, "\u0301" * 15_000):
-        asks_for_secret(text, deep)
+        requests_secret(text, deep)
     assert time.process_time() - began < 5

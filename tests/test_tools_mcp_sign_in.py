@@ -15,7 +15,7 @@ from tests.test_tools_mcp_oauth import CALLBACK, opened
 from tools.base.outcome import Progress, Result
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, ServerConfig, State
+from tools.mcp.model import Hooks, ServerConfig, ServerState
 from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
@@ -50,11 +50,11 @@ async def doubled(manager: Manager, folder: Path) -> Result:
 
 async def sign_in(manager: Manager, sign_ins: SignIns) -> None:
     status = await manager.settled("closed", SETTLED_S)
-    assert status.state is State.NEEDS_AUTH, status
+    assert status.state is ServerState.NEEDS_AUTH, status
     back = await opened(status.auth_url)
     assert sign_ins.finish(back["state"], back["code"]) == "closed"
     await manager.reconnect("closed")
-    assert (await manager.settled("closed", SETTLED_S)).state is State.READY
+    assert (await manager.settled("closed", SETTLED_S)).state is ServerState.READY
 
 
 async def test_the_server_says_where_to_sign_in_and_answers_then(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_after_a_restart_nobody_is_asked(tmp_path: Path) -> None:
         async with managed(resource, tmp_path) as (manager, sign_ins):
             await sign_in(manager, sign_ins)
         async with managed(resource, tmp_path) as (manager, _):
-            assert (await manager.settled("closed", SETTLED_S)).state is State.READY
+            assert (await manager.settled("closed", SETTLED_S)).state is ServerState.READY
             assert (await doubled(manager, tmp_path)).text == "42"
         assert resource.issuer.granted.count("authorization_code") == 1
         assert not resource.misled
@@ -102,6 +102,6 @@ async def test_a_server_that_was_added_at_run_time_sends_nobody_to_private_issue
         named = "127.0.0.1" if issuer_is_named else urlsplit(resource.url).netloc
         async with managed(resource, tmp_path, from_api=True, private_hosts=(named,)) as (manager, _):
             status = await manager.settled("closed", SETTLED_S)
-    assert status.state is (State.NEEDS_AUTH if issuer_is_named else State.FAILED), status
+    assert status.state is (ServerState.NEEDS_AUTH if issuer_is_named else ServerState.FAILED), status
     assert issuer_is_named or "added at run time" in status.error, status
     assert bool(resource.issuer.asked) == issuer_is_named

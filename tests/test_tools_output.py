@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.base.output_buffer import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, Output
+from tools.base.output_buffer import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, OutputBuffer
 
 
-def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> Output:
-    output = Output(most)
+def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> OutputBuffer:
+    output = OutputBuffer(most)
     for block in blocks:
         output.feed(block)
     output.feed(b"", final=True)
@@ -81,7 +81,7 @@ def test_the_cap_is_exact(length: int) -> None:
 
 @pytest.mark.parametrize("block", [b"x" * 65_536, b"y\n" * 32_768, b"\n" * 65_536, b"\r" * 65_536])
 def test_memory_does_not_grow(block: bytes) -> None:
-    output = Output()
+    output = OutputBuffer()
     tracemalloc.start()
     try:
         for _ in range(200):
@@ -95,7 +95,7 @@ def test_memory_does_not_grow(block: bytes) -> None:
 
 def test_bytes_that_come_one_by_one_cost_no_more_than_in_blocks() -> None:
     """Head and end are not copied for each of them: a second here would be minutes of that."""
-    output = Output()
+    output = OutputBuffer()
     for _ in range(400_000):
         output.feed(b"x")
     assert len(output.text()) <= TEXT_CHARACTERS and output.bytes == 400_000

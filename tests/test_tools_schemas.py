@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tools.base.schemas import complaint_about
+from tools.base.schemas import argument_error
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 9}
 
@@ -37,14 +37,14 @@ def an_object(**properties: Any) -> dict[str, Any]:
 def test_a_complaint_names_the_argument_what_was_given_and_what_is_wanted(
     schema: dict[str, Any], arguments: dict[str, Any], says: str
 ) -> None:
-    complaint = complaint_about("tool", schema, arguments)
+    complaint = argument_error("tool", schema, arguments)
     assert complaint is not None and says in complaint and len(complaint) < 350
     assert complaint.startswith("The arguments of tool do not fit: ")
 
 
 def test_at_most_five_complaints_at_once() -> None:
     schema = an_object(**dict.fromkeys("abcdefgh", STRING))
-    complaint = complaint_about("tool", schema, dict.fromkeys("abcdefgh", 1))
+    complaint = argument_error("tool", schema, dict.fromkeys("abcdefgh", 1))
     assert complaint is not None and complaint.count("wanted string") == 5
 
 
@@ -52,7 +52,7 @@ def test_at_most_five_complaints_at_once() -> None:
     "schema", [{}, an_object(a=STRING), {"$ref": "#/$defs/x", "$defs": {"x": an_object(a=STRING)}}]
 )
 def test_fitting_arguments_bring_no_complaint(schema: dict[str, Any]) -> None:
-    assert complaint_about("tool", schema, {"a": "x"}) is None
+    assert argument_error("tool", schema, {"a": "x"}) is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_fitting_arguments_bring_no_complaint(schema: dict[str, Any]) -> None:
     ],
 )
 def test_a_broken_schema_is_the_tools_fault_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
-    complaint = complaint_about("tool", schema, {"a": "x"})
+    complaint = argument_error("tool", schema, {"a": "x"})
     assert complaint is not None and complaint.startswith("tool cannot be used, because its own schema is wrong")
 
 
@@ -77,7 +77,7 @@ def test_deep_nesting_is_a_complaint() -> None:
         "$ref": "#/$defs/x",
         "$defs": {"x": {"anyOf": [STRING, {"type": "array", "items": {"$ref": "#/$defs/x"}}]}},
     }
-    complaint = complaint_about("tool", an_object(a={"$ref": "#/$defs/x"}) | {"$defs": schema["$defs"]}, {"a": deep})
+    complaint = argument_error("tool", an_object(a={"$ref": "#/$defs/x"}) | {"$defs": schema["$defs"]}, {"a": deep})
     assert complaint is not None and "nested too deeply" in complaint
 
 
@@ -97,16 +97,16 @@ EVIL = "^(a|aa)+$"
 )
 def test_a_check_that_never_ends_is_given_up(schema: dict[str, Any]) -> None:
     endless = "a" * 60 + "!"
-    complaint = complaint_about("tool", schema, {"a": endless, endless: "x"})
+    complaint = argument_error("tool", schema, {"a": endless, endless: "x"})
     assert complaint is not None and "take too long to check" in complaint
-    assert complaint_about("tool", an_object(a=STRING), {"a": "x"}) is None
+    assert argument_error("tool", an_object(a=STRING), {"a": "x"}) is None
 
 
 def test_bounded_patterns_still_say_no() -> None:
-    complaint = complaint_about("tool", an_object(a={"pattern": "^[a-z]+$"}), {"a": "A"})
+    complaint = argument_error("tool", an_object(a={"pattern": "^[a-z]+$"}), {"a": "A"})
     assert complaint is not None and 'wanted pattern "^[a-z]+$"' in complaint
-    assert complaint_about("tool", doubling(3), {"a": "x"}) is None
-    assert complaint_about("tool", {"patternProperties": {"^n_": INTEGER}}, {"n_x": "1"}) is not None
+    assert argument_error("tool", doubling(3), {"a": "x"}) is None
+    assert argument_error("tool", {"patternProperties": {"^n_": INTEGER}}, {"n_x": "1"}) is not None
 
 
 def test_the_checker_is_not_loaded_before_the_first_call() -> None:

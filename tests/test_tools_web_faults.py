@@ -18,12 +18,12 @@ import trustme
 from tests.fetching import HERE, OK, PLAIN, World, fetch, raw, read
 from tests.upstream import Act, answer, hang, left, upstream
 from tools.base.outcome import Progress, ToolFailed
-from tools.builtin.web_fetch import Limits, WebFetch
+from tools.builtin.web_fetch import FetchLimits, WebFetch
 from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 
-SOON = Limits(seconds=0.4)
+SOON = FetchLimits(seconds=0.4)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def endless(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 async def test_an_endless_body_is_read_as_far_as_the_limit() -> None:
-    text = await read(raw(OK + b"\r\n", then=endless), limits=Limits(bytes=1_000_000))
+    text = await read(raw(OK + b"\r\n", then=endless), limits=FetchLimits(bytes=1_000_000))
     assert text.startswith("line of text\n")
     assert "[The page is longer; only its beginning was read.]" in text and "of 1000000. Next page" in text
 
@@ -127,7 +127,7 @@ async def test_a_bomb_is_unpacked_as_far_as_the_limit(packing: str) -> None:
     await read(answer("warm", kind=PLAIN))
     tracemalloc.start()
     try:
-        text = await read(act, limits=Limits(bytes=1_000_000))
+        text = await read(act, limits=FetchLimits(bytes=1_000_000))
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
@@ -232,4 +232,4 @@ async def test_a_server_that_speaks_no_tls_is_said_to_be_unsafe() -> None:
 
 
 async def test_a_character_that_the_limit_cuts_does_not_change_the_encoding() -> None:
-    assert "é" * 10 in await read(answer("é" * 1_000, kind=PLAIN), limits=Limits(bytes=1_001))
+    assert "é" * 10 in await read(answer("é" * 1_000, kind=PLAIN), limits=FetchLimits(bytes=1_001))

@@ -13,16 +13,16 @@ from tools.builtin.read_result import read_result
 from tools.builtin.recall_history import recall_history
 from tools.builtin.shell import running
 from tools.builtin.web_fetch import WebFetch
-from tools.shell_policy.network_needs import asking_for_network
+from tools.shell_policy.network_needs import request_network
 from tools.tool import Run, Tool, answering
-from tools.web.egress import NETWORK, with_hosts
+from tools.web.egress import NETWORK, normalise_network
 
 _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
 _HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
 # Said once, where models with native calls read it: the smallest model calls again and again when its line is longer.
-_HOSTS_SAID = _HOSTS | {"description": "true, or hosts such as example.org"}
+_DESCRIBED_HOSTS = _HOSTS | {"description": "true, or hosts such as example.org"}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -46,10 +46,10 @@ TOOLS = (
     _confined(
         "bash",
         "Run a shell command. network: true for the network. First line #!bg: in the background.",
-        _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _HOSTS_SAID}),
+        _object({"command": _TEXT}, {"background": {"type": "boolean"}, NETWORK: _DESCRIBED_HOSTS}),
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
-        normalise=lambda arguments: asking_for_network(unmarked(arguments)),
+        normalise=lambda arguments: request_network(unmarked(arguments)),
         leaves=hosts_reached,
         loses_nothing=nothing_lost,
         hopeless=nothing_to_reach,
@@ -60,7 +60,7 @@ TOOLS = (
         _object({"code": _TEXT}, {NETWORK: _HOSTS}),
         Risk.EXECUTE,
         running("python3", "code"),
-        normalise=with_hosts,
+        normalise=normalise_network,
         leaves=hosts_reached,
     ),
     _confined(

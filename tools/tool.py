@@ -9,7 +9,7 @@ from typing import Any
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
-from tools.base.rights import Approval, Leaving, Risk, Role
+from tools.base.rights import Approval, OutboundEffect, Risk, Role
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
@@ -23,10 +23,10 @@ answer in time.
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A message of the conversation that a search has found. `who` said it: `user`, `assistant`, the name of a tool."""
+    """A message of the conversation that a search has found. `author`: `user`, `assistant`, the name of a tool."""
 
     position: int
-    who: str
+    author: str
     text: str
     untrusted: bool
 
@@ -78,12 +78,12 @@ def as_written(arguments: Arguments) -> Arguments:
     return arguments
 
 
-Leaves = Callable[[Arguments, Path], Leaving | None]
+Leaves = Callable[[Arguments, Path], OutboundEffect | None]
 """What a call with these arguments would send out or leave behind, in this workspace. Total: the arguments are not yet
 checked. None where all of it stays in the workspace and, where it runs something, in the sandbox."""
 
 
-def leaves_nothing(_: Arguments, __: Path) -> Leaving | None:
+def no_outbound_effect(_: Arguments, __: Path) -> OutboundEffect | None:
     """The `leaves` of a tool that has nothing more to say of itself than `confined` does."""
     return None
 
@@ -128,7 +128,7 @@ class Tool:
     confined: bool = False
     untrusted: bool = False
     normalise: Normalise = as_written
-    leaves: Leaves = leaves_nothing
+    leaves: Leaves = no_outbound_effect
     loses_nothing: Callable[[Arguments, Path], bool] = nothing_known
     hopeless: Callable[[Arguments], str | None] = nothing_against
     binds: Binds = binds_nothing

@@ -15,7 +15,7 @@ from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
-from tools.base.schemas import complaint_about
+from tools.base.schemas import argument_error
 from tools.tool import Context, Tool, binds_nothing
 
 _NEAREST = 3
@@ -80,7 +80,7 @@ class Toolbox:
         tool = self.tool(name)
         return tool is None or tool.risk is not Risk.READ
 
-    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
+    def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """What a call stands for, in the one form that is decided on, shown and run. Idempotent.
 
         Itself, with its tool's markers turned into arguments; one of `call_tool` is the call inside (`tool_search`).
@@ -96,8 +96,8 @@ class Toolbox:
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
-        complaint = complaint_about(tool.name, tool.parameters, arguments)
-        return Refuse(complaint) if complaint else decision
+        error = argument_error(tool.name, tool.parameters, arguments)
+        return Refuse(error) if error else decision
 
     async def run(
         self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None
@@ -114,13 +114,13 @@ class Toolbox:
             return
         result = Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
         try:
-            async with aclosing(self._tools[call_name].run(arguments, context)) as news:
-                async for seen in news:
-                    if isinstance(seen, Result):
+            async with aclosing(self._tools[call_name].run(arguments, context)) as updates:
+                async for update in updates:
+                    if isinstance(update, Result):
                         # Told only when the tool has cleaned up, which may fail and then is the result.
-                        result = seen
+                        result = update
                         break
-                    yield seen
+                    yield update
         except ToolFailed as failure:
             result = Result(ok=False, text=str(failure))
         except Exception as error:  # noqa: BLE001 - one of the house's two: a tool that breaks must not end the run

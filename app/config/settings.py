@@ -35,7 +35,7 @@ from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
 from tools.base.rights import Role
 from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, refusal
-from tools.web.addresses import may_be_named
+from tools.web.addresses import is_valid_private_host
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
 SUPERVISED = tuple(mode for mode in ApprovalMode if mode is not ApprovalMode.AUTO)  # what others than admins may run in
@@ -185,7 +185,7 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
     @field_validator("private_hosts")
     @classmethod
     def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if all(map(may_be_named, value)):
+        if all(map(is_valid_private_host, value)):
             return value
         raise ValueError("has an entry that is none of these")
 

@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 from app.transcript.reply import unfit
 from parsing import Arguments
-from tools.base.schemas import complaint_about
-from tools.mcp.model import Answer, Question
+from tools.base.schemas import argument_error
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion
 from tools.mcp.names import question_name
-from tools.mcp.secret_fields import asks_for_secret
+from tools.mcp.secret_fields import requests_secret
 
-DECLINED = Answer("decline")
+DECLINED = ElicitationAnswer("decline")
 MAX_MESSAGE = 2000  # characters of what a server says
 
 
-async def elicit(question: Question) -> Answer:
+async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
     """Ask the person of the run that the server was called by; without one, nobody is asked."""
     ask = question.context.ask if question.context else None
     if ask is None or not _may_be_asked(question):
@@ -26,15 +26,15 @@ async def elicit(question: Question) -> Answer:
     schema = dict(question.schema or {})
 
     def objection(answer: Arguments) -> str | None:
-        return None if question.url else complaint_about(name, schema, _with_defaults(schema, answer))
+        return None if question.url else argument_error(name, schema, _with_defaults(schema, answer))
 
     content = await ask(name, _shown(question), _reason(question), objection)
     if content is None:
         return DECLINED
-    return Answer("accept", None if question.url else _with_defaults(schema, content))
+    return ElicitationAnswer("accept", None if question.url else _with_defaults(schema, content))
 
 
-def _may_be_asked(question: Question) -> bool:
+def _may_be_asked(question: ElicitationQuestion) -> bool:
     """A form must not ask for secrets, and a page must be one that nobody can listen in on."""
     if question.url:
         parts = urlsplit(question.url)
@@ -42,17 +42,17 @@ def _may_be_asked(question: Question) -> bool:
         return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
     if unfit(dict(question.schema or {})):
         return False  # nobody could be told of it in JSON
-    return not asks_for_secret(question.message, question.schema or {})
+    return not requests_secret(question.message, question.schema or {})
 
 
-def _shown(question: Question) -> dict[str, Any]:
+def _shown(question: ElicitationQuestion) -> dict[str, Any]:
     message = question.message[:MAX_MESSAGE]
     if question.url:
         return {"message": message, "url": question.url, "host": urlsplit(question.url).hostname}
     return {"message": message, "schema": dict(question.schema or {})}
 
 
-def _reason(question: Question) -> str:
+def _reason(question: ElicitationQuestion) -> str:
     during = f", while {question.tool} runs" if question.tool else ""
     if question.url:
         return f"The MCP server {question.server} asks you to open a page{during}. Approve once you have done so."

@@ -30,7 +30,7 @@ from tools.mcp.auth.oauth import SignIns
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, State, Status, ToolsChanged
+from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState, Status, ToolsChanged
 from tools.tool import Tool
 
 CALLBACK = "/mcp/callback"
@@ -118,7 +118,7 @@ class McpServers:
 
     def go_on(self) -> None:
         """After a pause."""
-        self._manager.go_on()
+        self._manager.resume()
 
     async def close(self) -> None:
         await self._manager.close()
@@ -331,7 +331,7 @@ def _state_of(file: Path | None) -> tuple[int, int, int] | None:
 
 def _log(event: McpEvent) -> None:
     match event:
-        case ServerChanged(status) if status.state in (State.FAILED, State.NEEDS_AUTH):
+        case ServerChanged(status) if status.state in (ServerState.FAILED, ServerState.NEEDS_AUTH):
             logger.warning("MCP server %s: %s %s", status.name, status.state, status.error)
         case ServerChanged(status):
             logger.info("MCP server %s: %s", status.name, status.state)

@@ -57,7 +57,7 @@ class Door(Protocol):
     """What is asked of the toolbox of the run that asked: the form in which a call is decided on, and whether it could
     run."""
 
-    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
+    def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
 
     def decide(self, name: str, arguments: Arguments) -> Decision: ...
 
@@ -217,7 +217,7 @@ class Approvals:
 def _checked(row: ApprovalRow, wish: Wish, door: Door | None, *, tainted: bool) -> Wish:
     """The wish, its arguments as they would run. Raises UnfitArguments."""
     if door and wish.arguments is not None:  # an edit comes through the same door as a call
-        wish = replace(wish, arguments=door.meant(row.name, wish.arguments)[1])
+        wish = replace(wish, arguments=door.normalise_call(row.name, wish.arguments)[1])
     if wish.decision != "approve":
         return wish
     asked: Arguments = json.loads(row.arguments)

@@ -16,7 +16,7 @@ from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hos
 from app.policy.patterns import names_address
 from app.storage.principals import Principal
 from parsing import Arguments
-from tools.base.rights import Leaving, Risk, Role
+from tools.base.rights import OutboundEffect, Risk, Role
 from tools.builtin.outbound_effects import shown
 from tools.shell_policy.plain_commands import allowed, reads
 from tools.tool import Tool, nothing_known
@@ -205,13 +205,13 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, und
     return f"{_inside(tool, arguments, under)} This run asks first (approval: ask)."
 
 
-def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> Leaving | None:
+def _leaving(tool: Tool, arguments: Arguments | None, under: Circumstances) -> OutboundEffect | None:
     """What the call would send out or leave behind; of no call yet (None) only what all of them would."""
     if tool.confined and tool.risk is Risk.EXECUTE and not under.boxed:
-        return Leaving(under.way_out) if under.tainted or not under.networked else None
+        return OutboundEffect(under.way_out) if under.tainted or not under.networked else None
     if arguments is not None and (named := tool.leaves(arguments, under.workspace)):
         return named
-    return None if tool.confined else Leaving(f"{tool.name} {_OUTSIDE[tool.risk]}.")
+    return None if tool.confined else OutboundEffect(f"{tool.name} {_OUTSIDE[tool.risk]}.")
 
 
 def _names_address(arguments: Arguments | None) -> bool:

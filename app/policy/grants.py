@@ -96,7 +96,7 @@ def narrowed(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
     hosts = granted_hosts(grants)
     if not hosts or egress.hosts_wanted(arguments) != egress.ANYWHERE:
         return arguments
-    return egress.with_hosts({**arguments, egress.NETWORK: list(hosts)})
+    return egress.normalise_network({**arguments, egress.NETWORK: list(hosts)})
 
 
 def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str | None:

@@ -44,9 +44,9 @@ def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
     """A call that wants network, to exactly these hosts. Raises UnfitArguments."""
     if not egress.hosts_wanted(arguments):
         raise UnfitArguments(NO_HOSTS)
-    if reason := egress.complaint_about_hosts(hosts):
+    if reason := egress.host_pattern_error(hosts):
         raise UnfitArguments(reason)
-    return egress.with_hosts({**arguments, egress.NETWORK: list(hosts)})
+    return egress.normalise_network({**arguments, egress.NETWORK: list(hosts)})
 
 
 def check_grant(tool: str, wish: Wish, final: Arguments, *, tainted: bool = False) -> None:

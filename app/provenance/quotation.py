@@ -56,11 +56,11 @@ class Provenance:
             return {}
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
         messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
-        tools, meant, work = toolbox.schemas, toolbox.meant, Work()
+        tools, normalise_call, work = toolbox.schemas, toolbox.normalise_call, Work()
         found = dict[str, str]()
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
             sources = [*others, *filter(None, map(source_of, before))]
-            wanted = {call.id: Wanted(_written(call), tools, meant) for call in made}
+            wanted = {call.id: Wanted(_written(call), tools, normalise_call) for call in made}
             found = await asyncio.to_thread(self._library.quotations, wanted, sources, work)
         return found
 

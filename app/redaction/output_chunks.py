@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.redaction.redactor import Redactor
-from tools.base.output_buffer import Stretch
+from tools.base.output_buffer import OutputSlice
 
 PIECE = 65_536  # characters of an output that one answer tells, at most
 
-Read = Callable[[int, int], Awaitable[Stretch]]
+Read = Callable[[int, int], Awaitable[OutputSlice]]
 """From which position on, and how much at most. Positions are those of the source: characters, or bytes."""
 
 

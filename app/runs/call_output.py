@@ -12,7 +12,7 @@ from app.runs.live_outputs import Outputs
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
-from tools.base.output_buffer import Stretch
+from tools.base.output_buffer import OutputSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class CallOutput:
     async def _finished(self, session: str, call: str, told: str, after: int) -> OutputPart:
         lines = await self.store.result_lines(session, call)
 
-        async def read(offset: int, size: int) -> Stretch:
+        async def read(offset: int, size: int) -> OutputSlice:
             if lines is None:  # short enough that nothing else was kept
                 return stretch(told[offset : offset + size], offset, len(told))
             part = await self.store.result(session, call, offset, size)
@@ -45,9 +45,9 @@ class CallOutput:
         return await Source(read, (self.redactor,), ended=True).part(after, count)
 
 
-def stretch(text: str, offset: int, total: int) -> Stretch:
+def stretch(text: str, offset: int, total: int) -> OutputSlice:
     start = min(offset, total)
-    return Stretch(start, text, total, start + len(text) < total)
+    return OutputSlice(start, text, total, start + len(text) < total)
 
 
 def lines_of(text: str) -> int:

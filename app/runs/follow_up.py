@@ -23,8 +23,8 @@ from app.storage.usage import ModelUsage
 from app.transcript.run_request import UNASKED, NotFound, SessionBusy
 from tools.base.pause_check import Paused
 from tools.jobs.manager import Jobs
-from tools.jobs.records import FollowUp, Job, Part, State
-from tools.process.process_tree import surely
+from tools.jobs.records import FollowUp, Job, JobState, OutputPart
+from tools.process.process_tree import run_shielded
 
 ROUNDS = 12  # of model and tools that a follow-up may take
 HEAD_BYTES, TAIL_BYTES = 1_000, 4_000  # of the output that the model is shown
@@ -132,17 +132,17 @@ class FollowUps:
         message = await self._message(job)
         turn = self._order.setdefault(job.session, asyncio.Lock())
         async with turn:
-            while self._jobs.untold(job.id):
+            while self._jobs.awaits_follow_up(job.id):
                 await self._unpaused()
                 await self._quiet(job.session)
                 # Surely: what has begun is to be kept as given.
-                await surely(self._tell(job, message))
+                await run_shielded(self._tell(job, message))
 
     async def _tell(self, job: Job, message: str) -> None:
         try:
             # Ended from outside: by the kill switch, or by a signal as when the machine shuts down. No run begins by
             # itself after that. What a person cancelled alone does not come here: it has no follow-up any more.
-            if job.state is State.CANCELLED:
+            if job.state is JobState.CANCELLED:
                 raise NoRoom
             await self._begin(job, message)
         except (SessionBusy, Paused):
@@ -165,7 +165,7 @@ class FollowUps:
         return follow_up_message(job, head, tail)
 
 
-def follow_up_message(job: Job, head: Part, tail: Part) -> str:
+def follow_up_message(job: Job, head: OutputPart, tail: OutputPart) -> str:
     """What the model is told of the end: state, exit code, and the output's head and tail.
 
     The output is marked as data in the message itself, which a summary takes over as it takes over what a person said.
@@ -177,7 +177,7 @@ def follow_up_message(job: Job, head: Part, tail: Part) -> str:
     return "\n\n".join([told, command, _output(head, tail), "Go on from here, or say what came of it."])
 
 
-def _output(head: Part, tail: Part) -> str:
+def _output(head: OutputPart, tail: OutputPart) -> str:
     if not head.bytes:
         return "It wrote nothing."
     if len(head.data) == head.bytes:

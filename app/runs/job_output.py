@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
-from tools.base.output_buffer import Stretch
+from tools.base.output_buffer import OutputSlice
 from tools.jobs.manager import Jobs
 
 WIDEST = 4  # bytes of a character
@@ -24,13 +24,13 @@ class JobOutput:
         ended = not self.jobs.get(job, principal).under_way  # looked at first: what is read then is all there is
         lines = 0
 
-        async def read(offset: int, size: int) -> Stretch:
+        async def read(offset: int, size: int) -> OutputSlice:
             nonlocal lines
             part = await self.jobs.output(job, principal, offset=offset, size=size)
             lines = max(lines, part.lines)
             whole = ended and part.end == part.bytes
             text = decoded(part.data, whole=whole)
-            return Stretch(part.start, text, part.bytes, len(part.data) == size and part.end < part.bytes)
+            return OutputSlice(part.start, text, part.bytes, len(part.data) == size and part.end < part.bytes)
 
         source = Source(read, (self.redactor,), ended, size_of, WIDEST)
         told = await source.part(after, 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
-from tools.base.output_buffer import Output, Stretch
+from tools.base.output_buffer import OutputBuffer, OutputSlice
 
 ENDED = 16  # outputs that stay after their end, for those who were following them
 
@@ -21,7 +21,7 @@ class Written:
     """The output of one call. `output` is None until it has written something, and for what is no process."""
 
     redactors: Sequence[Redactor]
-    output: Output | None = None
+    output: OutputBuffer | None = None
     ended: bool = False
     asked: bool = False
 
@@ -30,8 +30,8 @@ class Written:
         lines = self.output.lines if self.output else 0
         return await Source(self._read, self.redactors, self.ended).part(after, lines)
 
-    async def _read(self, offset: int, size: int) -> Stretch:
-        return self.output.part(offset, size) if self.output else Stretch(0, "", 0, more=False)
+    async def _read(self, offset: int, size: int) -> OutputSlice:
+        return self.output.part(offset, size) if self.output else OutputSlice(0, "", 0, more=False)
 
 
 @dataclass(slots=True)

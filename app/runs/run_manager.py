@@ -34,7 +34,7 @@ from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
-from tools.base.gather_all import all_of
+from tools.base.gather_all import gather_all
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class Runs:
         await asyncio.wait([live.task])
 
     async def cancel_all(self, why: str) -> None:
-        await all_of(self.cancel(run, why) for run in list(self._live))
+        await gather_all(self.cancel(run, why) for run in list(self._live))
 
     async def cancel_of(self, principal: str, why: str) -> None:
         """Stop whatever a principal has under way."""

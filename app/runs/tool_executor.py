@@ -144,7 +144,7 @@ class Calls:
 
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
-        name, arguments = self.toolbox.meant(call.name, call.arguments)
+        name, arguments = self.toolbox.normalise_call(call.name, call.arguments)
         if reaches_hosts(self.toolbox.tool(name)):
             arguments = narrowed(self.gate.under.holding, arguments)
         return replace(call, name=name, arguments=arguments)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 
-async def all_of(work: Iterable[Awaitable[object]]) -> None:
+async def gather_all(work: Iterable[Awaitable[object]]) -> None:
     """Raises what went wrong, as a group, once none is under way any more."""
     results = await asyncio.gather(*work, return_exceptions=True)
     if wrong := [result for result in results if isinstance(result, BaseException)]:

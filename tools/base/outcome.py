@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tools.base.output_buffer import Output
+from tools.base.output_buffer import OutputBuffer
 
 
 class ToolFailed(Exception):
@@ -22,7 +22,7 @@ class Progress:
     tail: tuple[str, ...] = ()
     lines: int = 0
     bytes: int = 0
-    output: Output | None = field(default=None, compare=False, repr=False)
+    output: OutputBuffer | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

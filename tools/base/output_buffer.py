@@ -16,7 +16,7 @@ _PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head a
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OutputSlice:
     """Some of an output, without a gap: `text` begins at `start` of `total`. `more`: what follows is kept, too."""
 
     start: int
@@ -25,7 +25,7 @@ class Stretch:
     more: bool
 
 
-class Output:
+class OutputBuffer:
     """Bytes in, in any slicing; at most `most` characters out. Memory does not grow with what is fed."""
 
     def __init__(self, most: int = TEXT_CHARACTERS) -> None:
@@ -81,7 +81,7 @@ class Output:
         shown = [*self._finished, _shortened(self._open)] if self._open else list(self._finished)
         return tuple(_as_on_a_terminal(line) for line in shown[-TAIL_LINES:])
 
-    def part(self, offset: int, size: int) -> Stretch:
+    def part(self, offset: int, size: int) -> OutputSlice:
         """At most `size` characters from the character `offset` on; what is not kept is skipped."""
         self._put_by()
         end_at = self._characters - len(self._end)
@@ -94,7 +94,7 @@ class Output:
             if end_at == len(self._head):
                 text += self._end[: size - len(text)]
         behind = start + len(text)
-        return Stretch(start, _printable(text), self._characters, len(text) == size and behind < self._characters)
+        return OutputSlice(start, _printable(text), self._characters, len(text) == size and behind < self._characters)
 
     def text(self) -> str:
         """All of it if it is short enough; else head and end, and how many characters are missing between them."""

@@ -37,7 +37,7 @@ Approval = Literal["mode", "never", "always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class OutboundEffect:
     """What a call would send out of the workspace and the sandbox, or leave for programs outside of them.
 
     `what` is a sentence for people. `always`: it asks in every mode, and of all grants only one for exactly this call

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
-_COMPLAINTS = 5
+_MAX_ERRORS = 5
 _SHOWN = 100
 
 
-def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
+def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
     """What is wrong with the arguments of the tool `name`, at most five things; None when nothing is."""
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
@@ -28,7 +28,7 @@ def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> 
 
     try:
         with limited():
-            errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _COMPLAINTS))
+            errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _MAX_ERRORS))
     except TooMuchWork:
         return f"The arguments of {name} take too long to check against its schema: send simpler ones."
     except (SchemaError, Unresolvable, re.error) as error:
@@ -37,11 +37,11 @@ def complaint_about(name: str, schema: dict[str, Any], arguments: Arguments) -> 
         return f"The arguments of {name} are nested too deeply: send simpler ones."
     if not errors:
         return None
-    wrong = "; ".join(map(_complaint, errors))
+    wrong = "; ".join(map(_describe_error, errors))
     return f"The arguments of {name} do not fit: {wrong}. Correct this and call again."
 
 
-def fault_of(schema: dict[str, Any]) -> str | None:
+def schema_error(schema: dict[str, Any]) -> str | None:
     """What is wrong with a schema itself; None when it can be used."""
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
@@ -71,7 +71,7 @@ def _validator(schema: str) -> Validator:
     return bounded(kind)(read, registry=REGISTRY)
 
 
-def _complaint(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     if error.validator == "required":
         # One error for each missing name, and only the message tells which.
         names: Any = error.validator_value
@@ -85,8 +85,10 @@ def _complaint(error: ValidationError) -> str:
 
 
 def _wanted(error: ValidationError) -> str:
-    say = _WANTED.get(str(error.validator))
-    return say(error.validator_value) if say else _cut(f"{error.validator} {json.dumps(error.validator_value)}")
+    describe = _WANTED.get(str(error.validator))
+    return (
+        describe(error.validator_value) if describe else _cut(f"{error.validator} {json.dumps(error.validator_value)}")
+    )
 
 
 def _wanted_of(schema: object) -> str:

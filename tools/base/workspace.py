@@ -42,10 +42,10 @@ def inside(workspace: Path, path: str) -> tuple[str, ...]:
     if size > _PATH_BYTES:
         raise ToolFailed(f"A path has at most {_PATH_BYTES:,} bytes, and this one has {size:,}: give the right one.")
     # Taken as text: a link is never followed, so `..` cannot lead anywhere else.
-    meant = Path(os.path.normpath(workspace.absolute() / path))
+    normalised = Path(os.path.normpath(workspace.absolute() / path))
     for root in (workspace.absolute(), workspace.resolve()):
-        if meant.is_relative_to(root):
-            return meant.relative_to(root).parts
+        if normalised.is_relative_to(root):
+            return normalised.relative_to(root).parts
     raise ToolFailed(f"{path} is outside the workspace {workspace}: give a path relative to the workspace.")
 
 

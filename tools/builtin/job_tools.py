@@ -9,7 +9,7 @@ from contextlib import aclosing
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.jobs.manager import Jobs
-from tools.jobs.records import Glance, Job, JobsFailed, Part
+from tools.jobs.records import Glance, Job, JobsFailed, OutputPart
 from tools.tool import Context, Run, answering
 from tools.web.egress import hosts_wanted
 
@@ -26,9 +26,9 @@ def backgroundable(foreground: Run) -> Run:
 
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         chosen = answering(_asking(_start)) if arguments.get("background") else foreground
-        async with aclosing(chosen(arguments, context)) as news:
-            async for seen in news:
-                yield seen
+        async with aclosing(chosen(arguments, context)) as updates:
+            async for update in updates:
+                yield update
 
     return run
 
@@ -122,7 +122,7 @@ def described(glance: Glance) -> str:
     return "\n".join([in_one_line(glance.job), counts + (":" if glance.tail else ""), *glance.tail])
 
 
-def _page(part: Part, lines: int | None = None) -> str:
+def _page(part: OutputPart, lines: int | None = None) -> str:
     """Some output as text, with where it lies in the whole."""
     text = part.data.decode(errors="replace").replace("\0", "\ufffd").rstrip("\n")
     if lines is not None:

@@ -10,38 +10,40 @@ from urllib.parse import urlsplit
 
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
-from tools.base.rights import Leaving
+from tools.base.rights import OutboundEffect
 from tools.base.workspace import inside
 from tools.sandbox.git_repository import runs_nothing
-from tools.sandbox.owner_run_paths import leaves_the_box
+from tools.sandbox.owner_run_paths import owner_run_reason
 from tools.shell_policy.network_needs import calls_only_loopback
 from tools.shell_policy.plain_commands import loses_nothing
-from tools.web.egress import hosts_wanted, told
+from tools.web.egress import describe_hosts, hosts_wanted
 
 MAX_SHOWN = 200  # characters of a name that a model has chosen; all arguments are shown beside the question
 
 
-def request_sent(arguments: Arguments, _: Path) -> Leaving:
+def request_sent(arguments: Arguments, _: Path) -> OutboundEffect:
     """`web_fetch`: the host of the URL gets the address, and whatever was put into it."""
     url = arguments.get("url")
     try:
         host = urlsplit(url).netloc if isinstance(url, str) else ""
     except ValueError:
         host = ""
-    return Leaving(
+    return OutboundEffect(
         f"{shown(host) or 'The host of its URL'} would get the request, with all that stands in the address."
     )
 
 
-def hosts_reached(arguments: Arguments, _: Path) -> Leaving | None:
+def hosts_reached(arguments: Arguments, _: Path) -> OutboundEffect | None:
     """`bash` and `python` with `network`: they could send what they can read to these hosts."""
     hosts = hosts_wanted(arguments)
     if not hosts:
         return None
-    return Leaving(f"It would run with network ({shown(told(hosts))}), and could send them what the sandbox can read.")
+    return OutboundEffect(
+        f"It would run with network ({shown(describe_hosts(hosts))}), and could send them what the sandbox can read."
+    )
 
 
-def file_left(arguments: Arguments, workspace: Path) -> Leaving | None:
+def file_left(arguments: Arguments, workspace: Path) -> OutboundEffect | None:
     """`write_file` and `edit_file`: a file that the owner's own programs run or obey outside of the sandbox."""
     path = arguments.get("path")
     if not isinstance(path, str):
@@ -50,8 +52,8 @@ def file_left(arguments: Arguments, workspace: Path) -> Leaving | None:
         parts = inside(workspace, path)
     except ToolFailed:  # then nothing is written, and the call says why
         return None
-    why = leaves_the_box(parts)
-    return Leaving(f"It would leave {shown('/'.join(parts))}: {why}.", always=True) if why else None
+    why = owner_run_reason(parts)
+    return OutboundEffect(f"It would leave {shown('/'.join(parts))}: {why}.", always=True) if why else None
 
 
 def nothing_to_reach(arguments: Arguments) -> str | None:
@@ -76,9 +78,11 @@ def nothing_lost(arguments: Arguments, workspace: Path) -> bool:
     return loses_nothing(command) and runs_nothing(command, workspace)
 
 
-def call_sent(server: str, tool: str, _: Arguments, __: Path) -> Leaving:
+def call_sent(server: str, tool: str, _: Arguments, __: Path) -> OutboundEffect:
     """A tool of an MCP server: a program of its own, which no sandbox of ours holds to what it says."""
-    return Leaving(f"The MCP server {shown(server)} would get this call of its tool {shown(tool)}, with all arguments.")
+    return OutboundEffect(
+        f"The MCP server {shown(server)} would get this call of its tool {shown(tool)}, with all arguments."
+    )
 
 
 def shown(text: str) -> str:

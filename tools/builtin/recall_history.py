@@ -25,4 +25,4 @@ async def recall_history(arguments: Arguments, context: Context) -> AsyncGenerat
 
 def _shown(one: Recalled) -> str:
     by = ", written by strangers" if one.untrusted else ""
-    return f"[message {one.position + 1}, {one.who}{by}]\n{one.text}"
+    return f"[message {one.position + 1}, {one.author}{by}]\n{one.text}"

@@ -14,7 +14,7 @@ from tools.base.outcome import Progress, Result, ToolFailed
 from tools.builtin.network_hints import why_it_failed
 from tools.sandbox.boxed_process import Finished, stream
 from tools.sandbox.command import Program
-from tools.sandbox.owner_run_paths import seal_met
+from tools.sandbox.owner_run_paths import sealed_path_hint
 from tools.sandbox.sandbox import NoSandbox
 from tools.tool import Context, Run
 from tools.web.egress import hosts_wanted
@@ -29,16 +29,18 @@ def running(program: Program, argument: str) -> Run:
         with _script(arguments[argument]) as script:
             hosts = hosts_wanted(arguments)
             command = context.sandbox.command(program, script, context.workspace, network=hosts)
-            whose = context.principal
-            news = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s, principal=whose)
-            async with aclosing(news):
-                async for seen in news:
-                    if isinstance(seen, Finished):
-                        hint = why_it_failed(seen.text, seen.exit_code, context.sandbox, hosts)
-                        seal = seal_met(seen.text) if command.seals else None
-                        yield _result(seen, context.time_limit_s, "\n".join(filter(None, (hint, seal and f"[{seal}]"))))
+            principal = context.principal
+            updates = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s, principal=principal)
+            async with aclosing(updates):
+                async for update in updates:
+                    if isinstance(update, Finished):
+                        hint = why_it_failed(update.text, update.exit_code, context.sandbox, hosts)
+                        seal = sealed_path_hint(update.text) if command.seals else None
+                        yield _result(
+                            update, context.time_limit_s, "\n".join(filter(None, (hint, seal and f"[{seal}]")))
+                        )
                     else:
-                        yield seen
+                        yield update
 
     return run
 

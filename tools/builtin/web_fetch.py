@@ -20,7 +20,7 @@ from tools.web.certificates import trusted_certificates
 from tools.web.html_text import Page
 from tools.web.page_text import is_text, media_type, text_of
 from tools.web.public_hosts import Resolve, resolve
-from tools.web.url_target import Target, parsed, same_origin, shown, target
+from tools.web.url_target import UrlTarget, parsed, same_origin, shown, target
 
 PAGE_CHARACTERS = 20_000
 MAX_REDIRECTS = 5
@@ -39,7 +39,7 @@ Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """What one fetch may take, redirects included. `bytes` counts what was unpacked."""
 
     seconds: float = 30.0
@@ -57,10 +57,12 @@ async def connect() -> httpx2.AsyncBaseTransport:
 class WebFetch:
     """The tool's `run`. `resolve` and `connect` are how it reaches the world."""
 
-    def __init__(self, resolve: Resolve = resolve, connect: Connect = connect, limits: Limits | None = None) -> None:
+    def __init__(
+        self, resolve: Resolve = resolve, connect: Connect = connect, limits: FetchLimits | None = None
+    ) -> None:
         self._resolve = resolve
         self._connect = connect
-        self._limits = limits or Limits()
+        self._limits = limits or FetchLimits()
 
     async def __call__(self, arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         """Fetch, telling how much has come; a page that fails is a ToolFailed."""
@@ -96,7 +98,7 @@ class _Fetched:
 class _Fetch:
     """One fetch: its redirects, and how much has come."""
 
-    def __init__(self, resolve: Resolve, connect: Connect, limits: Limits, private_hosts: Sequence[str]) -> None:
+    def __init__(self, resolve: Resolve, connect: Connect, limits: FetchLimits, private_hosts: Sequence[str]) -> None:
         self._resolve = resolve
         self._connect = connect
         self._limits = limits
@@ -105,7 +107,7 @@ class _Fetch:
 
     async def page(self, url: httpx2.URL) -> _Fetched:
         """Follow redirects within one origin, each checked like the first URL, to a page."""
-        asked = url
+        requested = url
         for _ in range(MAX_REDIRECTS + 1):
             found = await target(url, self._private_hosts, self._resolve)
             seen = await self._open(found)
@@ -114,10 +116,10 @@ class _Fetch:
                 continue
             raw, kind, cut = seen
             page = await asyncio.to_thread(text_of, raw, kind, str(url), self._limits.reading_s, cut=cut)
-            return _Fetched(page, None if url == asked else url, cut or page.cut)
-        raise ToolFailed(f"{shown(asked)} redirects more than {MAX_REDIRECTS} times: try another page.")
+            return _Fetched(page, None if url == requested else url, cut or page.cut)
+        raise ToolFailed(f"{shown(requested)} redirects more than {MAX_REDIRECTS} times: try another page.")
 
-    async def _open(self, found: Target) -> httpx2.URL | tuple[bytes, str, bool]:
+    async def _open(self, found: UrlTarget) -> httpx2.URL | tuple[bytes, str, bool]:
         """Where the URL redirects to, or what is there: bytes, content type, and whether there is more."""
         for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
             timeout = httpx2.Timeout(self._limits.seconds, connect=self._limits.connect_s)
@@ -152,7 +154,9 @@ class _Fetch:
             raise ToolFailed(f"{shown(url)} is {shown(media_type(kind))}, which is not text: look for a page about it.")
         packing = response.headers.get("content-encoding", "").strip().lower()
         if packing not in _UNPACKED:
-            raise ToolFailed(f"{shown(url)} is packed as {shown(packing)}, which nobody asked for: try another page.")
+            raise ToolFailed(
+                f"{shown(url)} is packed as {shown(packing)}, an encoding that was not requested: try another page."
+            )
         body = bytearray()
         async for piece in response.aiter_bytes():
             body += piece
@@ -212,7 +216,7 @@ def _is_about_tls(error: BaseException | None) -> bool:
     return False
 
 
-def _unreachable(found: Target, error: httpx2.TransportError) -> ToolFailed:
+def _unreachable(found: UrlTarget, error: httpx2.TransportError) -> ToolFailed:
     if _is_about_tls(error):
         return ToolFailed(
             f"No safe connection to {shown(found.host)} ({_reason(error)}). Nothing was fetched; use another site."

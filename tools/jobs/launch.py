@@ -16,14 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tools.jobs.folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
-from tools.jobs.records import UNREADABLE, Job, JobsFailed, State, read_job, with_state, write_job
+from tools.jobs.records import UNREADABLE, Job, JobsFailed, JobState, read_job, with_state, write_job
 from tools.process.orphan_reaper import MARK, clear
 from tools.process.process_tree import sweep_now
 from tools.process.resource_limits import OPENED_FD
 from tools.sandbox.sandbox import Sandbox
-from tools.sandbox.sealed_paths import Held
+from tools.sandbox.sealed_paths import HeldSeals
 
-START_S = 10.0  # how long a supervisor may take to say that the command has been started
+START_S = 10.0  # how long a supervisor may take to report that the command has been started
 _LOOK_S = 0.01
 _ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def launch(
     Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
     """
     command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
-    held = Held()
+    held = HeldSeals()
     try:
         held = command.seals.begin() if command.seals else held
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def launch(
             write_job(folder, job)
             with os.fdopen(os.open(folder / SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(script)
-            asked: dict[str, object] = {
+            fields: dict[str, object] = {
                 "prefix": (*command.before, *command.limits.begin(job.id, opens=False, principal=job.principal)),
                 "argv": command.sealed(held),
                 "places": command.limits.places,
@@ -60,7 +60,7 @@ def launch(
                 "mark": job.id,
                 "time_limit_s": job.time_limit_s,
             }
-            write_json(str(folder / COMMAND), asked)
+            write_json(str(folder / COMMAND), fields)
             return _started(folder, lock)
     except OSError as error:
         where = folder.parent
@@ -86,20 +86,20 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def _started(folder: Path, lock: int) -> int:
-    said, say = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in _closing(os.pipe()))
+    ready_read, ready_write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in _closing(os.pipe()))
     try:
-        pid = _spawn(folder, lock, say)
+        pid = _spawn(folder, lock, ready_write)
     finally:
-        os.close(say)
+        os.close(ready_write)
     try:
-        ready = select.select([said], [], [], START_S)[0] and os.read(said, len(READY)) == READY
+        ready = select.select([ready_read], [], [], START_S)[0] and os.read(ready_read, len(READY)) == READY
     finally:
-        os.close(said)
+        os.close(ready_read)
     if not ready:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        leave_nothing(folder)  # the command may have begun, although its supervisor could not say so
-        raise JobsFailed(f"The job's supervisor did not start: {_last_words(folder)}")
+        clean_up_job(folder)  # the command may have begun, although its supervisor could not report it
+        raise JobsFailed(f"The job's supervisor did not start: {_last_log_line(folder)}")
     return pid
 
 
@@ -109,13 +109,13 @@ def _closing(ends: tuple[int, int]) -> Iterator[int]:
         os.close(end)
 
 
-def _spawn(folder: Path, lock: int, say: int) -> int:
+def _spawn(folder: Path, lock: int, ready_write: int) -> int:
     # Without `site` a start takes a third of the time; what it would find is on the path already.
     argv = [sys.executable, "-S", "-P", "-m", "tools.jobs.supervisor", str(folder)]
     path = os.pathsep.join(dict.fromkeys([str(_ROOT), *filter(None, sys.path)]))
     actions = (
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, say, 1),
+        (os.POSIX_SPAWN_DUP2, ready_write, 1),
         (os.POSIX_SPAWN_OPEN, 2, str(folder / LOG), os.O_WRONLY | os.O_CREAT, 0o600),
         (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
     )
@@ -123,7 +123,7 @@ def _spawn(folder: Path, lock: int, say: int) -> int:
     return os.posix_spawn(argv[0], argv, {"PYTHONPATH": path}, file_actions=actions, setsid=True)
 
 
-def leave_nothing(folder: Path) -> None:
+def clean_up_job(folder: Path) -> None:
     """End what a job whose supervisor has gone left running, and remove what was made for it."""
     job = folder.name
     sweep_now(job)
@@ -131,13 +131,13 @@ def leave_nothing(folder: Path) -> None:
         clear(json.loads((folder / COMMAND).read_text()).get("places", ()), job)
 
 
-def _last_words(folder: Path) -> str:
+def _last_log_line(folder: Path) -> str:
     lines = (folder / LOG).read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"no answer within {START_S:g} s."
 
 
 def find(folder: Path, job: Job) -> tuple[Job, int | None]:
-    """The job as its files say now, and a handle (pidfd) of its supervisor if that lives. Raises UNREADABLE.
+    """The job as its files ready_write now, and a handle (pidfd) of its supervisor if that lives. Raises UNREADABLE.
 
     The lock says whether the supervisor lives, so that a number which another process got meanwhile is not taken
     for it: as long as the lock is held, the number written beside it is the supervisor's.
@@ -147,7 +147,7 @@ def find(folder: Path, job: Job) -> tuple[Job, int | None]:
         job = with_state(folder, job)
         if not job.under_way:
             return job, None
-        handle = _handle(job.pid) if job.state is State.RUNNING and job.pid else None
+        handle = _handle(job.pid) if job.state is JobState.RUNNING and job.pid else None
         if not _held(folder):
             if handle is not None:
                 os.close(handle)

@@ -20,9 +20,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tools.base.gather_all import all_of
+from tools.base.gather_all import gather_all
 from tools.base.pause_check import CheckPaused, Paused, never_paused
-from tools.jobs.launch import find, find_all, launch, leave_nothing, reap, wait_for
+from tools.jobs.launch import clean_up_job, find, find_all, launch, reap, wait_for
 from tools.jobs.records import (
     SHOWN_COMMAND,
     UNREADABLE,
@@ -30,9 +30,9 @@ from tools.jobs.records import (
     Glance,
     Job,
     JobsFailed,
+    JobState,
     NoSuchJob,
-    Part,
-    State,
+    OutputPart,
     failed,
     lost,
     read_part,
@@ -40,7 +40,7 @@ from tools.jobs.records import (
     write_job,
     write_state,
 )
-from tools.jobs.watch import Known, off_the_loop
+from tools.jobs.watch import TrackedJob, off_the_loop
 from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 TIME_LIMIT_S = 3600.0
@@ -81,7 +81,7 @@ class Jobs:
         self._kept = kept
         self._follow_up = FollowUp.PENDING if follow_up else FollowUp.OFF
         self._check_paused = check_paused
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, TrackedJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
         self._count: Count | None = None
@@ -90,8 +90,8 @@ class Jobs:
         """Adopt the jobs that run, and settle those whose supervisor has gone: nothing of them runs afterwards."""
         self._on_end, self._count = on_end, count
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
-            known = self._known[job.id] = Known(job, folder)
-            known.begun.set()
+            known = self._known[job.id] = TrackedJob(job, folder)
+            known.launched.set()
             if handle is not None:
                 self._watch_over(known, handle)
             else:
@@ -100,7 +100,7 @@ class Jobs:
     async def close(self) -> None:
         """Let go of the jobs; they go on."""
         for known in self._known.values():
-            self._let_go(known)
+            self._release_handle(known)
             known.release()
         for task in self._tasks:
             task.cancel()
@@ -137,27 +137,27 @@ class Jobs:
             time_limit_s=self._time_limit_s,
             follow_up=self._follow_up,
         )
-        known = self._known[job.id] = Known(job, self._folder / job.id)
+        known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
         # Shielded: a job that has been started must be known, also when nobody waits for the answer any more.
         begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
         starting = self._keep(self._start(known, begin))
         await asyncio.shield(starting)
         return known.job
 
-    async def _start(self, known: Known, begin: Callable[[], int]) -> None:
+    async def _start(self, known: TrackedJob, begin: Callable[[], int]) -> None:
         try:
             pid = await asyncio.to_thread(begin)
             known.job, handle = await asyncio.to_thread(find, known.folder, known.job)
             if handle is None:
                 await asyncio.to_thread(wait_for, pid)
-            if known.job.state is State.FAILED:
+            if known.job.state is JobState.FAILED:
                 raise JobsFailed(known.job.reason or "The job could not be started.")
         except JobsFailed as failure:
             known.end(failed(known.job, str(failure)))  # somebody may have found it in the list, and watch it
             await self._forget(known)
             raise
         finally:
-            known.begun.set()
+            known.launched.set()
         if handle is not None:
             self._watch_over(known, handle)
         else:
@@ -171,7 +171,7 @@ class Jobs:
             message = f"{len(running)} jobs are running, which is the limit: wait for one to end, or cancel one"
             raise JobsFailed(f"{message} ({', '.join(running[:LIMIT])}).")
 
-    def _of(self, principal: str) -> list[Known]:
+    def _of(self, principal: str) -> list[TrackedJob]:
         return [known for known in self._known.values() if known.job.principal == principal]
 
     def listed(self, principal: str, session: str | None = None) -> list[Job]:
@@ -191,7 +191,7 @@ class Jobs:
         """The job, its last lines and counts of its output. Raises NoSuchJob, JobsFailed."""
         return await self._find(job, principal).glance()
 
-    async def output(self, job: str, principal: str, *, offset: int, size: int) -> Part:
+    async def output(self, job: str, principal: str, *, offset: int, size: int) -> OutputPart:
         """At most `size` bytes of output from byte `offset` on, or before the end if negative. Raises as `glance`."""
         known = self._find(job, principal)
         return await off_the_loop(lambda: read_part(known.folder, offset, size))
@@ -199,7 +199,7 @@ class Jobs:
     async def cancel_all(self) -> None:
         """End all jobs; their sessions are told of it with the next message that a person sends."""
         running = [known.job for known in self._known.values() if not known.ended.is_set()]
-        await all_of(self.cancel(job.id, job.principal, silent=False) for job in running)
+        await gather_all(self.cancel(job.id, job.principal, silent=False) for job in running)
 
     async def cancel(self, job: str, principal: str, *, silent: bool = True) -> Job:
         """End a job with everything it started, and return when it is gone.
@@ -207,7 +207,7 @@ class Jobs:
         `silent`: its session is not told of the end, because whoever cancels knows of it.
         """
         known = self._find(job, principal)
-        await known.begun.wait()
+        await known.launched.wait()
         if not known.ended.is_set():
             known.cancelled = True
             if silent:
@@ -237,7 +237,7 @@ class Jobs:
         """
         return self._find(job, principal).watch()
 
-    def untold(self, job: str) -> bool:
+    def awaits_follow_up(self, job: str) -> bool:
         """Whether the session is still to be told of the end of this job."""
         known = self._known.get(job)
         return known is not None and known.job.follow_up is FollowUp.PENDING
@@ -251,39 +251,39 @@ class Jobs:
         async with known.writing:
             await off_the_loop(lambda: write_job(known.folder, known.job))
 
-    def _find(self, job: str, principal: str) -> Known:
+    def _find(self, job: str, principal: str) -> TrackedJob:
         known = self._known.get(job)
         if known is None or known.job.principal != principal:
             raise NoSuchJob(f"There is no job {job[:40]!a}.")
         return known
 
-    def _watch_over(self, known: Known, handle: int) -> None:
+    def _watch_over(self, known: TrackedJob, handle: int) -> None:
         known.handle = handle
         asyncio.get_running_loop().add_reader(handle, self._on_exit, known)
         if self._count:
             self._keep(self._count(known.job, known.ended)).add_done_callback(_report)
 
-    def _on_exit(self, known: Known) -> None:
-        self._let_go(known)
+    def _on_exit(self, known: TrackedJob) -> None:
+        self._release_handle(known)
         self._keep(self._conclude(known)).add_done_callback(_report)
 
-    def _let_go(self, known: Known) -> None:
+    def _release_handle(self, known: TrackedJob) -> None:
         if known.handle is not None:
             asyncio.get_running_loop().remove_reader(known.handle)
             reap(known.handle)
             os.close(known.handle)
             known.handle = None
 
-    async def _conclude(self, known: Known) -> None:
+    async def _conclude(self, known: TrackedJob) -> None:
         """The supervisor has gone: note how its job ended, and see to it that nothing is left."""
         if known.job.under_way:
             known.job = replace(await self._last_state(known), follow_up=known.job.follow_up)
         await self._prune()
         known.end(known.job)
-        if self._on_end and self.untold(known.job.id):
+        if self._on_end and self.awaits_follow_up(known.job.id):
             self._keep(self._on_end(known.job)).add_done_callback(_report)
 
-    async def _last_state(self, known: Known) -> Job:
+    async def _last_state(self, known: TrackedJob) -> Job:
         try:
             job = await asyncio.to_thread(with_state, known.folder, known.job)
         except UNREADABLE as error:
@@ -291,7 +291,7 @@ class Jobs:
             job = known.job
         if not job.under_way:
             return job
-        await asyncio.to_thread(leave_nothing, known.folder)
+        await asyncio.to_thread(clean_up_job, known.folder)
         job = lost(job, cancelled=known.cancelled)
         try:
             await asyncio.to_thread(write_state, known.folder, job)
@@ -303,7 +303,7 @@ class Jobs:
         """Forget the oldest of the ended jobs, and those of long ago, but none whose end is still to be told."""
         ended = [known for known in self._known.values() if not known.job.under_way]
         if self._on_end:
-            ended = [known for known in ended if not self.untold(known.job.id)]
+            ended = [known for known in ended if not self.awaits_follow_up(known.job.id)]
         ended.sort(key=lambda known: known.job.ended or 0, reverse=True)
         kept: Counter[str] = Counter()
         for known in ended:
@@ -311,9 +311,9 @@ class Jobs:
             if kept[known.job.principal] > self._kept or (known.job.ended or 0) < time.time() - KEPT_S:
                 await self._forget(known)
 
-    async def _forget(self, known: Known) -> None:
+    async def _forget(self, known: TrackedJob) -> None:
         self._known.pop(known.job.id, None)
-        self._let_go(known)
+        self._release_handle(known)
         await asyncio.to_thread(shutil.rmtree, known.folder, ignore_errors=True)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

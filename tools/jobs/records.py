@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tools.base.output_buffer import Output
+from tools.base.output_buffer import OutputBuffer
 from tools.jobs.folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
 
 SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
@@ -27,7 +27,7 @@ class NoSuchJob(JobsFailed):
     """There is none of this id, or it belongs to somebody else."""
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """`tools/jobs/supervisor.py` draws how one follows from the other."""
 
     STARTING = "starting"
@@ -39,7 +39,7 @@ class State(StrEnum):
     LOST = "lost"
 
 
-UNDER_WAY = frozenset({State.STARTING, State.RUNNING})
+UNDER_WAY = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
 class FollowUp(StrEnum):
@@ -61,7 +61,7 @@ class Job:
     created: float
     time_limit_s: float
     follow_up: FollowUp
-    state: State = State.STARTING
+    state: JobState = JobState.STARTING
     pid: int | None = None
     started: float | None = None
     ended: float | None = None
@@ -81,19 +81,19 @@ class Job:
         return round(max(0.0, time.time() - (self.started or self.created)), 3)
 
 
-_ASKED = ("id", "session", "principal", "command", "created", "time_limit_s", "follow_up")
+_REQUEST_FIELDS = ("id", "session", "principal", "command", "created", "time_limit_s", "follow_up")
 
 
 def write_job(folder: Path, job: Job) -> None:
-    """What was asked for, and the follow-up. Raises OSError."""
+    """Write the request and the follow-up. Raises OSError."""
     fields = asdict(job)
-    write_json(str(folder / JOB), {name: fields[name] for name in _ASKED})
+    write_json(str(folder / JOB), {name: fields[name] for name in _REQUEST_FIELDS})
 
 
 def read_job(folder: Path) -> Job:
     """The job of a folder as its files say now. Raises one of UNREADABLE when they do not."""
-    asked = json.loads((folder / JOB).read_bytes())
-    job = Job(**asked | {"follow_up": FollowUp(asked["follow_up"])})
+    fields = json.loads((folder / JOB).read_bytes())
+    job = Job(**fields | {"follow_up": FollowUp(fields["follow_up"])})
     return with_state(folder, job)
 
 
@@ -103,7 +103,7 @@ def with_state(folder: Path, job: Job) -> Job:
         fields: dict[str, Any] = json.loads((folder / STATE).read_bytes())
     except FileNotFoundError:
         return job
-    return replace(job, **fields | {"state": State(fields["state"])})
+    return replace(job, **fields | {"state": JobState(fields["state"])})
 
 
 def lost(job: Job, *, cancelled: bool = False) -> Job:
@@ -113,23 +113,23 @@ def lost(job: Job, *, cancelled: bool = False) -> Job:
         None if cancelled else "its supervisor was killed: how it ended is unknown, and nothing of it runs any more"
     )
     duration = max(0.0, now - (job.started or job.created))
-    state = State.CANCELLED if cancelled else State.LOST
+    state = JobState.CANCELLED if cancelled else JobState.LOST
     return replace(job, state=state, ended=now, duration_s=duration, reason=reason)
 
 
 def failed(job: Job, reason: str) -> Job:
     """A job that never began."""
-    return replace(job, state=State.FAILED, ended=time.time(), duration_s=0.0, reason=reason)
+    return replace(job, state=JobState.FAILED, ended=time.time(), duration_s=0.0, reason=reason)
 
 
 def write_state(folder: Path, job: Job) -> None:
     """The last word for a supervisor that could not say it. Raises OSError."""
     fields = asdict(job)
-    write_json(str(folder / STATE), {name: value for name, value in fields.items() if name not in _ASKED})
+    write_json(str(folder / STATE), {name: value for name, value in fields.items() if name not in _REQUEST_FIELDS})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """Some of a job's output: `data` begins at byte `start` of `bytes` in all."""
 
     start: int
@@ -153,7 +153,7 @@ class Glance:
     bytes: int = 0
 
 
-def read_part(folder: Path, offset: int, size: int) -> Part:
+def read_part(folder: Path, offset: int, size: int) -> OutputPart:
     """At most `size` bytes from byte `offset` on; a negative offset counts from the end.
 
     What is no longer kept is skipped: `start` then is where the kept part begins. Raises OSError.
@@ -161,18 +161,18 @@ def read_part(folder: Path, offset: int, size: int) -> Part:
     try:
         file = os.open(folder / OUTPUT, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:  # not begun
-        return Part(0, b"", 0, 0)
+        return OutputPart(0, b"", 0, 0)
     try:
         for shorter in range(_TRIES):
             if part := _part(file, offset, size, TAIL >> shorter):
                 return part
         total, lines = _counts(file)
-        return Part(total, b"", total, lines)
+        return OutputPart(total, b"", total, lines)
     finally:
         os.close(file)
 
 
-def _part(file: int, offset: int, size: int, kept: int) -> Part | None:
+def _part(file: int, offset: int, size: int, kept: int) -> OutputPart | None:
     """The part as far as it lies in the head or in the last `kept` bytes; None when it was overwritten meanwhile."""
     total, lines = _counts(file)
     start = max(0, total + offset) if offset < 0 else min(offset, total)
@@ -183,7 +183,7 @@ def _part(file: int, offset: int, size: int, kept: int) -> Part | None:
         if overwritten >= len(data):
             return None
         data, start = data[overwritten:], start + overwritten
-    return Part(start, data, total, lines)
+    return OutputPart(start, data, total, lines)
 
 
 def _counts(file: int) -> tuple[int, int]:
@@ -210,6 +210,6 @@ def _stored(file: int, start: int, size: int, total: int) -> bytes:
 def glance_at(folder: Path, job: Job) -> Glance:
     """How the job goes. Raises OSError."""
     part = read_part(folder, -_LOOKED_AT, _LOOKED_AT)
-    output = Output()
+    output = OutputBuffer()
     output.feed(part.data, final=True)
     return Glance(job, job.elapsed_s, output.tail, part.lines, part.bytes)

@@ -1,7 +1,7 @@
 """The supervisor of one background job, a process of its own: it outlives the server that started it.
 
-It starts the command, keeps its output, watches its time and ends its whole tree when asked to (SIGTERM). Light on
-imports: there is one per running job. What ends a family is imported when it is needed.
+It starts the command, keeps its output, watches its time and ends its whole tree on SIGTERM. Light on imports:
+there is one per running job. The code that ends a process tree is imported when it is needed.
 
     starting -> running -> exited | cancelled | timed_out        failed: the command could not be started
     any of the first two -> lost, when the supervisor goes without a last word (written by the server)
@@ -47,16 +47,16 @@ class Supervisor:
     `init`: of the box that the child has put around the command.
     """
 
-    def __init__(self, child: int, read_end: int, asked: int, output: OutputFile, init: BoxInit | None) -> None:
+    def __init__(self, child: int, read_end: int, end_request: int, output: OutputFile, init: BoxInit | None) -> None:
         self.child = child
         self.output = output
         self._read_end = read_end
         self._exited = os.pidfd_open(child)
-        self._asked = asked
+        self._end_request = end_request
         self._init = init
         self._blocks = 0
         self._poll = select.poll()
-        for handle in (read_end, self._exited, asked, *([init.news] if init else ())):
+        for handle in (read_end, self._exited, end_request, *([init.messages] if init else ())):
             self._poll.register(handle, select.POLLIN)
 
     def wait(self, seconds: float) -> str:
@@ -66,20 +66,20 @@ class Supervisor:
             ready = {handle for handle, _ in self._poll.poll(left * 1000)}
             if self._read_end in ready:
                 self._take()
-            if self._init and self._init.news in ready and self._init.listen():
-                self._poll.unregister(self._init.news)
+            if self._init and self._init.messages in ready and self._init.receive():
+                self._poll.unregister(self._init.messages)
             if self._exited in ready:
                 return "exited"
-            if self._asked in ready:
+            if self._end_request in ready:
                 return "cancelled"
         return "timed_out"
 
     def end(self, why: str, mark: str, places: list[str]) -> int:
         """Leave nothing of the command running; its exit code, 128 + n for a signal n."""
-        self._poll.unregister(self._asked)  # asked already, or too late to ask
+        self._poll.unregister(self._end_request)  # already requested, or too late to
         self._poll.unregister(self._exited)
         if why != "exited":
-            self._ask_to_end()
+            self._terminate()
         if self._init and self._init.handle is not None:
             # Even where the box has ended by itself: what runs inside may have seen to it that it goes on.
             self._init.kill()
@@ -107,21 +107,21 @@ class Supervisor:
         while self._read_end >= 0 and (left := deadline - time.monotonic()) > 0 and self._poll.poll(left * 1000):
             self._take()
 
-    def _ask_to_end(self) -> None:
-        """TERM to all of the family, and time for each to end by itself."""
+    def _terminate(self) -> None:
+        """Send TERM to the whole process tree, and give each process time to end by itself."""
         if self._init and self._init.handle is None:
             return  # the command has not begun
-        from tools.process.process_tree import descendants, handle_of, tell
+        from tools.process.process_tree import descendants, handle_of, send_signal
 
         until = time.monotonic() + TERM_S
-        family = descendants(self.child)
+        processes = descendants(self.child)
         # A box that saw its command end would take the others down while they tidy up: it waits.
         os.kill(self.child, signal.SIGSTOP if self._init else signal.SIGTERM)
-        tell(family, signal.SIGTERM)
+        send_signal(processes, signal.SIGTERM)
         if self._init and self._init.handle is not None:  # all inside end before it does
             self._keep_until(self._init.handle, until)
             return
-        for handle in filter(None, map(handle_of, family)):
+        for handle in filter(None, map(handle_of, processes)):
             self._keep_until(handle, until)
             os.close(handle)
         self._keep_until(self._exited, until)
@@ -153,36 +153,36 @@ def main(folder: str) -> None:
     """Run the job of `folder` to its end."""
     os.set_inheritable(LOCK_FD, False)
     os.closerange(LOCK_FD + 1, 1 << 16)  # nothing of the server's, such as its socket, may stay open with the job
-    asked = _end_requests()
+    end_request = _end_requests()
     with open(f"{folder}/{COMMAND}", encoding="ascii") as file:  # noqa: PTH123
         command = json.load(file)
     output = OutputFile(f"{folder}/{OUTPUT}")
     init = BoxInit() if command["wrapped"] else None
     state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
-    began = time.monotonic()
+    started = time.monotonic()
     read_end, write_end = os.pipe()
-    let_go = _nothing
+    release = _nothing
     try:
-        let_go = _sealed(command["sealed"])
+        release = _sealed(command["sealed"])
         child = _spawn(command, f"{folder}/{SCRIPT}", write_end, init)
     except OSError as error:
-        let_go()
+        release()
         reason = f"{command['argv'][0]} could not be started in {command['cwd']}: {error.strerror}."
-        _tell(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
+        _report_state(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
         return
     os.close(write_end)
-    _tell(folder, state | {"state": "running"})
-    supervisor = Supervisor(child, read_end, asked, output, init)
+    _report_state(folder, state | {"state": "running"})
+    supervisor = Supervisor(child, read_end, end_request, output, init)
     why = supervisor.wait(command["time_limit_s"])
     code = supervisor.end(why, command["mark"], command["places"])
-    let_go()
+    release()
     supervisor.drain()
-    end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - began}
-    last_word = state | end | {"reason": output.complaint}
+    end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - started}
+    final_state = state | end | {"reason": output.complaint}
     try:
-        write_json(f"{folder}/{STATE}", last_word)
+        write_json(f"{folder}/{STATE}", final_state)
     except OSError:
-        write_over(f"{folder}/{STATE}", last_word)
+        write_over(f"{folder}/{STATE}", final_state)
 
 
 def _nothing() -> None:
@@ -203,14 +203,14 @@ def _sealed(sealed: list[str] | None) -> Callable[[], None]:
 
 
 def _end_requests() -> int:
-    """A file descriptor that becomes readable when the supervisor is asked to end."""
-    asked, ask = os.pipe()
+    """A file descriptor that becomes readable when the supervisor receives SIGTERM."""
+    end_request, ask = os.pipe()
     os.set_blocking(ask, False)
     signal.set_wakeup_fd(ask, warn_on_full_buffer=False)
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    return asked
+    return end_request
 
 
 def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit | None) -> int:
@@ -235,7 +235,7 @@ def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit |
     return child
 
 
-def _tell(folder: str, state: dict[str, Any]) -> None:
+def _report_state(folder: str, state: dict[str, Any]) -> None:
     """Write the state, then say on stdout, once, that it is there."""
     write_json(f"{folder}/{STATE}", state)
     with suppress(BrokenPipeError):  # the server has gone meanwhile; the next one reads the state

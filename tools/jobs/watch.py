@@ -17,37 +17,37 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Known:
+class TrackedJob:
     """A job of this server. `handle` is a pidfd of its supervisor while that lives."""
 
     job: Job
     folder: Path
     handle: int | None = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
+    launched: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     released: bool = False  # the server lets go of it
     cancelled: bool = False  # a supervisor that is only starting dies of that without a word
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: Glance | None = None
     _watchers: int = 0
     _looking: asyncio.Task[None] | None = None
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         """Wake who watches."""
-        self._stirred.set()
-        self._stirred = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def end(self, job: Job) -> None:
         """It is over, as `job` says."""
         self.job = job
         self.ended.set()
-        self.stir()
+        self.notify()
 
     def release(self) -> None:
         """Let who watches go, whatever becomes of it."""
         self.released = True
-        self.stir()
+        self.notify()
 
     async def glance(self) -> Glance:
         """How it goes now. Raises JobsFailed."""
@@ -68,7 +68,7 @@ class Known:
                     continue
                 try:
                     async with asyncio.timeout(LATEST_S):
-                        await self._stirred.wait()
+                        await self._changed.wait()
                 except TimeoutError:
                     shown = None  # the clock at least has moved
         finally:
@@ -93,7 +93,7 @@ class Known:
             seen = await self.glance()
             if self._seen is None or seen.bytes != self._seen.bytes:
                 self._seen = seen
-                self.stir()
+                self.notify()
             await asyncio.sleep(LOOK_S)
 
 

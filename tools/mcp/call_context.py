@@ -13,7 +13,7 @@ from tools.tool import Context
 
 
 @dataclass(slots=True, eq=False)
-class Moment:
+class CallContext:
     """One call, seen from inside. `sent`: the server has some of it; `unsent`: it surely has nothing."""
 
     tool: str
@@ -25,15 +25,15 @@ class Moment:
     notes: list[str] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     count: int = 0  # signs of progress
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
     alive_at: float = field(default_factory=time.monotonic)
-    asking: int = 0  # questions to a person that are open
-    questions: int = 0  # that people were asked, or are to be
-    asked_s: float = 0.0  # how long people have been asked so far
+    open_questions: int = 0  # questions to a person that are open
+    question_count: int = 0  # that people were asked, or are to be
+    question_s: float = 0.0  # how long people have been asked so far
 
-    def stir(self) -> None:
+    def touch(self) -> None:
         self.alive_at = time.monotonic()
-        self.stirred.set()
+        self.woken.set()
 
 
-this_moment: ContextVar[Moment | None] = ContextVar("the call of an MCP tool that this happens in", default=None)
+current_call: ContextVar[CallContext | None] = ContextVar("the call of an MCP tool that this happens in", default=None)

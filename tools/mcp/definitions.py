@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.base.escape_invisible import visible
-from tools.base.schemas import fault_of
+from tools.base.schemas import schema_error
 
 MAX_TOOLS = 500
 MAX_TEXT = 4_000  # characters of a description
@@ -23,7 +23,7 @@ _MAX_DIFF = 20_000
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
-class Unusable(Exception):
+class UnusableDefinition(Exception):
     """A definition that nobody can use. The message says why."""
 
 
@@ -42,17 +42,17 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
     """From what the server sent, or from a pin, which was checked before. Raises Unusable."""
     name = raw["name"]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME:
-        raise Unusable(f"its name has more than {MAX_TOOL_NAME} characters, or none")
+        raise UnusableDefinition(f"its name has more than {MAX_TOOL_NAME} characters, or none")
     if (raw.get("execution") or {}).get("taskSupport") == "required":
-        raise Unusable("it works only as a task, which is not supported")
+        raise UnusableDefinition("it works only as a task, which is not supported")
     pinned = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
     try:
         written = canonical(pinned)
         parameters = _parameters(raw.get("inputSchema"))
     except RecursionError as error:
-        raise Unusable("its schema is nested too deeply") from error
-    if not trusted and (fault := fault_of(parameters)) is not None:
-        raise Unusable(f"its schema is wrong: {fault}")
+        raise UnusableDefinition("its schema is nested too deeply") from error
+    if not trusted and (fault := schema_error(parameters)) is not None:
+        raise UnusableDefinition(f"its schema is wrong: {fault}")
     return Definition(name, pinned, sha256(written), _description(raw), parameters)
 
 
@@ -76,14 +76,14 @@ def _parameters(schema: object) -> dict[str, Any]:
     if isinstance(given.get("$schema"), str):
         cleaned["$schema"] = given["$schema"]
     if len(json.dumps(cleaned)) > MAX_SCHEMA:
-        raise Unusable(f"its schema has more than {MAX_SCHEMA:,} characters")
+        raise UnusableDefinition(f"its schema has more than {MAX_SCHEMA:,} characters")
     # Some model APIs refuse all tools when one of them has no `properties`.
     return {"properties": {}, **cleaned, "type": "object"}
 
 
 def _visible(value: Any, depth: int) -> Any:
     if depth == 0:
-        raise Unusable("its schema is nested too deeply")
+        raise UnusableDefinition("its schema is nested too deeply")
     match value:
         case str():
             return shortened(visible(value), MAX_TEXT)

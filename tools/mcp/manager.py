@@ -9,29 +9,29 @@ from contextlib import aclosing, suppress
 from functools import partial
 
 from parsing import Arguments
-from tools.base.gather_all import all_of
+from tools.base.gather_all import gather_all
 from tools.base.outcome import Progress, Result
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Risk, Role
 from tools.builtin.outbound_effects import call_sent
-from tools.mcp.calls import Call
+from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition
 from tools.mcp.model import (
-    Forgetful,
     Hooks,
     McpEvent,
+    MemoryPinStore,
     Pin,
     PinStore,
     ServerChanged,
     ServerConfig,
-    State,
+    ServerState,
     Status,
     ToolsChanged,
 )
-from tools.mcp.server import House, Server
+from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
 from tools.mcp.trust_pins import Catalogue
-from tools.process.process_tree import surely
+from tools.process.process_tree import run_shielded
 from tools.tool import Context, Run, Tool
 
 
@@ -47,32 +47,34 @@ class Manager:
         check_paused: CheckPaused = never_paused,
     ) -> None:
         self._hooks = hooks or Hooks()
-        self._house = House(self._hooks, pins or Forgetful(), private_hosts, self._heard, check_paused=check_paused)
+        self._services = ServerServices(
+            self._hooks, pins or MemoryPinStore(), private_hosts, self._on_change, check_paused=check_paused
+        )
         self._configs = list(configs)
         self._servers: dict[str, Server] = {}
         self._tools: list[Tool] | None = None
         self._news = asyncio.Event()
-        self._aside: set[asyncio.Task[None]] = set()
+        self._discoveries: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Read the pins. Servers that are eager, or whose tools nobody knows yet, start to connect meanwhile."""
-        pins = await self._house.pins.pins()
+        pins = await self._services.pins.pins()
         for config in self._configs:
-            self._take_in(config, [pin for pin in pins if pin.server == config.name])
+            self._insert(config, [pin for pin in pins if pin.server == config.name])
 
     async def close(self) -> None:
         """End every server and what it started, all at once."""
-        self._house.closed = True
-        for task in self._aside:
+        self._services.closed = True
+        for task in self._discoveries:
             task.cancel()
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
     async def stop_all(self) -> None:
-        """End every connection and all that the servers have started. A call, or `go_on`, starts one again."""
-        running = [server for server in self._servers.values() if server.state is not State.DISABLED]
-        await all_of(server.stop() for server in running if not server.config.problem)
+        """End every connection and all that the servers have started. A call, or `resume`, starts one again."""
+        running = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
+        await gather_all(server.stop() for server in running if not server.config.problem)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """After a pause: start what would run by itself, and get to know what is not known yet."""
         for server in self._servers.values():
             if not server.config.problem:
@@ -81,7 +83,7 @@ class Manager:
     def tools(self) -> Sequence[Tool]:
         """What may be listed and called now: pinned definitions, also of servers that are stopped. Sorted by name."""
         if self._tools is None:
-            servers = [server for server in self._servers.values() if server.state is not State.DISABLED]
+            servers = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
             found = [(server.public(name), server, one) for server in servers for name, one in _listed(server)]
             # With a name that two claim, nobody could tell whose tool it is: neither has it.
             claimed = Counter(name for name, _, _ in found)
@@ -100,9 +102,9 @@ class Manager:
             if server is None:
                 yield Result(ok=False, text=f"There is no MCP server {server_name} any more. Use other tools.")
                 return
-            async with aclosing(Call(server, tool, arguments, context, self._hooks).run()) as news:
-                async for seen in news:
-                    yield seen
+            async with aclosing(ServerCall(server, tool, arguments, context, self._hooks).run()) as updates:
+                async for update in updates:
+                    yield update
 
         return run
 
@@ -111,52 +113,52 @@ class Manager:
 
     async def add(self, config: ServerConfig) -> None:
         """Take in a server, or replace the one of this name. Returns at once."""
-        pins = [pin for pin in await self._house.pins.pins() if pin.server == config.name]
+        pins = [pin for pin in await self._services.pins.pins() if pin.server == config.name]
         if config.name in self._servers:
             # For good: whoever waits for the one that is replaced must not start it again.
-            await surely(self._servers.pop(config.name).stop(State.DISABLED))
-        self._take_in(config, pins)
+            await run_shielded(self._servers.pop(config.name).stop(ServerState.DISABLED))
+        self._insert(config, pins)
 
-    def _take_in(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
-        server = Server(config, Catalogue(config, pins, self._hooks.eased_by), self._house)
+    def _insert(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
+        server = Server(config, Catalogue(config, pins, self._hooks.relaxing_rule), self._services)
         self._servers[config.name] = server
         self._begin(server)
-        self._heard(server, None)
+        self._on_change(server, None)
 
     def _begin(self, server: Server) -> None:
-        if server.state is State.DISABLED:
+        if server.state is ServerState.DISABLED:
             return
         if server.config.eager:
             server.start()
         elif not server.catalogue.is_known:
-            task = asyncio.create_task(server.get_known())
-            self._aside.add(task)
-            task.add_done_callback(self._aside.discard)
+            task = asyncio.create_task(server.discover())
+            self._discoveries.add(task)
+            task.add_done_callback(self._discoveries.discard)
 
     async def remove(self, name: str) -> None:
         """End a server and forget its pins. Raises KeyError, as do all that take a name."""
         server = self._servers.pop(name)
-        self._heard(server, None)
-        await surely(server.stop(State.DISABLED))  # `close` knows no more of it
-        await self._house.pins.forget(name)
+        self._on_change(server, None)
+        await run_shielded(server.stop(ServerState.DISABLED))  # `close` knows no more of it
+        await self._services.pins.forget(name)
 
     async def reconnect(self, name: str) -> None:
         """Connect anew, and now, whatever the waiting time."""
         server = self._servers[name]
-        if server.state is not State.DISABLED:
+        if server.state is not ServerState.DISABLED:
             await server.stop()
             server.start()
 
     async def approve(self, name: str, tool: str | None = None, digest: str | None = None) -> list[str]:
         """Trust held definitions as they are now, one or all of a server. The names of what was held.
 
-        `digest` is that of the tool as somebody has seen it. Raises HeldChanged.
+        `digest` is that of the definition that was reviewed. Raises HeldChanged.
         """
         server = self._servers[name]
         approved = server.catalogue.approve(tool, digest)
         await server.save()
         if approved:
-            self._heard(server, ToolsChanged(name, tuple(one for one in approved if one)))
+            self._on_change(server, ToolsChanged(name, tuple(one for one in approved if one)))
         return approved
 
     def logs(self, name: str) -> list[str]:
@@ -175,10 +177,10 @@ class Manager:
         """Wait until `status` or `tools` say something else than now."""
         await self._news.wait()
 
-    def _heard(self, server: Server, changes: ToolsChanged | None) -> None:
+    def _on_change(self, server: Server, changes: ToolsChanged | None) -> None:
         self._tools = None
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        updates, self._news = self._news, asyncio.Event()
+        updates.set()
         if self._hooks.on_event:
             event: McpEvent = changes or ServerChanged(status_of(server))
             self._hooks.on_event(event)

@@ -53,7 +53,7 @@ class ServerConfig:
     problem: str = ""
 
 
-class State(StrEnum):
+class ServerState(StrEnum):
     """How a server is."""
 
     STOPPED = "stopped"  # starts at the next call
@@ -65,7 +65,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTool:
     """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text.
 
     `digest` is of what is offered: who approves it can say what they have looked at.
@@ -86,14 +86,14 @@ class Status:
     """A server as it is now. `tools` are public names; times are seconds since the epoch."""
 
     name: str
-    state: State
+    state: ServerState
     transport: Transport
     target: str  # the command line, or the URL without its query
     from_api: bool = False
     error: str = ""
     stderr_tail: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldTool, ...] = ()
     pid: int | None = None
     exit_code: int | None = None
     protocol: str = ""
@@ -136,7 +136,7 @@ class PinStore(Protocol):
         """Remove a server's pins: of some tools, or all."""
 
 
-class Forgetful:
+class MemoryPinStore:
     """A PinStore that lasts as long as the process."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Forgetful:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ElicitationQuestion:
     """What a server asks a person. `schema` is a form's, `url` a page to open; `tool` and `context` are the call's
     that it asks in, None when that cannot be known."""
 
@@ -167,7 +167,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ElicitationAnswer:
     """What the person said. Only `accept` has content."""
 
     action: Literal["accept", "decline", "cancel"] = "decline"
@@ -188,12 +188,12 @@ class ToolsChanged:
     server: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldTool, ...] = ()
 
 
 McpEvent = ServerChanged | ToolsChanged
 
-Elicit = Callable[[Question], Awaitable[Answer]]
+Elicit = Callable[[ElicitationQuestion], Awaitable[ElicitationAnswer]]
 """Ask a person. The call's clock stands still meanwhile; whoever implements it bounds the wait."""
 
 
@@ -213,12 +213,12 @@ class SignInFailed(Exception):
 class Hooks:
     """What the host does for the manager. Each is optional; without `elicit` servers are told that nobody can answer.
 
-    `eased_by` names what the operator has written that gives a tool of this public name fewer checks, if anything.
+    `relaxing_rule` names what the operator has written that gives a tool of this public name fewer checks, if anything.
     `keep` stores what is not text, and answers with what became of it, in words for the model.
     """
 
     elicit: Elicit | None = None
     on_event: Callable[[McpEvent], None] | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
-    eased_by: Callable[[str], str] | None = None
+    relaxing_rule: Callable[[str], str] | None = None
     keep: Callable[[Context, bytes], Awaitable[str]] | None = None

@@ -29,7 +29,7 @@ async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) 
     pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
     text = "\n".join(pieces)
     structured = result.structured_content
-    if structured is not None and not _is_said(structured, result.content):
+    if structured is not None and not _is_in_text(structured, result.content):
         text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
     shown = _cut(text)
     return "\n".join([shown or "(no content)", *(f"[{line(note)}]" for note in notes)])
@@ -51,8 +51,8 @@ async def _piece(block: ContentBlock, keep: Keep) -> str | None:
         case "image" | "audio":
             return await _blob(block.type, block.mime_type, block.data, keep)
         case "resource_link":
-            said = [block.title or block.name, block.description, block.mime_type]
-            return f"[link: {line(block.uri)} ({line(', '.join(filter(None, said)))})]"
+            parts = [block.title or block.name, block.description, block.mime_type]
+            return f"[link: {line(block.uri)} ({line(', '.join(filter(None, parts)))})]"
         case "resource":
             resource = block.resource
             if text := getattr(resource, "text", None):
@@ -73,7 +73,7 @@ async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:
     return f"[{what}: {kind}, {len(raw):,} bytes, {await keep(raw)}]"
 
 
-def _is_said(structured: Any, content: Sequence[ContentBlock]) -> bool:
+def _is_in_text(structured: Any, content: Sequence[ContentBlock]) -> bool:
     """Whether a text of the result is the structured content again, or what it wraps."""
     wrapped = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
     texts = [block.text for block in content if block.type == "text"]

@@ -92,13 +92,13 @@ _WARNING = re.compile(
 )
 
 
-def says_secret(text: str) -> bool:
+def mentions_secret(text: str) -> bool:
     """Whether the words are about something that only its owner should have."""
     words = folded(text)
     return bool(_PART.search(words)) or not _WHOLE.isdisjoint(words.split())
 
 
-def asks_for_secret(message: str, schema: Mapping[str, Any]) -> bool:
+def requests_secret(message: str, schema: Mapping[str, Any]) -> bool:
     """Whether a form, with the sentence that stands above it, asks for a secret."""
     fields = list(_fields(schema))
     if len(message) + len(str(schema)) > _MOST_TEXT:
@@ -106,12 +106,12 @@ def asks_for_secret(message: str, schema: Mapping[str, Any]) -> bool:
     if any(_is_secret(name, field) for name, field in fields):
         return True
     typed = any(_is_typed(field) for _, field in fields) or not fields
-    return typed and says_secret(message)
+    return typed and mentions_secret(message)
 
 
 def _is_secret(name: str, field: Any) -> bool:
     if not isinstance(field, dict):
-        return says_secret(name)
+        return mentions_secret(name)
     if any(field.get(mark) is True for mark in _MARKED):
         return True
     if not _is_typed(field):
@@ -120,7 +120,7 @@ def _is_secret(name: str, field: Any) -> bool:
     if SECRET_FORMATS.search(kind) or _CODE_PATTERN.fullmatch(pattern.strip()):
         return True
     texts = (str(field.get(key, "")) for key in _TEXTS)
-    return says_secret(name) or any(says_secret(_WARNING.sub("", text)) for text in texts)
+    return mentions_secret(name) or any(mentions_secret(_WARNING.sub("", text)) for text in texts)
 
 
 def _is_typed(field: Any) -> bool:

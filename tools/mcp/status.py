@@ -6,17 +6,17 @@ import json
 import shlex
 from urllib.parse import urlsplit
 
-from tools.mcp.model import ServerConfig, State, Status
+from tools.mcp.model import ServerConfig, ServerState, Status
 from tools.mcp.server import Server
 
 _CHARACTERS_PER_TOKEN = 4
 
 
 def status_of(server: Server) -> Status:
-    link, catalogue, config = server.link, server.catalogue, server.config
+    session, catalogue, config = server.session, server.catalogue, server.config
     listed = catalogue.listed.values()
     characters = sum(len(one.name) + len(one.description) + len(json.dumps(one.parameters)) for one in listed)
-    is_up = link is not None and not link.gone
+    is_up = session is not None and not session.gone
     return Status(
         name=config.name,
         state=server.state,
@@ -24,19 +24,19 @@ def status_of(server: Server) -> Status:
         target=target_of(config),
         from_api=config.from_api,
         error=server.error,
-        stderr_tail=server.log.tail() if server.state is not State.READY else (),
+        stderr_tail=server.log.tail() if server.state is not ServerState.READY else (),
         tools=tuple(sorted(server.public(name) for name in catalogue.listed)),
         held=tuple(catalogue.held.values()),
-        pid=link.pid if link and is_up else None,
-        exit_code=link.exit_code if link else None,
-        protocol=link.protocol if link else "",
+        pid=session.pid if session and is_up else None,
+        exit_code=session.exit_code if session else None,
+        protocol=session.protocol if session else "",
         connect_ms=server.connect_ms,
         restarts=server.restarts,
-        next_try=server.next_try if server.state is State.FAILED else None,
+        next_try=server.next_try if server.state is ServerState.FAILED else None,
         auth_url=server.auth_url,
         calls=server.calls,
         token_estimate=characters // _CHARACTERS_PER_TOKEN,
-        junk_lines=link.traffic.junk if link else 0,
+        junk_lines=session.traffic.junk if session else 0,
         notes=tuple(catalogue.notes),
         instructions=catalogue.instructions,
     )

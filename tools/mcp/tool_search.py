@@ -70,16 +70,16 @@ class SearchedToolbox(Toolbox):
     ) -> None:
         of = f" (servers: {', '.join(sources)})" if sources else ""
         told = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
-        self._doors = (
+        self._meta_tools = (
             Tool(SEARCH, told, _QUERY, Risk.READ, answering(self._search), Role.GUEST),
-            Tool(CALL, "Call a tool that search_tools found.", _CALL, Risk.READ, answering(_unopened), Role.GUEST),
+            Tool(CALL, "Call a tool that search_tools found.", _CALL, Risk.READ, answering(_explain_usage), Role.GUEST),
         )
 
         def decided(tool: Tool, arguments: Arguments | None) -> Decision:
             return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
 
         super().__init__(
-            [*(tool for tool in tools if tool.name not in (SEARCH, CALL)), *self._doors], decided, principal
+            [*(tool for tool in tools if tool.name not in (SEARCH, CALL)), *self._meta_tools], decided, principal
         )
         self._hidden = hidden
         self._index: Index | None = None
@@ -93,12 +93,12 @@ class SearchedToolbox(Toolbox):
         """Those of the hidden ones, too: a model may call what it has found without the door."""
         return {tool.name: tool.parameters for tool in super().offered}
 
-    def meant(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
+    def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         if name == CALL and isinstance(inner := arguments.get("name"), str) and inner != CALL:
             given = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
             if isinstance(given, dict):
                 name, arguments = inner, given
-        return super().meant(name, arguments)
+        return super().normalise_call(name, arguments)
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
         usable = [tool for tool in super().offered if tool.name in self._hidden]
@@ -107,7 +107,7 @@ class SearchedToolbox(Toolbox):
         found = self._index.best(arguments["query"], FOUND)
         if not found:
             return f"None of {len(usable)} tools fits. Try other words, for what the tool would do."
-        told = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_told, found)]
+        told = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_describe, found)]
         return "\n\n".join(told)
 
 
@@ -117,7 +117,9 @@ class Index:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = list(tools)
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        self._db.execute("CREATE VIRTUAL TABLE tools USING fts5(name, told, arguments, tokenize = 'porter unicode61')")
+        self._db.execute(
+            "CREATE VIRTUAL TABLE tools USING fts5(name, description, arguments, tokenize = 'porter unicode61')"
+        )
         rows = [
             (_spaced(tool.name), _spaced(tool.description), _spaced(json.dumps(tool.parameters, ensure_ascii=False)))
             for tool in self.tools
@@ -143,11 +145,11 @@ class Index:
         return [self.tools[number - 1] for (number,) in rows]
 
 
-async def _unopened(_: Arguments, __: Context) -> str:
+async def _explain_usage(_: Arguments, __: Context) -> str:
     return f'Give the name of a tool that {SEARCH} found, and its arguments: {{"name": ..., "arguments": {{...}}}}.'
 
 
-def _told(tool: Tool) -> str:
+def _describe(tool: Tool) -> str:
     schema = _cut(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
     return f"{tool.name}: {_cut(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
 

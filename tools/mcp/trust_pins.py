@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tools.mcp.definitions import Definition, Unusable, canonical, definition, difference, sha256
-from tools.mcp.model import INSTRUCTIONS, Held, HeldChanged, Pin, ServerConfig, ToolsChanged
+from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
+from tools.mcp.model import INSTRUCTIONS, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
 
 
@@ -21,13 +21,13 @@ class Catalogue:
     """The tools of one server. `unsaved` are the pins that are to be stored."""
 
     def __init__(
-        self, config: ServerConfig, pins: Iterable[Pin] = (), eased_by: Callable[[str], str] | None = None
+        self, config: ServerConfig, pins: Iterable[Pin] = (), relaxing_rule: Callable[[str], str] | None = None
     ) -> None:
         self.config = config
-        self._eased_by = eased_by
+        self._relaxing_rule = relaxing_rule
         self.identity = identity_of(config)
         self.listed: dict[str, Definition] = {}
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldTool] = {}
         self.notes: list[str] = []
         self.unsaved: list[Pin] = []
         self._offered: dict[str, Definition] = {}
@@ -56,17 +56,17 @@ class Catalogue:
         """What the server offers now; None when nothing has changed by it."""
         before, held_before = set(self.listed), self.held
         self._offered = self._read(offered)
-        self._offered[INSTRUCTIONS] = _said(instructions)
+        self._offered[INSTRUCTIONS] = _instructions_definition(instructions)
         is_first, self.listed, self.held = not self._pins, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
             if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(name))):
                 self._trust(one)
             elif pin is None:
-                self.held[name] = Held(name, why, difference({}, one.pinned), one.digest)
+                self.held[name] = HeldTool(name, why, difference({}, one.pinned), one.digest)
             elif pin.digest != one.digest:
                 why = "It was changed since it was trusted."
-                self.held[name] = Held(name, why, difference(pin.definition, one.pinned), one.digest)
+                self.held[name] = HeldTool(name, why, difference(pin.definition, one.pinned), one.digest)
             else:
                 self._trust(one, again=not pin.listed)
         for name in [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]:
@@ -83,7 +83,7 @@ class Catalogue:
         """
         if self.config.new_tools == "hold":
             return "It is new."
-        rule = self._eased_by(public_name(self.config.name, name)) if self._eased_by else ""
+        rule = self._relaxing_rule(public_name(self.config.name, name)) if self._relaxing_rule else ""
         return f"It is new, and the rule {rule} would give it fewer checks than an unknown tool has." if rule else ""
 
     def approve(self, tool: str | None, digest: str | None = None) -> list[str]:
@@ -105,7 +105,7 @@ class Catalogue:
                 continue
             try:
                 one = definition(raw)
-            except Unusable as error:
+            except UnusableDefinition as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
             if one.name in found:
@@ -129,11 +129,11 @@ class Catalogue:
     def _list(self, pinned: Mapping[str, Any]) -> None:
         try:
             one = definition(pinned, trusted=True)
-        except (Unusable, KeyError):  # stored by another version of this house
+        except (UnusableDefinition, KeyError):  # stored by another version of this house
             return
         self.listed[one.name] = one
 
 
-def _said(instructions: str) -> Definition:
+def _instructions_definition(instructions: str) -> Definition:
     pinned = {"description": instructions}
     return Definition(INSTRUCTIONS, pinned, sha256(json.dumps(pinned)), instructions, {})

@@ -43,13 +43,13 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def tell(family: list[psutil.Process], what: signal.Signals) -> None:
+def send_signal(processes: list[psutil.Process], number: signal.Signals) -> None:
     """Send a signal to each that still lives; a number that was given to another process meanwhile is left alone."""
     import psutil
 
-    for process in family:
+    for process in processes:
         with suppress(psutil.Error):
-            process.send_signal(what)
+            process.send_signal(number)
 
 
 def handle_of(process: psutil.Process) -> int | None:
@@ -68,7 +68,7 @@ def sweep_now(mark: str) -> None:
         found = marked(mark)
         if not found:
             return
-        tell(found, signal.SIGKILL)
+        send_signal(found, signal.SIGKILL)
 
 
 async def sweep(mark: str) -> None:
@@ -76,7 +76,7 @@ async def sweep(mark: str) -> None:
     await asyncio.to_thread(sweep_now, mark)
 
 
-async def surely(work: Coroutine[Any, Any, None]) -> None:
+async def run_shielded(work: Coroutine[Any, Any, None]) -> None:
     """Await `work` to its end even when cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -44,15 +44,15 @@ class Group:
 
     folder: Path
     settings: tuple[tuple[str, int], ...]
-    wishes: tuple[tuple[str, int], ...] = ()
+    optional_settings: tuple[tuple[str, int], ...] = ()
 
     def make(self, name: str, principal: str = "") -> Path:
         """A group; the principal's own, with the same bounds for all of them together, is around it. Raises OSError."""
         made = self.folder / name
         if principal:
             # Other bounds, other group: one may be there from another start of the server.
-            whose = sha256(f"{self.settings} {principal}".encode()).hexdigest()[:16]
-            made = self.folder / f"{OF_PRINCIPAL}{whose}" / name
+            principal_digest = sha256(f"{self.settings} {principal}".encode()).hexdigest()[:16]
+            made = self.folder / f"{OF_PRINCIPAL}{principal_digest}" / name
         try:
             made.mkdir()
         except FileNotFoundError:  # the principal's first, or the first since it was removed
@@ -75,13 +75,13 @@ class Group:
                 raise
 
     def _bound(self, group: Path) -> None:
-        wishes = (wish for wish in self.wishes if (group / wish[0]).exists())
-        for setting, value in (*self.settings, *wishes):
+        optional_settings = (optional for optional in self.optional_settings if (group / optional[0]).exists())
+        for setting, value in (*self.settings, *optional_settings):
             (group / setting).write_text(str(value))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """`groups` bound processes and memory. `scratch` is where a temporary directory is made for each command, with a
     home in it. `opened` is a file that the sandbox gets as number OPENED_FD.
 
@@ -133,17 +133,17 @@ class Limits:
             if self.bounded:
                 yield f"export TMPDIR={shlex.quote(f'{self.scratch}/{name}')}"
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """A clause for people: what is bounded."""
         pids = f"at most {self.pids} processes" if self.bounds("pids") or os.getuid() else "any number of processes"
         memory = f"{self.memory_bytes >> 20} MB of memory" if self.bounds("memory") else "memory without a bound"
         return f"{pids}, {memory}, files of {self.file_bytes >> 20} MB, no core dumps"
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = ResourceLimits()
 
 
-def inner_process_limit(limits: Limits) -> tuple[str, ...]:
+def inner_process_limit(limits: ResourceLimits) -> tuple[str, ...]:
     """Words in front of a command inside a user namespace of its own, where the kernel counts its processes apart.
 
     For root it does not hold, and with a control group it is not needed.
@@ -155,7 +155,7 @@ def inner_process_limit(limits: Limits) -> tuple[str, ...]:
     return ("/bin/sh", "-c", f'{either}; exec "$@"', "sh")
 
 
-def find_limits(wanted: Limits = NO_LIMITS) -> Limits:
+def find_limits(wanted: ResourceLimits = NO_LIMITS) -> ResourceLimits:
     """The limits of this machine, tried out by really starting something under them."""
     found = [next(filter(_works, groups), None) for groups in possible_groups(wanted)]
     limits = replace(wanted, groups=tuple(group for group in found if group), bounded=True)
@@ -163,13 +163,13 @@ def find_limits(wanted: Limits = NO_LIMITS) -> Limits:
     return limits
 
 
-def possible_groups(wanted: Limits, proc: Path = Path("/proc/self")) -> list[list[Group]]:
+def possible_groups(wanted: ResourceLimits, proc: Path = Path("/proc/self")) -> list[list[Group]]:
     """The groups that a command may need, and for each what may serve as it, the best first."""
     lines = [line.split(":", 2) for line in _read(proc / "cgroup")]
     mounts = list(_mounts(proc))
     apart = [
-        [Group(folder, settings, wishes) for folder in _nested(settings[0][0], lines, mounts)]
-        for settings, wishes in _version_1(wanted)
+        [Group(folder, settings, optional_settings) for folder in _nested(settings[0][0], lines, mounts)]
+        for settings, optional_settings in _version_1(wanted)
     ]
     return apart if any(apart) else [[Group(folder, *_version_2(wanted)) for folder in _unified(lines, mounts)]]
 
@@ -177,14 +177,14 @@ def possible_groups(wanted: Limits, proc: Path = Path("/proc/self")) -> list[lis
 _Settings = tuple[tuple[str, int], ...]
 
 
-def _version_1(wanted: Limits) -> tuple[tuple[_Settings, _Settings], ...]:
+def _version_1(wanted: ResourceLimits) -> tuple[tuple[_Settings, _Settings], ...]:
     """A hierarchy, and so a group, for each controller: what is set in it, and what not every kernel knows."""
     memory = wanted.memory_bytes
     swap = ("memory.memsw.limit_in_bytes", memory)
     return (((("pids.max", wanted.pids),), ()), ((("memory.limit_in_bytes", memory),), (swap,)))
 
 
-def _version_2(wanted: Limits) -> tuple[_Settings, _Settings]:
+def _version_2(wanted: ResourceLimits) -> tuple[_Settings, _Settings]:
     settings = (("pids.max", wanted.pids), ("memory.max", wanted.memory_bytes))
     return settings, (("memory.swap.max", 0), ("memory.oom.group", 1))
 
@@ -251,10 +251,12 @@ def entrance(group: Path) -> Path:
 @cache
 def _works(group: Group) -> bool:
     """Each is tried once in a process, as the sandboxes are: a machine does not change while a server runs."""
-    return trial(Limits(groups=(group,), bounded=True), ["true"], env={}) is None
+    return trial(ResourceLimits(groups=(group,), bounded=True), ["true"], env={}) is None
 
 
-def trial(limits: Limits, argv: Sequence[str], *, env: Mapping[str, str], fds: Sequence[int] = ()) -> str | None:
+def trial(
+    limits: ResourceLimits, argv: Sequence[str], *, env: Mapping[str, str], fds: Sequence[int] = ()
+) -> str | None:
     """What goes wrong when `argv` is really started within `limits`; None when nothing does. Nothing is left of it."""
     mark = f"trial.{secrets.token_hex(8)}"
     try:

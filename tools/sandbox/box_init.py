@@ -24,21 +24,21 @@ class BoxInit:
     """bubblewrap says on one pipe which its first process is, and waits on another before it starts the command."""
 
     def __init__(self) -> None:
-        self.news, say = os.pipe()
+        self.messages, info = os.pipe()
         wait, self._release = os.pipe()
-        self._say, self._wait = (_moved(end) for end in (say, wait))
-        os.set_blocking(self.news, False)
+        self._info_end, self._block_end = (_moved(end) for end in (info, wait))
+        os.set_blocking(self.messages, False)
         self.handle: int | None = None
-        self._heard = b""
+        self._received = b""
 
     @property
     def fds(self) -> tuple[int, int]:
         """bubblewrap's ends; `words` name them."""
-        return self._say, self._wait
+        return self._info_end, self._block_end
 
     def words(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The words of a bubblewrap that is given its ends."""
-        return (argv[0], "--info-fd", str(self._say), "--block-fd", str(self._wait), *argv[1:])
+        return (argv[0], "--info-fd", str(self._info_end), "--block-fd", str(self._block_end), *argv[1:])
 
     def inherited(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The same of one that inherits them."""
@@ -50,21 +50,21 @@ class BoxInit:
         """bubblewrap has its ends."""
         for end in self.fds:
             os.close(end)
-        self._say = self._wait = -1
+        self._info_end = self._block_end = -1
 
-    def listen(self) -> bool:
-        """Take what is on `news`, and let the command begin once the first process is held; whether that is settled."""
+    def receive(self) -> bool:
+        """Read `messages`; release the command once the first process is held. True once that is settled."""
         with suppress(BlockingIOError):
-            heard = os.read(self.news, 4096)
-            self._heard += heard
-            if found := _PID.search(self._heard):
+            block = os.read(self.messages, 4096)
+            self._received += block
+            if found := _PID.search(self._received):
                 # Both wait for us, so that the number is still its own.
                 with suppress(ProcessLookupError):
                     self.handle = os.pidfd_open(int(found[1]))
                 with suppress(BrokenPipeError):
                     os.write(self._release, b"1")
                 return True
-            return not heard
+            return not block
         return False
 
     def kill(self) -> None:
@@ -79,10 +79,16 @@ class BoxInit:
 
     def close(self) -> None:
         """Let go of it."""
-        for end in (self.news, self._say, self._wait, self._release, -1 if self.handle is None else self.handle):
+        for end in (
+            self.messages,
+            self._info_end,
+            self._block_end,
+            self._release,
+            -1 if self.handle is None else self.handle,
+        ):
             if end >= 0:
                 os.close(end)
-        self.news = self._say = self._wait = self._release = -1
+        self.messages = self._info_end = self._block_end = self._release = -1
         self.handle = None
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.base.outcome import Progress, ToolFailed
-from tools.base.output_buffer import Output
+from tools.base.output_buffer import OutputBuffer
 from tools.process.orphan_reaper import MARK, clear, watched
-from tools.process.process_tree import descendants, handle_of, surely, sweep, tell
+from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep
 from tools.sandbox.box_init import TERM_S, BoxInit
 from tools.sandbox.command import Command
-from tools.sandbox.sealed_paths import Held, Seals
+from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 TIME_LIMIT_S = 3600.0
 DRAIN_S = 0.5  # for what is still in the pipe when a process has ended
@@ -64,10 +64,10 @@ async def stream(
                 shown_at, shown_bytes = now, child.output.bytes
                 yield child.progress(now - started)
             else:
-                await _wait(child.exited if changed else child.stir(), min(due, deadline) - now)
+                await _wait(child.exited if changed else child.change(), min(due, deadline) - now)
         overdue = not child.exited.is_set()
     finally:
-        await surely(child.end())
+        await run_shielded(child.end())
     now = loop.time()
     if child.output.bytes != shown_bytes and now >= shown_at + _SOONEST_S:
         yield child.progress(now - started)
@@ -87,7 +87,7 @@ class _Made:
     mark: str
     places: tuple[str, ...]
     seals: Seals | None
-    held: Held = field(default_factory=Held)
+    held: HeldSeals = field(default_factory=HeldSeals)
 
     def begin_seals(self) -> None:
         if self.seals:
@@ -97,7 +97,7 @@ class _Made:
         clear(self.places, self.mark)
         if self.seals:
             self.seals.end(self.held)
-            self.held = Held()
+            self.held = HeldSeals()
 
     @property
     def anything(self) -> bool:
@@ -109,13 +109,13 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
     made = _Made(mark, command.limits.places, command.seals)
     try:
         if made.seals:
-            await surely(asyncio.to_thread(made.begin_seals))
+            await run_shielded(asyncio.to_thread(made.begin_seals))
         prefix = command.limits.begin(mark, principal=principal)
     except OSError as error:
-        await surely(asyncio.to_thread(made.clear))
+        await run_shielded(asyncio.to_thread(made.clear))
         raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
     except asyncio.CancelledError:
-        await surely(asyncio.to_thread(made.clear))
+        await run_shielded(asyncio.to_thread(made.clear))
         raise
     argv = command.sealed(made.held)
     read_end, write_end = os.pipe()
@@ -141,14 +141,14 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
     except BaseException:
         # Cancelled half-way: asyncio has killed the child, but perhaps not what it had already started.
         _close(read_end, init)
-        await surely(_swept(made))
+        await run_shielded(_swept(made))
         raise
     finally:
         os.close(write_end)
     if init:
         init.started()
-    last_words_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
-    return _Child(process, read_end, made, init, last_words_s)
+    drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
+    return _Child(process, read_end, made, init, drain_s)
 
 
 def _close(read_end: int, init: BoxInit | None) -> None:
@@ -171,16 +171,16 @@ class _Child:
         read_end: int,
         made: _Made,
         init: BoxInit | None,
-        last_words_s: float,
+        drain_s: float,
     ) -> None:
-        self.output = Output()
+        self.output = OutputBuffer()
         self.exited = asyncio.Event()
         self._process = process
         self._read_end = read_end
         self._made = made
         self._init = init
-        self._last_words_s = last_words_s
-        self._stirred = asyncio.Event()
+        self._drain_s = drain_s
+        self._changed = asyncio.Event()
         self._silent = asyncio.Event()
         self._waiting = asyncio.create_task(process.wait())
         self._waiting.add_done_callback(self._on_exit)
@@ -189,7 +189,7 @@ class _Child:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(read_end, self._read)
         if init:
-            self._loop.add_reader(init.news, self._hear_of_init, init)
+            self._loop.add_reader(init.messages, self._on_init_message, init)
 
     @property
     def exit_code(self) -> int:
@@ -202,17 +202,17 @@ class _Child:
         output = self.output
         return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output)
 
-    def stir(self) -> asyncio.Event:
+    def change(self) -> asyncio.Event:
         """Set when next something is written, or the process exits."""
         if not self.exited.is_set():
-            self._stirred.clear()
-        return self._stirred
+            self._changed.clear()
+        return self._changed
 
     async def end(self) -> None:
         """End whatever of the process still runs, read what it wrote last, and let go of it."""
         try:
             if not self.exited.is_set():
-                await self._ask_to_end()
+                await self._terminate()
             if self._init and self._init.handle is not None:
                 await self._end_box(self._init)
             else:
@@ -221,25 +221,25 @@ class _Child:
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._made.anything:
                 await asyncio.to_thread(self._made.clear)
-            await _wait(self._silent, self._last_words_s)
+            await _wait(self._silent, self._drain_s)
         finally:
-            self._let_go()
+            self._close()
 
-    async def _ask_to_end(self) -> None:
-        """TERM to all of the family, and time for each to end by itself."""
+    async def _terminate(self) -> None:
+        """Send TERM to the whole process tree, and give each process time to end by itself."""
         if self._init and self._init.handle is None:
             return  # the command has not begun
         # One bound for all: a fork bomb makes processes faster than they can be counted.
         with suppress(TimeoutError):
             async with asyncio.timeout(TERM_S):
-                family = await asyncio.to_thread(descendants, self._process.pid)
+                processes = await asyncio.to_thread(descendants, self._process.pid)
                 # A box that saw its command end would take the others down while they tidy up: it waits.
                 self._signal(signal.SIGSTOP if self._init else signal.SIGTERM)
-                tell(family, signal.SIGTERM)
+                send_signal(processes, signal.SIGTERM)
                 if self._init and self._init.handle is not None:  # all inside end before it does
                     await self._readable(self._init.handle)
                     return
-                for handle in filter(None, map(handle_of, family)):
+                for handle in filter(None, map(handle_of, processes)):
                     try:
                         await self._readable(handle)
                     finally:
@@ -263,17 +263,17 @@ class _Child:
         finally:
             self._loop.remove_reader(handle)
 
-    def _hear_of_init(self, init: BoxInit) -> None:
-        if init.listen():
-            self._loop.remove_reader(init.news)
+    def _on_init_message(self, init: BoxInit) -> None:
+        if init.receive():
+            self._loop.remove_reader(init.messages)
 
-    def _signal(self, what: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         # Not the process's own send_signal: it may reap the child under its watcher's feet (Python 3.11).
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, what)
+                os.kill(self._process.pid, number)
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         self._signal(signal.SIGKILL)
         if not self._waiting.done():
             _log.warning("process %d does not go although it was killed", self._process.pid)
@@ -283,13 +283,13 @@ class _Child:
         self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
         if self._init:
-            self._loop.remove_reader(self._init.news)
+            self._loop.remove_reader(self._init.messages)
             self._init.close()
         self.output.feed(b"", final=True)
 
     def _on_exit(self, _: asyncio.Task[int]) -> None:
         self.exited.set()
-        self._stirred.set()
+        self._changed.set()
 
     def _read(self) -> None:
         try:
@@ -301,7 +301,7 @@ class _Child:
             self._silent.set()
             return
         self.output.feed(block)
-        self._stirred.set()
+        self._changed.set()
         self._blocks += 1
         if self._blocks % _BURST == 0:
             self._loop.remove_reader(self._read_end)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from tools.process.resource_limits import NO_LIMITS, OPENED_FD, Limits, inner_process_limit, trial
+from tools.process.resource_limits import NO_LIMITS, OPENED_FD, ResourceLimits, inner_process_limit, trial
 from tools.sandbox.command import (
     AGENT,
     PATH,
@@ -30,7 +30,7 @@ from tools.sandbox.owner_run_paths import sealed_names
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.sealed_paths import Seals
 from tools.sandbox.syscall_filter import filter_for_namespaces
-from tools.web.egress import ANYWHERE, complaint_about_hosts
+from tools.web.egress import ANYWHERE, host_pattern_error
 
 # A server that runs as root shares its uid with the box, and that uid alone may do much. So /proc is read-only:
 # kernel.core_pattern in /proc/sys names a program that the machine runs as root. The first process is bubblewrap, whose
@@ -66,7 +66,7 @@ class Bubblewrap:
     hidden: tuple[Path, ...] = ()
     kept: tuple[Path, ...] = ()
     locks: tuple[str, ...] = ()
-    limits: Limits = NO_LIMITS
+    limits: ResourceLimits = NO_LIMITS
     network: bool = False
     author: GitAuthor = AGENT
     private_hosts: tuple[str, ...] = ()
@@ -94,13 +94,13 @@ class Bubblewrap:
         return (
             "Reads the system, reads and writes the workspace, sees no other file (nothing of home, /etc/shadow, the "
             f"data directory) and no other process; {network}no capabilities, no new privileges, a cleared "
-            f"environment; {self.limits.told()}; /tmp and /dev/shm of {self.limits.scratch_bytes >> 20} MB each."
+            f"environment; {self.limits.describe()}; /tmp and /dev/shm of {self.limits.scratch_bytes >> 20} MB each."
         )
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` in the box."""
         hosts = tuple(network) or (ANYWHERE if self.network else ())
-        if complaint := complaint_about_hosts(hosts):
+        if complaint := host_pattern_error(hosts):
             return refusing(complaint)
         inside, seals = _SCRIPTS[program], Seals(workspace, sealed_names())
         outer = (*self.outer(), *(box.MOUNTS if hosts else ()), *self._mounts(workspace))
@@ -174,7 +174,7 @@ def _installed() -> list[Path]:
 
 
 @cache
-def _trial(limits: Limits, outer: tuple[str, ...]) -> str | None:
+def _trial(limits: ResourceLimits, outer: tuple[str, ...]) -> str | None:
     """What goes wrong in the box; None when nothing does. Each box is tried once in a process, see `limits._works`."""
     return trial(limits, [*outer, *_SEAL, "--", "true"], env={"PATH": PATH})
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tools.process.resource_limits import NO_LIMITS, Limits
-from tools.sandbox.sealed_paths import Held, Seals
+from tools.process.resource_limits import NO_LIMITS, ResourceLimits
+from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 Program = Literal["bash", "python3"]
 
@@ -29,12 +29,12 @@ class Command:
     env: Mapping[str, str]
     fds: tuple[int, ...] = ()
     wrapped: bool = False
-    limits: Limits = NO_LIMITS
+    limits: ResourceLimits = NO_LIMITS
     before: tuple[str, ...] = ()
     seals: Seals | None = None
     seal_at: int = 0  # where in `argv` the words of the seals belong
 
-    def sealed(self, held: Held) -> tuple[str, ...]:
+    def sealed(self, held: HeldSeals) -> tuple[str, ...]:
         """The words to start, with the seals that are in force."""
         return (*self.argv[: self.seal_at], *held.mounts, *self.argv[self.seal_at :])
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from tools.process.resource_limits import NO_LIMITS, Limits, trial
+from tools.process.resource_limits import NO_LIMITS, ResourceLimits, trial
 from tools.sandbox import landlock_exec
 from tools.sandbox.command import AGENT, PYTHON_START, Command, GitAuthor, Program, environment, refusing, words
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
@@ -42,7 +42,7 @@ class Landlock:
     networked: ClassVar[bool] = False
     python: Path
     hidden: tuple[Path, ...] = ()
-    limits: Limits = NO_LIMITS
+    limits: ResourceLimits = NO_LIMITS
     abi: int = 0
     readable: tuple[str, ...] = ()
     author: GitAuthor = AGENT
@@ -61,7 +61,7 @@ class Landlock:
             "file (nothing of home, /etc/shadow, the data directory, other processes); but sees names, sizes and modes "
             "and may change modes and times of the user's files anywhere, so that commands ask; no network and no "
             f"sockets at all; {signals}, no priorities of others, no set-user-id modes, no capabilities, no new "
-            f"privileges, no namespaces, a cleared environment; {self.limits.told()}."
+            f"privileges, no namespaces, a cleared environment; {self.limits.describe()}."
         )
 
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:

@@ -27,7 +27,7 @@ class Seal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PathRule:
     """A name, as a pattern in lower case, and why what lies there leaves the sandbox.
 
     `sign`: what lies in the home of those who use the program; for them it cannot be made either.
@@ -45,62 +45,64 @@ _PACKAGES = "package managers run the programs that it names, whatever they are 
 
 PLACES = (
     *(
-        Place(
+        PathRule(
             ".git",
             "git runs its hooks, and the programs that its config names, for everyone who uses it there",
             Seal.ALWAYS,
         ),
-        Place("*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"),
-        Place(".gitmodules", "git fetches what it names when it updates submodules"),
-        Place(".hg", "Mercurial runs the hooks and extensions that its hgrc names"),
-        Place(".jj", "Jujutsu runs the programs that its config names"),
-        Place(".gdbinit", "gdb runs it when it is started there", Seal.THERE),
-        Place(".lldbinit", "lldb runs it when it is started there", Seal.THERE),
-        Place(".husky", "git runs the hooks in it where core.hooksPath names it"),
-        Place(".githooks", "git runs the hooks in it where core.hooksPath names it"),
-        Place(".pre-commit-config.yaml", "pre-commit runs what it names at each commit", Seal.THERE),
-        Place(".lefthook.y*ml", "lefthook runs what it names at each commit"),
-        Place("lefthook.y*ml", "lefthook runs what it names at each commit"),
-        Place(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
-        Place(".direnv", "direnv loads what it has kept there"),
+        PathRule(
+            "*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"
+        ),
+        PathRule(".gitmodules", "git fetches what it names when it updates submodules"),
+        PathRule(".hg", "Mercurial runs the hooks and extensions that its hgrc names"),
+        PathRule(".jj", "Jujutsu runs the programs that its config names"),
+        PathRule(".gdbinit", "gdb runs it when it is started there", Seal.THERE),
+        PathRule(".lldbinit", "lldb runs it when it is started there", Seal.THERE),
+        PathRule(".husky", "git runs the hooks in it where core.hooksPath names it"),
+        PathRule(".githooks", "git runs the hooks in it where core.hooksPath names it"),
+        PathRule(".pre-commit-config.yaml", "pre-commit runs what it names at each commit", Seal.THERE),
+        PathRule(".lefthook.y*ml", "lefthook runs what it names at each commit"),
+        PathRule("lefthook.y*ml", "lefthook runs what it names at each commit"),
+        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
+        PathRule(".direnv", "direnv loads what it has kept there"),
         *(
-            Place(name, "mise sets variables and runs hooks by it in every shell that enters the folder", Seal.THERE)
+            PathRule(name, "mise sets variables and runs hooks by it in every shell that enters the folder", Seal.THERE)
             for name in (".mise.toml", "mise.toml", ".mise")
         ),
     ),
     *(
-        Place(".vscode", _EDITOR, Seal.ALWAYS),
-        Place("*.code-workspace", _EDITOR),
-        Place(".idea", _EDITOR, Seal.ALWAYS),
-        Place(".fleet", _EDITOR, Seal.THERE, ".fleet"),
-        Place(".zed", _EDITOR, Seal.THERE, ".config/zed"),
-        Place(".helix", _EDITOR, Seal.THERE, ".config/helix"),
-        Place(".devcontainer", _EDITOR, Seal.THERE),
-        Place(".devcontainer.json", _EDITOR, Seal.THERE),
-        Place(".dir-locals.el", "Emacs evaluates it when it opens a file there", Seal.THERE),
-        Place(".exrc", "vi runs it when it is started there", Seal.THERE),
-        Place(".vimrc", "vi runs it when it is started there", Seal.THERE),
-        Place(".nvimrc", "Neovim runs it when it is started there", Seal.THERE),
-        Place(".nvim.lua", "Neovim runs it when it is started there", Seal.THERE),
+        PathRule(".vscode", _EDITOR, Seal.ALWAYS),
+        PathRule("*.code-workspace", _EDITOR),
+        PathRule(".idea", _EDITOR, Seal.ALWAYS),
+        PathRule(".fleet", _EDITOR, Seal.THERE, ".fleet"),
+        PathRule(".zed", _EDITOR, Seal.THERE, ".config/zed"),
+        PathRule(".helix", _EDITOR, Seal.THERE, ".config/helix"),
+        PathRule(".devcontainer", _EDITOR, Seal.THERE),
+        PathRule(".devcontainer.json", _EDITOR, Seal.THERE),
+        PathRule(".dir-locals.el", "Emacs evaluates it when it opens a file there", Seal.THERE),
+        PathRule(".exrc", "vi runs it when it is started there", Seal.THERE),
+        PathRule(".vimrc", "vi runs it when it is started there", Seal.THERE),
+        PathRule(".nvimrc", "Neovim runs it when it is started there", Seal.THERE),
+        PathRule(".nvim.lua", "Neovim runs it when it is started there", Seal.THERE),
     ),
     *(
-        Place(".npmrc", _PACKAGES, Seal.THERE),
-        Place(".yarnrc", _PACKAGES, Seal.THERE),
-        Place(".yarnrc.yml", _PACKAGES, Seal.THERE),
-        Place(".pnpmfile.?js", _PACKAGES),
+        PathRule(".npmrc", _PACKAGES, Seal.THERE),
+        PathRule(".yarnrc", _PACKAGES, Seal.THERE),
+        PathRule(".yarnrc.yml", _PACKAGES, Seal.THERE),
+        PathRule(".pnpmfile.?js", _PACKAGES),
     ),
     *(
-        Place(".mcp.json", _AGENT, Seal.THERE),
-        Place(".claude", _AGENT, Seal.THERE, ".claude"),
-        Place(".cursor", _AGENT, Seal.THERE, ".cursor"),
-        Place(".gemini", _AGENT, Seal.THERE, ".gemini"),
-        Place(".codex", _AGENT, Seal.THERE, ".codex"),
-        Place(".windsurf", _AGENT, Seal.THERE, ".codeium/windsurf"),
-        Place(".continue", _AGENT, Seal.THERE, ".continue"),
-        Place(".opencode", _AGENT, Seal.THERE, ".config/opencode"),
-        Place("opencode.json*", _AGENT),
-        Place(".roo", _AGENT, Seal.THERE),
-        Place(".aider.conf.y*ml", _AGENT),
+        PathRule(".mcp.json", _AGENT, Seal.THERE),
+        PathRule(".claude", _AGENT, Seal.THERE, ".claude"),
+        PathRule(".cursor", _AGENT, Seal.THERE, ".cursor"),
+        PathRule(".gemini", _AGENT, Seal.THERE, ".gemini"),
+        PathRule(".codex", _AGENT, Seal.THERE, ".codex"),
+        PathRule(".windsurf", _AGENT, Seal.THERE, ".codeium/windsurf"),
+        PathRule(".continue", _AGENT, Seal.THERE, ".continue"),
+        PathRule(".opencode", _AGENT, Seal.THERE, ".config/opencode"),
+        PathRule("opencode.json*", _AGENT),
+        PathRule(".roo", _AGENT, Seal.THERE),
+        PathRule(".aider.conf.y*ml", _AGENT),
     ),
 )
 SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
@@ -122,7 +124,7 @@ def sealed_names(home: Path | None = None) -> tuple[str, ...]:
     return (*SEALED, *used)
 
 
-def leaves_the_box(path_parts: Iterable[str]) -> str | None:
+def owner_run_reason(path_parts: Iterable[str]) -> str | None:
     """The reason why a file at this path is run or obeyed outside of the sandbox by the owner's programs, as a clause.
 
     `path_parts` are the components below the workspace. None where no such place is known.
@@ -135,7 +137,7 @@ def leaves_the_box(path_parts: Iterable[str]) -> str | None:
     return None
 
 
-def seal_met(output: str) -> str | None:
+def sealed_path_hint(output: str) -> str | None:
     """What to do where a boxed command met a sealed place, by what it printed; None where it met none."""
     for line in (line[-_LINE:] for line in output.splitlines()):
         if any(words in line for words in _CLOSED):

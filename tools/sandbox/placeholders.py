@@ -38,7 +38,7 @@ def own_folder() -> Path:
     raise PermissionError(errno.EPERM, "Other accounts have taken the folder's names", f"/tmp/.dragoman-seals-{uid}")
 
 
-def seen_instead() -> Path:
+def placeholder_source() -> Path:
     """What a box shows in the place of any. Raises OSError."""
     folder = own_folder() / _SEEN
     make_folder(folder)

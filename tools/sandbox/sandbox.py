@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tools.process.resource_limits import NO_LIMITS, Limits, find_limits
+from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from tools.sandbox.command import AGENT, Command, GitAuthor, Program, environment, words
 from tools.sandbox.landlock import Landlock, find_landlock
@@ -51,7 +51,7 @@ class Unboxed:
     def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
         """Run the open file `script` as it is."""
         interpreter = str(self.python) if program == "python3" else program
-        limits = Limits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
+        limits = ResourceLimits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
         argv = words(program, interpreter, f"/dev/fd/{script}")
         return Command(argv, environment(program, self.author), fds=(script,), limits=limits)
 
@@ -73,7 +73,7 @@ def find_sandbox(
     network: bool = False,
     private_hosts: Sequence[str] = (),
     closed_ports: Sequence[int] = (),
-    limits: Limits = NO_LIMITS,
+    limits: ResourceLimits = NO_LIMITS,
     author: GitAuthor = AGENT,
     levels: Sequence[str] = LEVELS,
     candidates: Sequence[Path] | None = None,

@@ -31,8 +31,8 @@ from tools.sandbox.placeholders import (
     make_placeholder,
     mark,
     own_folder,
+    placeholder_source,
     remove_placeholder,
-    seen_instead,
 )
 
 ITSELF = ".\n"  # a `commondir` of a repository that is its own
@@ -46,7 +46,7 @@ _ENTRIES = 20_000  # of a repository that are looked at for links
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSeals:
     """Seals that are in force. `mounts`: bubblewrap's words; `links` were in the repository before any command ran."""
 
     lock: int = -1
@@ -64,10 +64,10 @@ class Seals:
     workspace: Path
     names: tuple[str, ...] = SEALED
 
-    def begin(self) -> Held:
+    def begin(self) -> HeldSeals:
         """Make what is missing, or join the commands that run already. Raises OSError."""
         if not self.workspace.is_dir():
-            return Held()
+            return HeldSeals()
         path = _lock_file(self.workspace)
         while True:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -79,13 +79,13 @@ class Seals:
                 fcntl.flock(lock, fcntl.LOCK_SH)  # not in one step: what counts is what is read under it
                 decided = _read(lock)
                 if decided and _is_there(path, lock):
-                    return Held(lock, tuple(decided["mounts"]), frozenset(decided["links"]))
+                    return HeldSeals(lock, tuple(decided["mounts"]), frozenset(decided["links"]))
             except BaseException:
                 os.close(lock)
                 raise
             os.close(lock)  # of those before, who have just removed it
 
-    def end(self, held: Held) -> None:
+    def end(self, held: HeldSeals) -> None:
         """Remove again what was made, unless other commands run in the workspace."""
         if held.lock < 0:
             return
@@ -122,7 +122,7 @@ class Seals:
 
     def _closed(self) -> Iterator[tuple[str, str, str]]:
         """Words for each place, outer ones first. A link is none: what it leads to would be closed, and not itself."""
-        seen = str(seen_instead())
+        seen = str(placeholder_source())
         for name in SEALABLE:
             here = f"{self.workspace}/{name}"
             if is_marked(here):

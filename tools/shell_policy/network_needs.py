@@ -12,7 +12,7 @@ from itertools import chain
 
 from parsing import Arguments
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
-from tools.web.egress import NETWORK, with_hosts
+from tools.web.egress import NETWORK, normalise_network
 
 _MAX_READ = 100_000  # characters
 _NESTED = 3  # `bash -c` in `bash -c`
@@ -87,13 +87,13 @@ _ELSEWHERE = re.compile(
 _LOOPBACK = re.compile(r"(.*\.)?localhost|127(\.\d+){1,3}|0\.0\.0\.0|\[?::1?\]?")
 
 
-def asking_for_network(arguments: Arguments) -> Arguments:
+def request_network(arguments: Arguments) -> Arguments:
     """The arguments of `bash` with `network` in its one form, `true` where the command plainly needs it.
 
     A `false` that somebody wrote stays where it says something.
     """
     written, command = arguments.get(NETWORK), arguments.get("command")
-    arguments = with_hosts(arguments)
+    arguments = normalise_network(arguments)
     if NETWORK in arguments or not isinstance(command, str) or not needs_network(command):
         return arguments
     return {**arguments, NETWORK: written is not False}

@@ -19,7 +19,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadOnly:
     """The options with which a program only reads. Long ones are whole: a shortened one may stand for another.
 
     `letters` are short options alone or together in one word, `valued` those whose value is the rest of the word or
@@ -62,9 +62,9 @@ class Reader:
 
 NONE = r"(?!)"  # as `first`: no operand at all
 _NUMBER = r"-\d+"
-_WITH_ANY_OPTION = Reader(words=r"-.*")
+_WITH_ANY_OPTION = ReadOnly(words=r"-.*")
 
-_HISTORY = Reader(
+_HISTORY = ReadOnly(
     "abcDEFghiPpqRrstuvwWz",
     "BCGILlMnSUX",
     _set("""
@@ -90,51 +90,51 @@ _HISTORY = Reader(
 )
 _LISTED = _set("all contains column ignore-case list merged no-color no-column no-contains no-merged points-at remotes "
                "show-current sort verbose color abbrev no-abbrev")  # fmt: skip
-_READ_CONFIG = Reader("z", "", _set("global local name-only null show-origin show-scope system worktree"))
+_READ_CONFIG = ReadOnly("z", "", _set("global local name-only null show-origin show-scope system worktree"))
 
-GIT: dict[str, Reader] = {
+GIT: dict[str, ReadOnly] = {
     **dict.fromkeys(("log", "show", "diff", "rev-list", "diff-tree", "stash show", "stash list"), _HISTORY),
-    "reflog": Reader("", "n", _HISTORY.names, _NUMBER, first=r"show", never=_HISTORY.never),
-    "status": Reader(
+    "reflog": ReadOnly("", "n", _HISTORY.names, _NUMBER, first=r"show", never=_HISTORY.never),
+    "status": ReadOnly(
         "bsvz",
         "Mu",
         _set("""ahead-behind branch column find-renames ignore-submodules ignored long no-ahead-behind no-column
             no-renames null porcelain renames short show-stash untracked-files verbose"""),
     ),
-    "blame": Reader(
+    "blame": ReadOnly(
         "bcefklnpstw",
         "CLMS",
         _set("""abbrev color-by-age color-lines contents date first-parent ignore-rev ignore-revs-file incremental
             line-porcelain minimal no-progress porcelain reverse root show-email show-name show-number show-stats
             since"""),
     ),
-    "shortlog": Reader(
+    "shortlog": ReadOnly(
         "cens", "w", _set("after all author before committer email group merges no-merges numbered since summary until")
     ),
-    "describe": Reader(
+    "describe": ReadOnly(
         names=_set("abbrev all always candidates contains dirty exact-match exclude first-parent long match tags")
     ),
-    "rev-parse": Reader(
+    "rev-parse": ReadOnly(
         "q",
         names=_set("""abbrev-ref absolute-git-dir all branches default git-common-dir git-dir git-path
             is-bare-repository is-inside-git-dir is-inside-work-tree is-shallow-repository quiet remotes
             short show-cdup show-object-format show-prefix show-superproject-working-tree show-toplevel symbolic
             symbolic-full-name tags verify"""),
     ),
-    "ls-files": Reader(
+    "ls-files": ReadOnly(
         "cdfikmostuvz",
         "xX",
         _set("""abbrev cached debug deduplicate deleted directory empty-directory eol error-unmatch exclude
             exclude-from exclude-per-directory exclude-standard full-name ignored killed modified no-empty-directory
             others stage unmerged"""),
     ),
-    "ls-tree": Reader("dlrtz", "", _set("abbrev full-name full-tree long name-only name-status object-only")),
-    "merge-base": Reader("a", "", _set("all fork-point independent is-ancestor octopus")),
-    "show-ref": Reader("dqs", "", _set("abbrev dereference hash head heads quiet tags verify")),
-    "cat-file": Reader("epst"),
-    "check-ignore": Reader("nqvz", "", _set("no-index non-matching quiet verbose")),
-    "count-objects": Reader("vH", "", _set("human-readable verbose")),
-    "grep": Reader(
+    "ls-tree": ReadOnly("dlrtz", "", _set("abbrev full-name full-tree long name-only name-status object-only")),
+    "merge-base": ReadOnly("a", "", _set("all fork-point independent is-ancestor octopus")),
+    "show-ref": ReadOnly("dqs", "", _set("abbrev dereference hash head heads quiet tags verify")),
+    "cat-file": ReadOnly("epst"),
+    "check-ignore": ReadOnly("nqvz", "", _set("no-index non-matching quiet verbose")),
+    "count-objects": ReadOnly("vH", "", _set("human-readable verbose")),
+    "grep": ReadOnly(
         "EFGHILPWacdhilnopqrvwz",
         "ABCefm",
         _set("""after-context all-match and basic-regexp before-context break cached color column context count
@@ -145,19 +145,19 @@ GIT: dict[str, Reader] = {
         _NUMBER,
     ),
     # With an operand, each of these makes or changes something.
-    "branch": Reader("ailrv", "", _LISTED, first=NONE),
-    "tag": Reader("il", "n", _LISTED, first=NONE),
-    "remote": Reader("v", "", _set("verbose"), first=NONE),
-    "branch --list": Reader("aiv", "", _LISTED),
-    "tag -l": Reader("i", "n", _LISTED),
-    "tag --list": Reader("i", "n", _LISTED),
-    "remote get-url": Reader(names=_set("all push")),
-    "worktree list": Reader("vz", "", _set("porcelain verbose")),
+    "branch": ReadOnly("ailrv", "", _LISTED, first=NONE),
+    "tag": ReadOnly("il", "n", _LISTED, first=NONE),
+    "remote": ReadOnly("v", "", _set("verbose"), first=NONE),
+    "branch --list": ReadOnly("aiv", "", _LISTED),
+    "tag -l": ReadOnly("i", "n", _LISTED),
+    "tag --list": ReadOnly("i", "n", _LISTED),
+    "remote get-url": ReadOnly(names=_set("all push")),
+    "worktree list": ReadOnly("vz", "", _set("porcelain verbose")),
     **dict.fromkeys(("config --get", "config --get-all", "config --list", "config -l"), _READ_CONFIG),
-    "--version": Reader(first=NONE),
+    "--version": ReadOnly(first=NONE),
 }
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, ReadOnly] = {
     # No option of these writes or runs anything, in GNU's, procps' and util-linux' versions or in bash.
     **dict.fromkeys(
         _set("""
@@ -168,31 +168,31 @@ READERS: dict[str, Reader] = {
         """),
         _WITH_ANY_OPTION,
     ),
-    "command -v": Reader(first=r"[\w.+-]+"),
-    "command -V": Reader(first=r"[\w.+-]+"),
-    "env": Reader(first=NONE),  # an operand is a program
-    "date": Reader(
+    "command -v": ReadOnly(first=r"[\w.+-]+"),
+    "command -V": ReadOnly(first=r"[\w.+-]+"),
+    "env": ReadOnly(first=NONE),  # an operand is a program
+    "date": ReadOnly(
         "uR",
         "I",
         _set("date iso-8601 reference rfc-3339 rfc-email universal utc"),
         first=r"\+.*",  # another operand sets the clock
     ),
-    "hostname": Reader("AIadfis", first=NONE),  # an operand sets the name
-    "uniq": Reader(
+    "hostname": ReadOnly("AIadfis", first=NONE),  # an operand sets the name
+    "uniq": ReadOnly(
         "Dcdiuz",
         "fsw",
         _set("all-repeated check-chars count group ignore-case repeated skip-chars skip-fields unique zero-terminated"),
         first=NONE,  # a second operand is written to
     ),
-    "sed": Reader("nEr", first=r"(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p)*"),
-    "sort": Reader(
+    "sed": ReadOnly("nEr", first=r"(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:[+~]?\d+|\$))?p)*"),
+    "sort": ReadOnly(
         "CMRVbcdfghimnrsuz",
         "Skt",
         _set("""batch-size buffer-size check debug dictionary-order field-separator files0-from general-numeric-sort
             human-numeric-sort ignore-case ignore-leading-blanks ignore-nonprinting key merge month-sort numeric-sort
             parallel random-sort random-source reverse sort stable unique version-sort zero-terminated"""),
     ),
-    "diff": Reader(
+    "diff": ReadOnly(
         "BENTZabcdeinpqrstuwy",
         "CDFISUWXx",
         _set("""brief color context exclude exclude-from expand-tabs from-file horizon-lines ifdef ignore-all-space
@@ -203,27 +203,27 @@ READERS: dict[str, Reader] = {
             to-file unidirectional-new-file unified width"""),
         _NUMBER,
     ),
-    "file": Reader(
+    "file": ReadOnly(
         "0ELNbhiklnrs",
         "FPef",
         _set("""apple brief dereference exclude exclude-quiet extension files-from keep-going list mime mime-encoding
             mime-type no-buffer no-dereference no-pad parameter print0 raw separator special-files"""),
     ),
-    "strings": Reader("adfow", "Uenst", _set("all bytes data encoding include-all-whitespace print-file-name radix")),
-    "find": Reader(
+    "strings": ReadOnly("adfow", "Uenst", _set("all bytes data encoding include-all-whitespace print-file-name radix")),
+    "find": ReadOnly(
         words=r"""-(?:a|amin|and|anewer|atime|cmin|cnewer|ctime|daystart|depth|empty|executable|false|follow|fstype|gid
             |group|[HLP]|O[0-3]|i?lname|i?name|i?path|i?regex|regextype|i?wholename|ignore_readdir_race|inum|links|ls
             |maxdepth|mindepth|mmin|mount|mtime|newer(?:[aBcm][aBcmt])?|nogroup|noleaf|not|nouser|nowarn|o|or|perm
             |print|print0|printf|prune|quit|readable|samefile|size|true|type|uid|used|user|warn|writable|xdev|xtype
             |\d[\w./]*)""".replace("\n", "").replace(" ", ""),
     ),
-    "tree": Reader(
+    "tree": ReadOnly(
         "ACDFJNQSUXacdfghilnpqrstuvx",
         "HILPT",
         _set("""charset device dirsfirst du filelimit filesfirst fromfile gitignore ignore-case inodes matchdirs
             metafirst nolinks noreport prune si sort timefmt"""),
     ),
-    "rg": Reader(
+    "rg": ReadOnly(
         ".0FHILNPSUabchilnopqsuvwx",
         "ABCEMTdefgjmrt",
         _set("""after-context before-context binary byte-offset case-sensitive color colors column context
@@ -237,7 +237,7 @@ READERS: dict[str, Reader] = {
             path-separator pcre2 pcre2-version pretty quiet regexp replace smart-case sort sortr stats text threads
             trim type type-add type-list type-not unrestricted vimgrep with-filename word-regexp"""),
     ),
-    "jq": Reader(
+    "jq": ReadOnly(
         "CMRSacejnrs",
         "",
         _set("""arg argjson args ascii-output color-output compact-output exit-status indent join-output jsonargs
@@ -249,10 +249,10 @@ READERS: dict[str, Reader] = {
 
 # What only adds something, and can be undone: no file that is there changes. Only where a sandbox holds the hooks and
 # filters that git runs.
-ADDERS: dict[str, Reader] = {
-    "mkdir": Reader("pv", "", _set("parents verbose")),
-    "git add": Reader("ANnuv", "", _set("all dry-run ignore-errors intent-to-add no-all update verbose")),
-    "git commit": Reader("aqsv", "m", _set("all allow-empty message no-status quiet signoff verbose")),
+ADDERS: dict[str, ReadOnly] = {
+    "mkdir": ReadOnly("pv", "", _set("parents verbose")),
+    "git add": ReadOnly("ANnuv", "", _set("all dry-run ignore-errors intent-to-add no-all update verbose")),
+    "git commit": ReadOnly("aqsv", "m", _set("all allow-empty message no-status quiet signoff verbose")),
 }
 
 
@@ -266,7 +266,7 @@ def only_adds(words: tuple[str, ...]) -> bool:
     return _fits(words, ADDERS)
 
 
-def _fits(words: tuple[str, ...], table: Mapping[str, Reader]) -> bool:
+def _fits(words: tuple[str, ...], table: Mapping[str, ReadOnly]) -> bool:
     words, _ = without_place(words)
     for length in (3, 2, 1):
         if reader := table.get(" ".join(words[:length])) if len(words) >= length else None:

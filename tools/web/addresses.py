@@ -74,8 +74,8 @@ def own_addresses() -> frozenset[Address]:
     return frozenset(found)
 
 
-def may_be_named(entry: str) -> bool:
-    """Whether an entry is one that `is_named` can ever find, in its spelling."""
+def is_valid_private_host(entry: str) -> bool:
+    """Whether an entry is one that `is_allowed_private_host` can ever find, in its spelling."""
     entry = entry.strip().lower().rstrip(".")
     with suppress(ValueError):
         ip_network(entry.strip("[]"), strict=False)
@@ -89,7 +89,7 @@ def may_be_named(entry: str) -> bool:
     return bool(_HOST.fullmatch(host)) and not _PORT.fullmatch(host.rpartition(".")[2])
 
 
-def is_named(private_hosts: Sequence[str], host: str, port: int, address: Address) -> bool:
+def is_allowed_private_host(private_hosts: Sequence[str], host: str, port: int, address: Address) -> bool:
     """Whether somebody allowed this: `host`, `host:port`, an address with or without a port, or `10.0.0.0/8`."""
     return any(_names(entry.strip().lower().rstrip("."), host, port, address) for entry in private_hosts)
 

@@ -55,7 +55,7 @@ def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
 
     What cannot be understood counts as any host, so that a decision is never taken on less than what might be meant.
     """
-    match without_synonyms(arguments.get(NETWORK)):
+    match normalise_hosts(arguments.get(NETWORK)):
         case None:
             return ()
         case list(hosts) if all(isinstance(host, str) for host in hosts):
@@ -63,7 +63,7 @@ def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
     return ANYWHERE
 
 
-def without_synonyms(network: object) -> object:
+def normalise_hosts(network: object) -> object:
     """The value of `network` in the one form that it is decided on: `True`, a sorted list of patterns, or None.
 
     Idempotent. Small models write hosts as one text, or as URLs. What cannot be understood stays for the schema.
@@ -79,11 +79,11 @@ def without_synonyms(network: object) -> object:
     return True if ANY in hosts else hosts or None
 
 
-def with_hosts(arguments: Arguments) -> Arguments:
-    """The arguments with `network` in its one form, or without it where none is asked for."""
+def normalise_network(arguments: Arguments) -> Arguments:
+    """The arguments with `network` in its one form, or without it where it requests none."""
     if NETWORK not in arguments:
         return arguments
-    network = without_synonyms(arguments[NETWORK])
+    network = normalise_hosts(arguments[NETWORK])
     rest = {name: value for name, value in arguments.items() if name != NETWORK}
     return rest if network is None else {**rest, NETWORK: network}
 
@@ -108,7 +108,7 @@ def pattern_of(host: str) -> HostPattern | None:
     return HostPattern(name, port) if _is_port(port) else None
 
 
-def complaint_about_hosts(hosts: Iterable[str]) -> str | None:
+def host_pattern_error(hosts: Iterable[str]) -> str | None:
     """What is wrong with a list of patterns, and how to write it; None when nothing is."""
     hosts = list(hosts)
     if len(hosts) > MAX_HOSTS:
@@ -122,11 +122,11 @@ def complaint_about_hosts(hosts: Iterable[str]) -> str | None:
 def covers(granted: Iterable[str], wanted: Iterable[str]) -> bool:
     """Whether all hosts of `wanted` are among those of `granted`; a pattern that names no host covers nothing."""
     given = [pattern for host in granted if (pattern := pattern_of(host))]
-    asked = [pattern_of(host) for host in wanted]
-    return all(one is not None and any(pattern.covers(one) for pattern in given) for one in asked)
+    requested = [pattern_of(host) for host in wanted]
+    return all(one is not None and any(pattern.covers(one) for pattern in given) for one in requested)
 
 
-def told(hosts: Iterable[str]) -> str:
+def describe_hosts(hosts: Iterable[str]) -> str:
     """A clause for people: which hosts these are."""
     hosts = tuple(hosts)
     if not hosts:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from tools.web.addresses import Address, is_global, is_named, own_addresses
+from tools.web.addresses import Address, is_allowed_private_host, is_global, own_addresses
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 OwnAddresses = Callable[[], Collection[Address]]
@@ -94,7 +94,7 @@ async def allowed_addresses(
     except (OSError, UnicodeError) as error:
         raise NoSuchHost("has no address") from error
     own = own_addresses()
-    named = [is_named(private_hosts, host, port, one) for one in addresses]
+    named = [is_allowed_private_host(private_hosts, host, port, one) for one in addresses]
     public = (is_global(one) and one not in own for one in addresses)
     served = port in closed_ports and any(is_of_this_machine(one, own) for one in addresses)
     if not addresses or served or not all(map(operator.or_, named, public)):

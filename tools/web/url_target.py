@@ -26,7 +26,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UrlTarget:
     """A URL whose host was looked up and found to be allowed, with the addresses to connect to."""
 
     url: httpx2.URL
@@ -70,12 +70,12 @@ async def target(
     private_hosts: Sequence[str],
     resolve: Resolve,
     own_addresses: OwnAddresses = own_addresses,
-) -> Target:
+) -> UrlTarget:
     """Look up the host, once, and check every address. Raises ToolFailed."""
     port = url.port or _PORTS[url.scheme]
     host = _host(url)
     try:
-        return Target(url, host, await allowed_addresses(host, port, private_hosts, resolve, own_addresses))
+        return UrlTarget(url, host, await allowed_addresses(host, port, private_hosts, resolve, own_addresses))
     except NoSuchHost as error:
         raise ToolFailed(f"There is no host {shown(host)}: check the name, or try another address.") from error
     except NotPublic as error:

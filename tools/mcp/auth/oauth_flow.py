@@ -29,7 +29,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from tools.mcp.auth.sign_in import SignIn, is_loopback, refuse_open
 from tools.mcp.auth.token_file import TokenFile
-from tools.mcp.connection.http import Trouble, client_for
+from tools.mcp.connection.http import LastFailure, client_for
 from tools.mcp.model import NeedsAuth, ServerConfig, SignInFailed
 
 _log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Flow(OAuthClientProvider):
         else:
             request, take = await self._refresh_token(), self._handle_refresh_response
         # The client of the call that needs the tokens ends with it.
-        client = client_for(self._config, None, self._private_hosts, Trouble(), lambda why: None)
+        client = client_for(self._config, None, self._private_hosts, LastFailure(), lambda why: None)
         async with asyncio.timeout(RENEW_S), client:
             await take(await client.send(request))
 
@@ -175,10 +175,10 @@ class Flow(OAuthClientProvider):
             refuse_open(url)
         self._choose_method()
         client = context.client_info.client_id if context.client_info else None
-        asked = (str(issuer.issuer) if issuer else base, client, context.client_metadata.scope)
-        if self._sign_in is None or not self._sign_in.is_open() or self._sign_in.asked != asked:
+        target = (str(issuer.issuer) if issuer else base, client, context.client_metadata.scope)
+        if self._sign_in is None or not self._sign_in.is_open() or self._sign_in.target != target:
             self.drop_sign_in()
-            self._sign_in = SignIn(asked)
+            self._sign_in = SignIn(target)
             context.redirect_handler, context.callback_handler = self._sign_in.show, self._sign_in.answered
             # Away from the context of the request, whose clock the SDK would stop.
             await self._sign_in.open(asyncio.create_task(super()._perform_authorization(), context=Context()))

@@ -18,8 +18,8 @@ SIGN_IN_S = 900.0  # how long the page is good for
 class SignIn:
     """One visit to an issuer's page: the page, and the request for tokens that its answer allows."""
 
-    def __init__(self, asked: tuple[str | None, ...]) -> None:
-        self.asked = asked
+    def __init__(self, target: tuple[str | None, ...]) -> None:
+        self.target = target
         self.url = ""
         self.since = time.monotonic()
         self.answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()

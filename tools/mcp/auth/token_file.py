@@ -47,11 +47,11 @@ class TokenFile:
         kept = written["issuers"].get(written.get(_NEWEST))
         if not isinstance(kept, dict):
             return {}
-        self._tell(kept)
+        self._report_secrets(kept)
         return kept
 
     def _write(self, issuer: str, kept: dict[str, Any]) -> None:
-        self._tell(kept)
+        self._report_secrets(kept)
         written = self._all()
         written["issuers"][issuer] = kept
         written[_NEWEST] = issuer
@@ -67,7 +67,7 @@ class TokenFile:
             new.unlink(missing_ok=True)
             raise
 
-    def _tell(self, kept: dict[str, Any]) -> None:
+    def _report_secrets(self, kept: dict[str, Any]) -> None:
         for part in (kept.get("tokens"), kept.get("client")):
             for name in ("access_token", "refresh_token", "client_secret"):
                 if isinstance(part, dict) and isinstance(part.get(name), str):

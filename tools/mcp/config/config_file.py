@@ -59,20 +59,20 @@ def set_enabled(path: Path, name: str, *, enabled: bool) -> str:
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> str:
-    """Comments do not survive: they are in a copy beside the file, which is what is told."""
+    """Apply `change`. Comments do not survive: the file is copied first, and the returned notice names the copy."""
     whole, servers, text = _read(path)
     change(servers)
-    told = ""
+    notice = ""
     try:
         target = path.resolve()  # a link stays one
         if has_comments(text):
             copy = target.with_name(f"{target.name}.bak")
             shutil.copy2(target, copy)
-            told = f"The comments of {path} are gone; {copy} has it as it was."
+            notice = f"The comments of {path} are gone; {copy} has it as it was."
         _replace(target, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise FileUnchanged(f"{path} cannot be written: {error.strerror}.") from error
-    return told
+    return notice
 
 
 def _read(path: Path) -> tuple[Any, dict[str, Any], str]:

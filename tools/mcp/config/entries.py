@@ -44,7 +44,7 @@ class Configured:
 
 
 def read_config(path: Path, environ: Mapping[str, str], workspace: Path | None = None) -> Configured:
-    """The servers of a file. Never raises: what is wrong with the file or with an entry is said in the result."""
+    """Read the servers of a file. Never raises: problems of the file or of an entry are in the result."""
     try:
         written = path.read_bytes()[: MAX_FILE_BYTES + 1]
         if len(written) > MAX_FILE_BYTES:
@@ -118,12 +118,12 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
         client_id=_client(entry, variables, "clientId", "CLIENT_ID"),
         client_secret=_client(entry, variables, "clientSecret", "CLIENT_SECRET"),
         enabled=_enabled(entry),
-        eager=_truth(entry, "eager", default=False),
+        eager=_flag(entry, "eager", default=False),
         include=_globs(entry, "includeTools") or _globs(entry, "tools"),
         exclude=(*_globs(entry, "excludeTools"), *_globs(entry, "disabledTools")),
         timeouts=_timeouts(entry),
         tool_timeouts=_tool_timeouts(entry),
-        new_tools="hold" if _truth(entry, "holdNewTools", default=False) else "allow",
+        new_tools="hold" if _flag(entry, "holdNewTools", default=False) else "allow",
         from_api=from_api,
     )
 
@@ -157,17 +157,17 @@ def _url(entry: Mapping[str, Any], variables: Variables) -> str:
 
 
 def _transport(entry: Mapping[str, Any], command: str, url: str) -> Transport:
-    said = entry.get("type") if entry.get("type") is not None else entry.get("transport")
-    if said is None:
+    declared = entry.get("type") if entry.get("type") is not None else entry.get("transport")
+    if declared is None:
         if url and command:
             raise BadEntry("There are both command and url. Keep one, or say type.")
         if not url:
             return "stdio"
         old = urlsplit(url).path.rstrip("/").endswith("/sse") and entry.get("httpUrl") is None
         return "sse" if old else "http"
-    if not isinstance(said, str) or said not in TRANSPORTS:
+    if not isinstance(declared, str) or declared not in TRANSPORTS:
         raise BadEntry(f"type must be one of {', '.join(TRANSPORTS)}.")
-    return TRANSPORTS[said]
+    return TRANSPORTS[declared]
 
 
 def _env(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
@@ -255,10 +255,10 @@ def _text(field: str, value: Any, variables: Variables) -> str:
 
 
 def _enabled(entry: Mapping[str, Any]) -> bool:
-    return _truth(entry, "enabled", default=True) and not _truth(entry, "disabled", default=False)
+    return _flag(entry, "enabled", default=True) and not _flag(entry, "disabled", default=False)
 
 
-def _truth(entry: Mapping[str, Any], field: str, *, default: bool) -> bool:
+def _flag(entry: Mapping[str, Any], field: str, *, default: bool) -> bool:
     value = entry.get(field)
     if value is not None and not isinstance(value, bool):
         raise BadEntry(f"{field} must be true or false.")

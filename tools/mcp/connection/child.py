@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tools.mcp.connection.lines import Endless, Lines, Oversized
-from tools.mcp.connection.server_log import Log
+from tools.mcp.connection.lines import Endless, LineSplitter, Oversized
+from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.model import ServerConfig
 from tools.process.kill_group import KillGroups, find_kill_groups
 from tools.process.orphan_reaper import MARK, watched
-from tools.process.process_tree import descendants, surely, sweep, tell
+from tools.process.process_tree import descendants, run_shielded, send_signal, sweep
 from tools.sandbox.box_init import TERM_S
 
 EOF_S, KILL_S = 1.0, 5.0
@@ -78,23 +78,23 @@ def environment(config: ServerConfig) -> dict[str, str]:
 
 
 class Child(asyncio.SubprocessProtocol):
-    """One process. Lines wait in `lines` until they are taken; `stirred` says that there are some, or no more."""
+    """One process. Lines wait in `lines` until they are taken; `woken` is set when lines wait, or no more will come."""
 
     def __init__(
         self,
-        log: Log,
+        log: ServerLog,
         on_close: Callable[[str], None],
         find_groups: Callable[[], KillGroups] = find_kill_groups,
     ) -> None:
         self.lines: deque[bytes | Oversized] = deque()
-        self.stirred = asyncio.Event()
+        self.woken = asyncio.Event()
         self.closed = False
         self.exited = asyncio.Event()
         self.mark = ""
         self._find_groups, self._groups = find_groups, KillGroups()
         self._log = log
         self._on_close = on_close
-        self._split = Lines()
+        self._split = LineSplitter()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stderr_left, self._stderr_rest = _STDERR_PER_S, False
@@ -143,9 +143,9 @@ class Child(asyncio.SubprocessProtocol):
             )
 
         try:
-            await surely(spawn())
+            await run_shielded(spawn())
         except asyncio.CancelledError:
-            self._tell_group(signal.SIGKILL)
+            self._signal_group(signal.SIGKILL)
             raise
 
     def write(self, line: bytes) -> None:
@@ -161,9 +161,9 @@ class Child(asyncio.SubprocessProtocol):
     def take(self) -> bytes | Oversized | None:
         """The next line; None when there is none yet."""
         if not self.lines:
-            self.stirred.clear()
+            self.woken.clear()
             if self.closed:
-                self.stirred.set()
+                self.woken.set()
             return None
         taken = self.lines.popleft()
         if self._paused and len(self.lines) < _FEW_LINES:
@@ -176,7 +176,7 @@ class Child(asyncio.SubprocessProtocol):
         """Nothing more is read or written."""
         if not self.closed:
             self.closed = True
-            self.stirred.set()
+            self.woken.set()
             self._on_close(why)
 
     async def end(self) -> None:
@@ -185,18 +185,18 @@ class Child(asyncio.SubprocessProtocol):
             await asyncio.to_thread(self._groups.end, self.mark)
             return
         try:
-            family = await self._family()  # what it leaves behind when it goes has another parent then
+            processes = await self._descendants()  # what it leaves behind when it goes has another parent then
             if (stdin := self._pipe(0)) is not None:
                 stdin.close()
             self._resume_all()
             if not await self._exits_within(EOF_S):
-                family += await self._family()
-                self._tell_group(signal.SIGTERM)
-                tell(family, signal.SIGTERM)
+                processes += await self._descendants()
+                self._signal_group(signal.SIGTERM)
+                send_signal(processes, signal.SIGTERM)
                 await self._exits_within(TERM_S)
-            family += await self._family()
-            self._tell_group(signal.SIGKILL)
-            tell(family, signal.SIGKILL)
+            processes += await self._descendants()
+            self._signal_group(signal.SIGKILL)
+            send_signal(processes, signal.SIGKILL)
             await sweep(self.mark)
             await asyncio.to_thread(self._groups.end, self.mark)
             await self._exits_within(KILL_S)
@@ -204,7 +204,7 @@ class Child(asyncio.SubprocessProtocol):
             self.end_of_lines("it was stopped")
             self._transport.close()
 
-    async def _family(self) -> list[psutil.Process]:
+    async def _descendants(self) -> list[psutil.Process]:
         return await asyncio.to_thread(descendants, self.pid) if self.pid and not self.exited.is_set() else []
 
     async def _exits_within(self, seconds: float) -> bool:
@@ -213,14 +213,14 @@ class Child(asyncio.SubprocessProtocol):
                 await self.exited.wait()
         return self.exited.is_set()
 
-    def _tell_group(self, what: signal.Signals) -> None:
+    def _signal_group(self, what: signal.Signals) -> None:
         if self.pid:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, what)
 
     def _resume_all(self) -> None:
         """What it still has to say must not keep it from going."""
-        self._split, self._paused = Lines(), False
+        self._split, self._paused = LineSplitter(), False
         self.closed = True
         for number in (1, 2):
             if (pipe := self._pipe(number)) and not pipe.is_closing():
@@ -236,7 +236,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
-            self._hear_stderr(data)
+            self._receive_stderr(data)
             return
         if self.closed:
             return
@@ -245,20 +245,20 @@ class Child(asyncio.SubprocessProtocol):
         except Endless as endless:
             self.end_of_lines(str(endless))
             return
-        self.stirred.set()
+        self.woken.set()
         if len(self.lines) > _MANY_LINES and not self._paused:
             self._paused = True
             self._pipe(1).pause_reading()
 
-    def _hear_stderr(self, data: bytes) -> None:
+    def _receive_stderr(self, data: bytes) -> None:
         self._log.feed(data)
         self._stderr_left -= len(data)
         if self._stderr_left < 0 and not self._stderr_rest and not self.closed:
             self._stderr_rest = True
             self._pipe(2).pause_reading()
-            self._loop.call_later(1.0, self._hear_again)
+            self._loop.call_later(1.0, self._resume_stderr)
 
-    def _hear_again(self) -> None:
+    def _resume_stderr(self) -> None:
         self._stderr_left, self._stderr_rest = _STDERR_PER_S, False
         pipe = self._pipe(2)
         if pipe is not None and not pipe.is_closing():
@@ -267,20 +267,20 @@ class Child(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
             self._has_ended_output = True
-            self._over()
+            self._on_end()
 
     def process_exited(self) -> None:
         self.exited.set()
-        self._over()
+        self._on_end()
 
-    def _over(self) -> None:
+    def _on_end(self) -> None:
         """Its end is told once both the process and its output have ended, or soon after one of them has: somebody it
         started may hold the pipe open for ever."""
         if self._has_ended_output and self.exited.is_set():
-            self._tell_over()
+            self._report_end()
         else:
-            self._loop.call_later(_DRAIN_S, self._tell_over)
+            self._loop.call_later(_DRAIN_S, self._report_end)
 
-    def _tell_over(self) -> None:
+    def _report_end(self) -> None:
         ended = self.exited.is_set()
         self.end_of_lines(f"it ended with exit code {self.exit_code}" if ended else "it closed its output")

@@ -11,7 +11,7 @@ from tools.mcp.model import NeedsAuth
 from tools.mcp.results import line
 
 if TYPE_CHECKING:
-    from tools.mcp.connection.session import Link
+    from tools.mcp.connection.session import McpSession
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -23,7 +23,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def reason(error: BaseException, link: Link, start_s: float) -> tuple[str, BaseException]:
+def reason(error: BaseException, session: McpSession, start_s: float) -> tuple[str, BaseException]:
     """Why a server could not be connected, and the exception that says so."""
     causes = list(leaves(error))
     for cause in causes:
@@ -31,12 +31,12 @@ def reason(error: BaseException, link: Link, start_s: float) -> tuple[str, BaseE
             return "it wants somebody to sign in", cause
         if isinstance(cause, CannotStart):
             return str(cause), cause
-    if link.trouble.status == HTTPStatus.UNAUTHORIZED:
+    if session.last_failure.status == HTTPStatus.UNAUTHORIZED:
         return "it answers HTTP 401: it wants somebody to sign in, or a header `Authorization`", NeedsAuth("")
     first = causes[0]
     if isinstance(first, TimeoutError):
         return f"it did not answer within {start_s:g} s", first
-    said = link.trouble.said or link.why
-    if said and "connection ended" not in said:
-        return line(said), first
+    message = session.last_failure.message or session.why
+    if message and "connection ended" not in message:
+        return line(message), first
     return line(str(first)) or type(first).__name__, first

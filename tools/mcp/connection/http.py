@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
 from tools.base.outcome import ToolFailed
-from tools.mcp.call_context import this_moment
+from tools.mcp.call_context import current_call
 from tools.mcp.connection.lines import MAX_LINE
 from tools.mcp.model import ServerConfig
 from tools.web.certificates import trusted_certificates
@@ -42,24 +42,26 @@ _KEEPALIVE = [
 _UNPACKED = ("", "identity")
 _NOT_RUN = (401, 403, 404, 405)  # refused before anybody looked at the call
 
-Broken = Callable[[str], None]
+OnFailure = Callable[[str], None]
 
 
-class Trouble:
+class LastFailure:
     """What went wrong last on the way to a server, for messages that the SDK has no words for."""
 
     def __init__(self) -> None:
         self.status = 0
-        self.said = ""
+        self.message = ""
 
 
-class Steady(httpx2.AsyncBaseTransport):
+class FaultTolerantTransport(httpx2.AsyncBaseTransport):
     """Answers in the server's place where another transport would raise, if the request is a message of ours."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, trouble: Trouble, broken: Broken | None = None) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None = None
+    ) -> None:
         self._inner = inner
-        self._trouble = trouble
-        self._broken = broken  # told of every failure: the older kind of connection does not survive one
+        self._last_failure = last_failure
+        self._on_failure = on_failure  # told of every failure: the older kind of connection does not survive one
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         is_message = request.method == "POST" and request.headers.get("content-type", "").startswith("application/json")
@@ -69,23 +71,23 @@ class Steady(httpx2.AsyncBaseTransport):
                 response = await self._inner.handle_async_request(request)
                 return await self._bounded(request, response) if is_message else response
         except (httpx2.TransportError, TimeoutError) as error:
-            self._trouble.status, self._trouble.said = 0, str(error) or type(error).__name__
-            moment = this_moment.get()
-            if moment and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-                moment.unsent = not moment.sent
-            elif moment:
-                moment.lost = self._trouble.said
+            self._last_failure.status, self._last_failure.message = 0, str(error) or type(error).__name__
+            call = current_call.get()
+            if call and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
+                call.unsent = not call.sent
+            elif call:
+                call.lost = self._last_failure.message
             self._fail()
             if is_notice:
                 return httpx2.Response(202)
             if not is_message:
                 raise
-            return _instead(f"no connection: {self._trouble.said}")
+            return _instead(f"no connection: {self._last_failure.message}")
 
     async def _bounded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         self._look_at(response)
-        if (moment := this_moment.get()) and response.status_code < 400:
-            moment.sent = True
+        if (call := current_call.get()) and response.status_code < 400:
+            call.sent = True
         packing = response.headers.get("content-encoding", "")
         kind = response.headers.get("content-type", "").lower()
         if packing not in _UNPACKED:
@@ -109,16 +111,16 @@ class Steady(httpx2.AsyncBaseTransport):
     def _look_at(self, response: httpx2.Response) -> None:
         if response.status_code < 400:
             return
-        self._trouble.status = response.status_code
-        self._trouble.said = f"it answers HTTP {response.status_code} {response.reason_phrase}".rstrip()
-        if moment := this_moment.get():
-            moment.status = response.status_code
-            moment.unsent = not moment.sent and response.status_code in _NOT_RUN
+        self._last_failure.status = response.status_code
+        self._last_failure.message = f"it answers HTTP {response.status_code} {response.reason_phrase}".rstrip()
+        if call := current_call.get():
+            call.status = response.status_code
+            call.unsent = not call.sent and response.status_code in _NOT_RUN
         self._fail()
 
     def _fail(self) -> None:
-        if self._broken:
-            self._broken(self._trouble.said)
+        if self._on_failure:
+            self._on_failure(self._last_failure.message)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -134,7 +136,7 @@ def _instead(why: str) -> httpx2.Response:
     return httpx2.Response(503, headers={"content-type": "application/json"}, content=json.dumps(error).encode())
 
 
-class Public(httpx2.AsyncBaseTransport):
+class PublicTransport(httpx2.AsyncBaseTransport):
     """Reaches the public internet and hosts that were named, and looks a name up once for each request."""
 
     def __init__(self, private_hosts: Sequence[str]) -> None:
@@ -166,8 +168,8 @@ class Public(httpx2.AsyncBaseTransport):
         await asyncio.gather(*(inner.aclose() for inner in self._by_host.values()))
 
 
-def _refusal(said: str) -> str:
-    return said.replace("and web_fetch reaches nothing else", "and servers that are added at run time must be")
+def _refusal(message: str) -> str:
+    return message.replace("and web_fetch reaches nothing else", "and servers that are added at run time must be")
 
 
 def _plain(proxy: str | None) -> httpx2.AsyncHTTPTransport:
@@ -182,15 +184,19 @@ def _proxy_for(url: str) -> str | None:
 
 
 def client_for(
-    config: ServerConfig, auth: httpx2.Auth | None, private_hosts: Sequence[str], trouble: Trouble, broken: Broken
+    config: ServerConfig,
+    auth: httpx2.Auth | None,
+    private_hosts: Sequence[str],
+    last_failure: LastFailure,
+    on_failure: OnFailure,
 ) -> httpx2.AsyncClient:
-    """Its connections. `broken` hears why a connection of the older kind cannot go on."""
-    inner = Public(private_hosts) if config.from_api else _plain(_proxy_for(config.url))
+    """The HTTP client of a server. `on_failure` is called when an SSE connection (the older transport) breaks."""
+    inner = PublicTransport(private_hosts) if config.from_api else _plain(_proxy_for(config.url))
     return httpx2.AsyncClient(
-        transport=Steady(inner, trouble, broken if config.transport == "sse" else None),
+        transport=FaultTolerantTransport(inner, last_failure, on_failure if config.transport == "sse" else None),
         headers={"Accept-Encoding": "identity", "User-Agent": "dragoman", **config.headers},
         auth=auth,
-        # Nothing is said for minutes on a stream that waits for news; keepalive tells when its other end is gone.
+        # An event stream may be silent for minutes; TCP keepalive detects a peer that is gone.
         timeout=httpx2.Timeout(CONNECT_S, read=None),
         trust_env=False,
     )

@@ -31,7 +31,7 @@ class Oversized:
     tail: bytes
 
 
-class Lines:
+class LineSplitter:
     """Feed it; take whole lines."""
 
     def __init__(self) -> None:

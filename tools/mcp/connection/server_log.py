@@ -12,7 +12,7 @@ LINES = 200
 LINE_CHARACTERS = 2_000
 
 
-class Log:
+class ServerLog:
     """A ring of lines. Bytes of stderr come in any slicing."""
 
     def __init__(self) -> None:

@@ -20,13 +20,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tools.base.escape_invisible import visible
-from tools.base.schemas import complaint_about
-from tools.mcp.call_context import Moment, this_moment
-from tools.mcp.connection.elicitation import Asking
-from tools.mcp.connection.http import Trouble, client_for, transport_for
-from tools.mcp.connection.server_log import Log
+from tools.base.schemas import argument_error
+from tools.mcp.call_context import CallContext, current_call
+from tools.mcp.connection.elicitation import ElicitationHandler
+from tools.mcp.connection.http import LastFailure, client_for, transport_for
+from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.stdio import Stdio
-from tools.mcp.connection.traffic import Traffic, Watched
+from tools.mcp.connection.traffic import MonitoredTransport, Traffic
 from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
 from tools.mcp.model import Hooks, ServerConfig
 
@@ -38,7 +38,7 @@ LIST_S = 30.0
 _PAGES = 50
 _DEBOUNCE_S, _MOST_DEBOUNCE_S, _CALM_S = 0.1, 30.0, 10.0
 _LOG_LINE = 500
-_WHO = Implementation(name="dragoman", version=version("dragoman"))
+_CLIENT_INFO = Implementation(name="dragoman", version=version("dragoman"))
 
 mcp.client.session.DISCOVER_TIMEOUT_SECONDS = PROBE_S
 # It logs what servers send, each time it cannot read it: whoever sends that must not fill our log.
@@ -54,7 +54,7 @@ class Listing:
     instructions: str
 
 
-class Link:
+class McpSession:
     """One life of a connection, which is `run`, in a task of its own."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Link:
         mode: ApprovalMode,
         hooks: Hooks,
         private_hosts: Sequence[str],
-        log: Log,
+        log: ServerLog,
         offer: Callable[[Listing], Coroutine[Any, Any, None]],
     ) -> None:
         self.settled = asyncio.Event()  # ready, or over before that
@@ -71,9 +71,9 @@ class Link:
         self.gone = False
         self.why = ""  # it is over
         self.protocol = ""
-        self.trouble = Trouble()
+        self.last_failure = LastFailure()
         self.traffic = Traffic(log.add)
-        self.calls: set[Moment] = set()
+        self.calls: set[CallContext] = set()
         self._config = config
         self._mode: ApprovalMode = mode
         self._hooks = hooks
@@ -85,7 +85,7 @@ class Link:
         self._outputs: dict[str, dict[str, Any]] = {}
         self._stdio: Stdio | None = None
         self._client: Client | None = None
-        self._aside: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     @property
     def pid(self) -> int | None:
@@ -115,7 +115,7 @@ class Link:
                 limit.reschedule(None)
                 self.ready = True
                 self.settled.set()
-                self._start_aside(client)
+                self._start_background(client)
                 try:
                     await self._over.wait()
                 finally:
@@ -127,22 +127,24 @@ class Link:
 
     def _leave(self) -> None:
         self.gone = True
-        self.why = self.why or self.trouble.said or "the connection ended"
-        for task in self._aside:
+        self.why = self.why or self.last_failure.message or "the connection ended"
+        for task in self._background:
             task.cancel()
-        for moment in self.calls:
-            moment.lost = self.why
-            moment.stir()
+        for call in self.calls:
+            call.lost = self.why
+            call.touch()
 
     def _entered(self) -> Client:
         return Client(
-            Watched(self._transport(), self.traffic, lambda error: self.end(str(error))),
+            MonitoredTransport(self._transport(), self.traffic, lambda error: self.end(str(error))),
             mode=self._mode,
             cache=None,
-            client_info=_WHO,
-            message_handler=self._hear,
-            logging_callback=self._hear_log,
-            elicitation_callback=Asking(self._config, self._hooks.elicit, self.calls) if self._hooks.elicit else None,
+            client_info=_CLIENT_INFO,
+            message_handler=self._on_message,
+            logging_callback=self._on_log,
+            elicitation_callback=ElicitationHandler(self._config, self._hooks.elicit, self.calls)
+            if self._hooks.elicit
+            else None,
         )
 
     def _transport(self) -> Transport:
@@ -150,37 +152,37 @@ class Link:
             self._stdio = Stdio(self._config, self.traffic, self._log, self.end)
             return self._stdio
         auth = self._hooks.auth(self._config) if self._hooks.auth else None
-        client = client_for(self._config, auth, self._private_hosts, self.trouble, self.end)
+        client = client_for(self._config, auth, self._private_hosts, self.last_failure, self.end)
         return transport_for(self._config, client)
 
-    async def call(self, moment: Moment, arguments: dict[str, Any]) -> CallToolResult:
+    async def call_tool(self, call: CallContext, arguments: dict[str, Any]) -> CallToolResult:
         """Whatever goes wrong is raised as the SDK raises it. Its task is cancelled, and never waited for."""
         assert self._client is not None
-        this_moment.set(moment)
-        self.calls.add(moment)
+        current_call.set(call)
+        self.calls.add(call)
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
-            moment.count += 1
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            call.count += 1
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-            moment.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
-            moment.stir()
+            call.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
+            call.touch()
 
         try:
-            return await self._client.call_tool(moment.tool, arguments, progress_callback=heard)
+            return await self._client.call_tool(call.tool, arguments, progress_callback=on_progress)
         finally:
-            self.calls.discard(moment)
+            self.calls.discard(call)
 
-    def _start_aside(self, client: Client) -> None:
+    def _start_background(self, client: Client) -> None:
         work = [self._relist(client)]
         tools = client.server_capabilities.tools
         if self.is_modern and tools and tools.list_changed:
             work.append(self._listen(client))
         for one in work:
             task = asyncio.create_task(one)
-            self._aside.add(task)
-            task.add_done_callback(self._ended_aside)
+            self._background.add(task)
+            task.add_done_callback(self._on_background_end)
 
-    def _ended_aside(self, task: asyncio.Task[None]) -> None:
+    def _on_background_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
             self._log.add(f"Changes of its tools are not noticed any more: {error}")
 
@@ -201,8 +203,8 @@ class Link:
                 self._log.add(f"Its tools could not be listed again: {error or 'no answer'}")
 
     async def _listen(self, client: Client) -> None:
-        async with client.listen(tools_list_changed=True) as news:
-            async for _ in news:
+        async with client.listen(tools_list_changed=True) as notifications:
+            async for _ in notifications:
                 self._dirty.set()
 
     async def _list(self, client: Client) -> None:
@@ -211,30 +213,30 @@ class Link:
         except MCPError:
             if client.server_capabilities.tools is not None:
                 raise
-            found = []  # it never said that it has any
+            found = []  # it does not announce any
         self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
-        said = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
-        await self._offer(Listing(found[:MAX_TOOLS], said))
+        instructions = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
+        await self._offer(Listing(found[:MAX_TOOLS], instructions))
 
     async def _check(self, name: str, result: CallToolResult) -> None:
         """In place of the SDK's own check, which throws the result away, and has no bound on its time."""
-        moment, schema = this_moment.get(), self._outputs.get(name)
-        if moment is None or schema is None or result.is_error:
+        call, schema = current_call.get(), self._outputs.get(name)
+        if call is None or schema is None or result.is_error:
             return
         if result.structured_content is None:
-            moment.notes.append("The server promises structured content for this tool, and sent none.")
+            call.notes.append("The server promises structured content for this tool, and sent none.")
             return
-        complaint = await asyncio.to_thread(complaint_about, "the result", schema, result.structured_content)
+        complaint = await asyncio.to_thread(argument_error, "the result", schema, result.structured_content)
         if complaint:
-            moment.notes.append("The structured content is not what the server promises for this tool.")
+            call.notes.append("The structured content is not what the server promises for this tool.")
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._dirty.set()
         elif isinstance(message, Exception):
             self._log.add(f"A message could not be read: {str(message)[:_LOG_LINE]}")
 
-    async def _hear_log(self, params: LoggingMessageNotificationParams) -> None:
+    async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
         self._log.add(f"{params.level}: {str(params.data)[:_LOG_LINE]}")
 
 

@@ -13,15 +13,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from tools.mcp.call_context import this_moment
+from tools.mcp.call_context import current_call
 from tools.mcp.connection.child import Child
 from tools.mcp.connection.lines import MAX_LINE, Oversized, answered_id
 from tools.mcp.connection.repair import without_surrogates
-from tools.mcp.connection.server_log import Log
+from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.streams import Stream
 from tools.mcp.connection.traffic import Flooded, Traffic
 from tools.mcp.model import ServerConfig
-from tools.process.process_tree import surely
+from tools.process.process_tree import run_shielded
 
 _BURST = 16  # messages at a time, before others have their turn
 _ENDS = 4_096
@@ -30,7 +30,7 @@ _ENDS = 4_096
 class Stdio:
     """A transport as the SDK's client takes it: entered, it has started the process; left, nothing of that runs."""
 
-    def __init__(self, config: ServerConfig, traffic: Traffic, log: Log, on_close: Callable[[str], None]) -> None:
+    def __init__(self, config: ServerConfig, traffic: Traffic, log: ServerLog, on_close: Callable[[str], None]) -> None:
         self.child = Child(log, on_close)
         self._config = config
         self._traffic = traffic
@@ -41,7 +41,7 @@ class Stdio:
         try:
             await self.child.start(self._config)
         except BaseException:
-            await surely(self.child.end())
+            await run_shielded(self.child.end())
             raise
         return _Inbox(self.child, self._traffic), _Outbox(self.child)
 
@@ -50,7 +50,7 @@ class Stdio:
     ) -> None:
         # A scope that was cancelled cancels again and again; shielded, it waits for the process once.
         with anyio.CancelScope(shield=True):
-            await surely(self.child.end())
+            await run_shielded(self.child.end())
 
 
 class _Inbox(Stream):
@@ -73,7 +73,7 @@ class _Inbox(Stream):
             if line is None:
                 if self._child.closed:
                     raise StopAsyncIteration
-                await self._child.stirred.wait()
+                await self._child.woken.wait()
                 continue
             try:
                 message = self._message(line)
@@ -104,11 +104,11 @@ class _Inbox(Stream):
     def _failed(self, head: bytes, tail: bytes, why: str) -> JSONRPCError | None:
         """An error in place of the answer that could not be used, if it is known whose that was."""
         id = answered_id(head, tail)
-        if id is None or not self._traffic.asked(id):
+        if id is None or not self._traffic.is_pending(id):
             looks_like_one = b'"result"' in head or b'"result"' in tail
-            id = self._traffic.only() if looks_like_one else None
+            id = self._traffic.only_pending() if looks_like_one else None
         if id is None:
-            self._traffic.wasted(head)
+            self._traffic.count_junk(head)
             return None
         return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=INTERNAL_ERROR, message=why))
 
@@ -131,15 +131,15 @@ class _Outbox(Stream):
 
     async def send(self, item: SessionMessage, /) -> None:
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        moment = this_moment.get()
+        call = current_call.get()
         try:
             self._child.write(line.encode() + b"\n")
         except BrokenPipeError as error:
-            if moment:
-                moment.unsent = not moment.sent
+            if call:
+                call.unsent = not call.sent
             raise anyio.BrokenResourceError from error
-        if moment:
-            moment.sent = True
+        if call:
+            call.sent = True
 
     async def aclose(self) -> None:
         """The process ends by the transport's end."""

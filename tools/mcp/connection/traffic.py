@@ -33,31 +33,31 @@ class Traffic:
     def __init__(self, note: Callable[[str], None]) -> None:
         self.junk = 0
         self._note = note
-        self._asked: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
         self._left, self._at = BURST, time.monotonic()
         self._dropped = 0
 
-    def sent(self, message: JSONRPCMessage) -> None:
+    def record_sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            self._asked[str(message.id)] = message.method
+            self._pending[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._asked.pop(str((message.params or {}).get("requestId")), None)
+            self._pending.pop(str((message.params or {}).get("requestId")), None)
 
     def passes(self, message: JSONRPCMessage) -> bool:
         """Whether the SDK is to see it. Raises Flooded."""
         match message:
-            case JSONRPCResponse(id=id) if (method := self._asked.pop(str(id), None)) is not None:
+            case JSONRPCResponse(id=id) if (method := self._pending.pop(str(id), None)) is not None:
                 for note in repaired(method, message.result):
                     self._note(note)
                 return True
-            case JSONRPCError(id=id) if self._asked.pop(str(id), None) is not None:
+            case JSONRPCError(id=id) if self._pending.pop(str(id), None) is not None:
                 return True
             case JSONRPCNotification() | JSONRPCRequest():
                 return self.may_pass()
         self.may_pass()  # an answer to nothing
         return False
 
-    def wasted(self, line: bytes) -> None:
+    def count_junk(self, line: bytes) -> None:
         """Something came that is no message. Raises Flooded."""
         self.junk += 1
         if self.may_pass() and self.junk <= _SHOWN_JUNK:
@@ -77,28 +77,28 @@ class Traffic:
             raise Flooded
         return False
 
-    def asked(self, id: str) -> bool:
-        return id in self._asked
+    def is_pending(self, id: str) -> bool:
+        return id in self._pending
 
-    def only(self) -> str | None:
+    def only_pending(self) -> str | None:
         """The one request that is not answered yet; None when there are more, or none."""
-        return next(iter(self._asked)) if len(self._asked) == 1 else None
+        return next(iter(self._pending)) if len(self._pending) == 1 else None
 
 
 _SHOWN_JUNK = 20
 
 
-class Watched:
+class MonitoredTransport:
     """A transport whose messages pass by `traffic`."""
 
-    def __init__(self, inner: Transport, traffic: Traffic, broken: Callable[[Exception], None]) -> None:
+    def __init__(self, inner: Transport, traffic: Traffic, on_failure: Callable[[Exception], None]) -> None:
         self._inner = inner
         self._traffic = traffic
-        self._broken = broken
+        self._on_failure = on_failure
 
     async def __aenter__(self) -> tuple[Any, Any]:
         read, write = await self._inner.__aenter__()
-        return _Reader(read, self._traffic, self._broken), _Writer(write, self._traffic)
+        return _Reader(read, self._traffic, self._on_failure), _Writer(write, self._traffic)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,10 +117,10 @@ class _Stream(Stream):
 
 
 class _Reader(_Stream):
-    def __init__(self, inner: Any, traffic: Traffic, broken: Callable[[Exception], None]) -> None:
+    def __init__(self, inner: Any, traffic: Traffic, on_failure: Callable[[Exception], None]) -> None:
         super().__init__(inner)
         self._traffic = traffic
-        self._broken = broken
+        self._on_failure = on_failure
 
     @property
     def last_context(self) -> Any:
@@ -135,13 +135,13 @@ class _Reader(_Stream):
             try:
                 item: SessionMessage | Exception = await self._inner.__anext__()
             except StopAsyncIteration:
-                self._broken(ConnectionError("the connection ended"))
+                self._on_failure(ConnectionError("the connection ended"))
                 raise
             try:
                 if isinstance(item, Exception) or self._traffic.passes(item.message):
                     return item
             except Flooded as flood:
-                self._broken(flood)
+                self._on_failure(flood)
                 raise StopAsyncIteration from flood
 
     async def receive(self) -> SessionMessage | Exception:
@@ -154,5 +154,5 @@ class _Writer(_Stream):
         self._traffic = traffic
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._traffic.sent(item.message)
+        self._traffic.record_sent(item.message)
         await self._inner.send(item)

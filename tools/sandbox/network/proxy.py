@@ -47,12 +47,12 @@ class NotAllowed(HostRefused):
     """The call did not ask for this host."""
 
 
-class NotUnderstood(Exception):
+class MalformedRequest(Exception):
     """A request that is none of a proxy's. The message says what to send."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ProxyRequest:
     """A request's head: where it leads, and what is sent there first; None where a tunnel is asked for."""
 
     host: str
@@ -91,30 +91,30 @@ class Proxy:
         async with asyncio.timeout(self.head_s):
             head = await reader.readuntil(b"\r\n\r\n")
         try:
-            wanted = _wanted(head)
-            there = await self._connected(wanted)
-        except NotUnderstood as error:
+            request = _parse_request(head)
+            there = await self._connected(request)
+        except MalformedRequest as error:
             return _answer(writer, 400, str(error))
         except NoSuchHost as error:
-            return _answer(writer, 502, f"{self._refuse(wanted.host, error)} {error}: check the name.")
+            return _answer(writer, 502, f"{self._refuse(request.host, error)} {error}: check the name.")
         except HostRefused as error:
-            return _answer(writer, 403, f"{self._refuse(wanted.host, error)} {error}.")
+            return _answer(writer, 403, f"{self._refuse(request.host, error)} {error}.")
         except OSError as error:
-            return _answer(writer, 502, f"{wanted.host} does not answer: {error.strerror or type(error).__name__}.")
+            return _answer(writer, 502, f"{request.host} does not answer: {error.strerror or type(error).__name__}.")
         if len(self._reached) < _KEPT:
-            self._reached[wanted.host] = None
-        if wanted.head is None:
+            self._reached[request.host] = None
+        if request.head is None:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
-            there[1].write(wanted.head)
+            there[1].write(request.head)
         try:
             await _join((reader, writer), there)
         finally:
             await _close(there[1])
 
-    async def _connected(self, wanted: _Wanted) -> tuple[StreamReader, StreamWriter]:
+    async def _connected(self, request: _ProxyRequest) -> tuple[StreamReader, StreamWriter]:
         """Raises HostRefused, OSError."""
-        host, port = host_name(wanted.host), wanted.port
+        host, port = host_name(request.host), request.port
         patterns = [pattern for text in self.rules.hosts if (pattern := pattern_of(text))]
         naming = [pattern for pattern in patterns if pattern.matches(host, port)]
         if not naming:  # before it is looked up: names that are looked up tell something, too
@@ -151,14 +151,16 @@ class Proxy:
                 f"{_listed(of_others)} {'was' if one else 'were'} refused: {'it is' if one else 'they are'} not among "
                 f"the hosts allowed for this call; ask again with network: {again}"
             )
-        rest = [f"{host} {_sentence(why)}" for host, why in self._refused.items() if not isinstance(why, NotAllowed)]
+        rest = [
+            f"{host} {_describe_refusal(why)}" for host, why in self._refused.items() if not isinstance(why, NotAllowed)
+        ]
         lines += rest[:_SHOWN]
         if len(rest) > _SHOWN:
             lines.append(f"{len(rest) - _SHOWN} more were refused")
         return [f"[network: {line}]" for line in lines]
 
 
-def _sentence(why: HostRefused) -> str:
+def _describe_refusal(why: HostRefused) -> str:
     return f"{why}: check the name" if isinstance(why, NoSuchHost) else f"was refused: it {why}"
 
 
@@ -167,23 +169,23 @@ def _ports(naming: Iterable[HostPattern]) -> frozenset[int]:
     return WEB_PORTS | {_SSH} | {pattern.port for pattern in naming if pattern.port}
 
 
-def _wanted(head: bytes) -> _Wanted:
+def _parse_request(head: bytes) -> _ProxyRequest:
     """What a client asks for. Raises NotUnderstood."""
     parsed = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
     try:
         parsed.receive_data(head)
         request = parsed.next_event()
     except h11.RemoteProtocolError as error:
-        raise NotUnderstood(f"This is not HTTP as a proxy reads it: {error}.") from error
+        raise MalformedRequest(f"This is not HTTP as a proxy reads it: {error}.") from error
     if not isinstance(request, h11.Request):
-        raise NotUnderstood("This is not HTTP as a proxy reads it.")
+        raise MalformedRequest("This is not HTTP as a proxy reads it.")
     target = request.target.decode("ascii", "replace")
     if request.method == b"CONNECT":
         host, port = _authority(target, None)
-        return _Wanted(host, port, None)
+        return _ProxyRequest(host, port, None)
     scheme, separator, rest = target.partition("://")
     if scheme.lower() != "http" or not separator:
-        raise NotUnderstood("This is a proxy: ask for a whole http:// URL, or use CONNECT for anything else.")
+        raise MalformedRequest("This is a proxy: ask for a whole http:// URL, or use CONNECT for anything else.")
     authority = re.split(r"[/?]", rest, maxsplit=1)[0]
     host, port = _authority(authority, 80)
     path = rest.removeprefix(authority)
@@ -195,7 +197,7 @@ def _wanted(head: bytes) -> _Wanted:
         *(name + b": " + value for name, value in request.headers if name not in _NOT_PASSED_ON),
         b"Connection: close",
     ]
-    return _Wanted(host, port, b"\r\n".join([*lines, b"", b""]))
+    return _ProxyRequest(host, port, b"\r\n".join([*lines, b"", b""]))
 
 
 def _authority(written: str, port: int | None) -> tuple[str, int]:
@@ -204,9 +206,9 @@ def _authority(written: str, port: int | None) -> tuple[str, int]:
         split = urlsplit(f"//{written}")
         host, port = split.hostname, split.port or port
     except ValueError as error:
-        raise NotUnderstood(f"{written[:80]!a} is not a host and a port.") from error
+        raise MalformedRequest(f"{written[:80]!a} is not a host and a port.") from error
     if not host or port is None or "@" in written or split.path:
-        raise NotUnderstood(f"{written[:80]!a} is not a host and a port.")
+        raise MalformedRequest(f"{written[:80]!a} is not a host and a port.")
     return host, port
 
 
