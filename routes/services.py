@@ -13,7 +13,7 @@ from pathlib import Path
 from starlette.requests import Request
 
 from app.budget.budgets import Ledger, usual_budget
-from app.config.folders import PEOPLE, made, only_server
+from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.settings import Settings
 from app.log.event_writer import Journal
 from app.mcp.servers import McpServers
@@ -78,7 +78,7 @@ async def open_services(
     async with AsyncExitStack() as stack:
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
-        stack.enter_context(only_server(settings.data_dir))
+        stack.enter_context(lock_data_dir(settings.data_dir))
         store = await open_store(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         switch = KillSwitch(store)
@@ -87,7 +87,7 @@ async def open_services(
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
-        switch.on_turn = [runs.notifier.notify_all, mcp.go_on]
+        switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         opened = await stack.enter_async_context(
@@ -121,10 +121,10 @@ async def open_services(
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
     """A sandbox around the workspace, which is created here; without `people` the only principal is the local user."""
-    made(settings.workspace, "workspace")
+    make_folder(settings.workspace, "workspace")
     folder = settings.workspace / PEOPLE
     if people and not folder.exists() and not folder.is_symlink():
-        made(folder, "workspace")  # before any command can put something else there
+        make_folder(folder, "workspace")  # before any command can put something else there
     kept = [folder] if people else []
     return find_sandbox(
         hidden=[settings.data_dir],

@@ -142,7 +142,7 @@ def test_an_endpoint_that_cannot_be_one_is_pointed_at(tmp_path: Path, endpoints:
 def test_aliases_in_a_circle_are_told_once(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as wrong:
         settings_in(tmp_path, aliases=json.dumps({"b": "c", "c": "b", "a": "b"}))
-    assert wrong.value.problems == ("aliases lead in a circle: b -> c -> b. Let one of them name a model.",)
+    assert wrong.value.problems == ("aliases form a cycle: b -> c -> b. Let one of them name a model.",)
 
 
 def test_the_server_of_model_url_has_its_name_for_itself(tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ CIRCLES: list[dict[str, str]] = [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b
 
 @pytest.mark.parametrize("aliases", CIRCLES, ids=lambda aliases: " ".join(aliases))
 def test_aliases_in_a_circle_are_refused(aliases: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"aliases lead in a circle: a -> .*Let one of them name a model"):
+    with pytest.raises(ValueError, match=r"aliases form a cycle: a -> .*Let one of them name a model"):
         resolve_alias("a", aliases)
-    with pytest.raises(ValueError, match="in a circle"):
+    with pytest.raises(ValueError, match="form a cycle"):
         Models({"one": endpoint("one")}, aliases)
 
 

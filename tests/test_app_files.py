@@ -150,7 +150,7 @@ async def test_bytes_are_read_once_and_kept_within_bounds(tmp_path: Path) -> Non
     for _ in range(100):
         size = chance.choice(sizes)
         assert len(await files.read(str(size))) == size
-        assert sum(map(len, files._kept.values())) == files._size <= 700
+        assert sum(map(len, files._cache.values())) == files._size <= 700
     asked.clear()
     await files.read("400")
     await files.read("400")

@@ -149,7 +149,7 @@ def test_no_link_of_the_data_directory_leads_into_the_workspace(folder: Path, li
     at = folder / "data" / link
     at.parent.mkdir(parents=True, exist_ok=True)
     at.symlink_to(folder / "work" / "x")
-    assert "What a link in data_dir leads to" in problems(folder, {})
+    assert "The target of a link in data_dir" in problems(folder, {})
 
 
 def test_a_mount_of_the_workspace_elsewhere_is_the_workspace(folder: Path) -> None:

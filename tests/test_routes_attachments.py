@@ -147,14 +147,14 @@ async def test_large_requests_of_one_person_wait_for_each_other(tmp_path: Path) 
     large = {"message": [image_part(png(tail=bytes(1 << 20)))]}
     model, limits = Scripted(["I see."], repeat=True), {"max_message_bytes": "1024"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, None, **limits) as served:
-        coming = served.services.files.coming(LOCAL_USER.name)
+        slots = served.services.files.upload_slots(LOCAL_USER.name)
         for _ in range(AT_A_TIME):
-            await coming.acquire()
+            await slots.acquire()
         waits = asyncio.create_task(served.client.post("/chat", json=large))
         assert (await served.chat([image_part(CAT)]))[-1]["type"] == "run.finished", "small ones wait for nobody"
         assert not waits.done()
         for _ in range(AT_A_TIME):
-            coming.release()
+            slots.release()
         assert "run.finished" in (await waits).text
         await asyncio.gather(*(served.client.post("/chat", json=large) for _ in range(3 * AT_A_TIME)))
         assert len(model.requests) == 2 + 3 * AT_A_TIME

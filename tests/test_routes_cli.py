@@ -108,8 +108,8 @@ def test_a_token_s_name_is_a_folder_s_too(name: str, elsewhere: Path, capsys: py
     with pytest.raises(SystemExit) as left:
         main(["token", "create", "--data-dir", str(elsewhere / "data"), "--name", name], HOME)
     assert left.value.code == 2
-    told = "local is who comes without a token" if name == "Local" else "a name has 1 to 64 letters, digits, . _ -"
-    assert f"argument --name: {told}" in capsys.readouterr().err
+    rule = "local is the principal of requests" if name == "Local" else "a name has 1 to 64 letters, digits, . _ -"
+    assert f"argument --name: {rule}" in capsys.readouterr().err
     assert not (elsewhere / "data").exists()
 
 
@@ -167,7 +167,8 @@ def test_a_folder_that_is_gone_is_told(elsewhere: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert (shown.returncode, shown.stderr) == (2, "dragoman: The current folder is gone. Change to one that exists.\n")
+    message = "dragoman: The current folder does not exist any more. Change to one that exists.\n"
+    assert (shown.returncode, shown.stderr) == (2, message)
 
 
 def test_a_reader_that_left_is_no_error() -> None:

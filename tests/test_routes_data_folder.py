@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.folders import Unusable, only_server
+from app.config.folders import FolderUnusable, lock_data_dir
 from app.models.scripted import Scripted
 from app.storage.data_dir import OURS, make_private
 from tests.accounts import OTHER, needs_root
@@ -61,7 +61,7 @@ def test_a_folder_that_is_shared_is_refused(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    with pytest.raises(Unusable, match="shared with other accounts"), only_server(shared):
+    with pytest.raises(FolderUnusable, match="shared with other accounts"), lock_data_dir(shared):
         pass
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
@@ -71,7 +71,7 @@ def test_a_data_directory_that_is_a_link_is_closed_where_it_leads(tmp_path: Path
     (real / "jobs").mkdir(parents=True)
     real.chmod(0o777)
     link.symlink_to("real")
-    with only_server(link):
+    with lock_data_dir(link):
         assert open_to_others(real) == []
 
 
@@ -89,7 +89,7 @@ def test_what_another_account_has_put_there_is_refused_and_left_as_it_is(tmp_pat
         foreign.touch(0o666)
     os.chown(foreign, OTHER, OTHER)
     before = foreign.stat().st_mode
-    with pytest.raises(Unusable) as refused, only_server(tmp_path / "data"):
+    with pytest.raises(FolderUnusable) as refused, lock_data_dir(tmp_path / "data"):
         pass
     assert f"{foreign} belongs to another account (user id {OTHER})" in str(refused.value)
     assert "remove it, or run dragoman as that account" in str(refused.value)
@@ -106,7 +106,7 @@ def test_a_link_of_another_account_or_to_what_is_theirs_is_refused(tmp_path: Pat
     link.symlink_to(target)
     foreign = link if of_another == "link" else target
     os.chown(foreign, OTHER, OTHER, follow_symlinks=False)
-    with pytest.raises(Unusable, match=f"{foreign} belongs to another account"), only_server(tmp_path / "data"):
+    with pytest.raises(FolderUnusable, match=f"{foreign} belongs to another account"), lock_data_dir(tmp_path / "data"):
         pass
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
 

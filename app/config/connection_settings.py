@@ -1,9 +1,8 @@
-"""The settings of connections: how many there may be, and which proxies are believed."""
+"""Settings of connections: their limits, and the trusted proxies."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Any
 
 from pydantic import BaseModel, field_validator
 
@@ -28,21 +27,9 @@ class ConnectionSettings(BaseModel):
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
 
-    @field_validator("trusted_proxies", mode="before")
-    @classmethod
-    def _apart(cls, value: Any) -> Any:
-        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
-
     @field_validator("trusted_proxies")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for one in value:
             ip_network(one)  # raises ValueError
-        return value
-
-    @field_validator("max_connections", "max_connections_per_address", mode="before")
-    @classmethod
-    def _number(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("is true or false")
         return value

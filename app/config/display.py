@@ -1,4 +1,4 @@
-"""How a person reads settings: each value as dragoman.toml has it, and what is wrong with one, in a sentence."""
+"""Settings as text: values in the syntax of dragoman.toml, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic import BaseModel
 
 from app.config.sources import Given
 
-if TYPE_CHECKING:  # pydantic's, whose models app.settings makes anyway
+if TYPE_CHECKING:  # imported by app.config.settings anyway
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
 
-SECRET = frozenset({"model_key", "endpoints"})  # what an error may not repeat: someone may write a key into it
+SECRET = frozenset({"model_key", "endpoints"})  # not repeated in errors: it may contain a key
 MAX_SHOWN = 80
 PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def as_written(value: object) -> str:
-    """The value of a setting; lists, tables and switches as a settings file has them."""
+    """The value of a setting, with the syntax of a settings file for lists, tables and booleans."""
     match value:
         case None:
             return "(not set)"
@@ -36,8 +36,8 @@ def as_written(value: object) -> str:
 
 def _entry(value: object) -> str:
     if isinstance(value, BaseModel):
-        told = value.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        return _table({name: json.dumps(one) for name, one in told.items()})
+        fields = value.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return _table({name: json.dumps(one) for name, one in fields.items()})
     return json.dumps(value)
 
 
@@ -50,22 +50,22 @@ def _key(name: str) -> str:
 
 
 def wrong_values(wrong: ValidationError, given: Mapping[str, Given], fields: Mapping[str, FieldInfo]) -> list[str]:
-    """One sentence per wrong value: its name, origin and value, where in it, and what is allowed instead."""
-    told = {}
+    """One sentence per wrong value: its name, origin, value and entry, and the allowed values."""
+    sentences = {}
     for error in wrong.errors():
         name, *inside = error["loc"]
-        if name in told:
+        if name in sentences:
             continue
         extra = fields[str(name)].json_schema_extra
         allowed = extra["allowed"] if isinstance(extra, dict) else "another value"
         found = given.get(str(name))
-        said = f"({found.origin}) is {_shown(str(name), found.value)}" if found else "has no default on this machine"
-        told[name] = f"{name} {said}{_where(inside, error['msg'])}. Allowed: {allowed}."
-    return list(told.values())
+        problem = f"({found.origin}) is {_shown(str(name), found.value)}" if found else "has no default on this machine"
+        sentences[name] = f"{name} {problem}{_where(inside, error['msg'])}. Allowed: {allowed}."
+    return list(sentences.values())
 
 
 def _where(inside: list[int | str], why: str) -> str:
-    """Which entry of a list or a table is wrong, and what in it, and why: people count from 1."""
+    """The wrong entry of a list (counted from 1) or a table, its field, and the reason."""
     if not inside:
         return ""
     entry = f"entry {inside[0] + 1}" if isinstance(inside[0], int) else ascii(inside[0][:MAX_SHOWN])

@@ -1,4 +1,4 @@
-"""The folders that a server works in: made, locked, and whose they are."""
+"""The folders of a server: created, locked, and one for each principal."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ PEOPLE = "people"
 
 
 class FolderUnsafe(Exception):
-    """The folder of a principal could lead out of the workspace. The message says what to do."""
+    """The folder of a principal is a link, which may lead out of the workspace. The message says what to do."""
 
 
 def workspace_of(root: Path, principal: Principal) -> Path:
-    """Where someone's tools work: admins in the workspace itself, everybody else in a folder of their own there.
+    """The working folder of a principal's tools: the workspace itself for admins, a folder in it for others.
 
-    Raises FolderUnsafe, Unusable.
+    Raises FolderUnsafe, FolderUnusable.
     """
     if principal.role is Role.ADMIN:
         return root
     people = root / PEOPLE
     folder = people / folder_name(principal)
     for one in (people, folder):
-        if one.is_symlink():  # a command of an admin can make it one, to anywhere outside of its sandbox
-            message = (
-                f"The folder people/{folder.name} of the workspace is reached by a link. An admin can remove that."
-            )
+        if one.is_symlink():  # a command of an admin can create one, with any target outside of its sandbox
+            message = f"The folder people/{folder.name} of the workspace is a symbolic link. An admin can remove it."
             raise FolderUnsafe(message)
-        made(one, "workspace")
+        make_folder(one, "workspace")
     return folder
 
 
 @contextmanager
-def only_server(data_dir: Path) -> Iterator[None]:
-    """Two servers on one data directory would each take the other's runs for lost ones. Raises StoreFailed."""
+def lock_data_dir(data_dir: Path) -> Iterator[None]:
+    """Hold the lock of the data directory, which is for one server at a time. Raises StoreFailed.
+
+    At its start a server ends runs that are not its own, because they were interrupted.
+    """
     try:
         make_private(data_dir)
         make_private_file(data_dir / "lock")
         lock = (data_dir / "lock").open("w")
     except OSError as error:
-        raise Unusable(data_dir, "data_dir", error) from error
+        raise FolderUnusable(data_dir, "data_dir", error) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +57,7 @@ def only_server(data_dir: Path) -> Iterator[None]:
         yield
 
 
-class Unusable(StoreFailed):
+class FolderUnusable(StoreFailed):
     """A folder that a setting names cannot be used."""
 
     def __init__(self, folder: Path, setting: str, error: OSError) -> None:
@@ -64,9 +65,9 @@ class Unusable(StoreFailed):
         super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
 
 
-def made(folder: Path, setting: str) -> None:
-    """Make the folder if it is not there. Raises Unusable."""
+def make_folder(folder: Path, setting: str) -> None:
+    """Create the folder if it does not exist. Raises FolderUnusable."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what a command leaves there is not for all
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # files of commands are not for other accounts
     except OSError as error:
-        raise Unusable(folder, setting, error) from error
+        raise FolderUnusable(folder, setting, error) from error

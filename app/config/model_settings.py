@@ -1,4 +1,4 @@
-"""The settings of models: the servers they are on, their other names, who stands in for whom, what they cost."""
+"""Settings of models: their endpoints, aliases, fallbacks and prices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT = "default"  # the endpoint of model_url
 
 
 class ModelSettings(BaseModel):
-    """Models, their servers and prices."""
+    """Models, their endpoints and prices."""
 
     endpoints: Mapping[str, EndpointSpec] = setting(
         {},
@@ -66,7 +66,7 @@ class ModelSettings(BaseModel):
 
 
 def rooted(endpoints: Mapping[str, EndpointSpec], given: Given | None, home: Path | None) -> dict[str, EndpointSpec]:
-    """The same with absolute paths: relative ones count from where the setting stands."""
+    """The endpoints with absolute paths of key files; relative ones are relative to the source of the setting."""
     folder, origin = (given.folder, given.origin) if given else (Path(), "")
     return {
         name: spec.model_copy(
@@ -77,16 +77,16 @@ def rooted(endpoints: Mapping[str, EndpointSpec], given: Given | None, home: Pat
 
 
 def model_problems(settings: ModelSettings, model_url: str | None) -> Iterator[str]:
-    """What is wrong between these settings, a sentence each."""
+    """Contradictions between these settings, a sentence each."""
     if model_url and DEFAULT in settings.endpoints:
-        yield f"model_url is the endpoint {DEFAULT}: give the one of that name in endpoints another, or drop model_url."
+        yield f"model_url is the endpoint {DEFAULT}: rename the one in endpoints, or remove model_url."
     for alias in settings.aliases:
-        if (circle := circle_from(alias, settings.aliases)) and alias == min(circle):  # told once
-            yield f"aliases lead in a circle: {' -> '.join(circle)}. Let one of them name a model."
+        if (cycle := cycle_from(alias, settings.aliases)) and alias == min(cycle):  # reported once
+            yield f"aliases form a cycle: {' -> '.join(cycle)}. Let one of them name a model."
 
 
 def key_files(endpoints: Mapping[str, EndpointSpec]) -> dict[str, Path]:
-    """Each file of a key, by a name for people."""
+    """The key files by a description for error messages."""
     return {
         f"The key_file of {name}" + (f", number {number}" if number > 1 else ""): Path(file)
         for name, spec in endpoints.items()
@@ -94,8 +94,8 @@ def key_files(endpoints: Mapping[str, EndpointSpec]) -> dict[str, Path]:
     }
 
 
-def circle_from(alias: str, aliases: Mapping[str, str]) -> list[str]:
-    """The names that lead from an alias back to itself; empty if it leads to anything else."""
+def cycle_from(alias: str, aliases: Mapping[str, str]) -> list[str]:
+    """The cycle of aliases that contains this one; empty if there is none."""
     seen = [alias]
     while (following := aliases.get(seen[-1])) is not None:
         if following in seen:

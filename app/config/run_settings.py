@@ -1,4 +1,4 @@
-"""The settings of a run: its limits, what the model is shown of the conversation, and what keeps it to its task."""
+"""Settings of a run: its limits, its context, and the checks of its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.settings_fields import path, seconds, setting, whole
 
 
 class RunSettings(BaseModel):
-    """Limits of a run, its context."""
+    """Limits of a run, and its context."""
 
     max_rounds: int = whole(20, 1, 200, "rounds of model and tools in one run")
     max_calls: int = whole(200, 1, 100_000, "tool calls in one run")

@@ -1,7 +1,7 @@
-"""Every setting, and where its value comes from: flag > `DRAGOMAN_*` > `dragoman.toml` > default.
+"""All settings, and their sources: flag > `DRAGOMAN_*` > `dragoman.toml` > default.
 
-The file is read by tomllib and the values are checked by pydantic: pydantic-settings would add 90 ms to every start
-and knows neither the origin of a value nor the nearest known name.
+tomllib reads the file and pydantic checks the values: pydantic-settings would add 90 ms to every start and knows
+neither the origin of a value nor the most similar known name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from app.config.sources import (
     WORD_LISTS,
     SettingsError,
     absolute,
+    current_folder,
     default_data_dir,
-    here,
     home_of,
     in_environment,
     in_file,
@@ -38,11 +38,13 @@ from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, refusal
 from tools.web.addresses import is_valid_private_host
 
 LOG_LEVELS = Literal["critical", "error", "warning", "info", "debug", "trace"]
-SUPERVISED = tuple(mode for mode in ApprovalMode if mode is not ApprovalMode.AUTO)  # what others than admins may run in
+SUPERVISED = tuple(
+    mode for mode in ApprovalMode if mode is not ApprovalMode.AUTO
+)  # the modes of principals other than admins
 
 
 class Settings(RunSettings, ModelSettings, ConnectionSettings):
-    """What dragoman runs with. Times in seconds, sizes in bytes, paths absolute when they come from `load_settings`."""
+    """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
@@ -165,12 +167,12 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _printable(cls, value: Any) -> Any:
-        # Control characters and broken UTF-8 would surface much later, in a path, a header or a terminal.
+        # Control characters and broken UTF-8 would cause errors much later, in a path, a header or a terminal.
         if isinstance(value, str) and (not value.strip() or not value.isprintable()):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
 
-    @field_validator(*WORD_LISTS, mode="before")
+    @field_validator(*WORD_LISTS, "trusted_proxies", mode="before")
     @classmethod
     def _separated(cls, value: Any) -> Any:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
@@ -195,11 +197,12 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
         return json.loads(value) if isinstance(value, str) else value  # raises ValueError
 
     def mode_of(self, role: Role) -> ApprovalMode:
-        """The mode of approval of runs that name none."""
+        """The approval mode of runs whose request names none."""
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]
 
     @field_validator(
+        *("max_connections", "max_connections_per_address"),
         *("port", "max_rounds", "max_message_bytes", "max_streams", "job_limit", "keep_days", "audit_days"),
         *(
             "window",
@@ -215,7 +218,7 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
         mode="before",
     )
     @classmethod
-    def _not_a_truth(cls, value: Any) -> Any:
+    def _reject_bool(cls, value: Any) -> Any:
         if isinstance(value, bool):
             raise ValueError("is true or false")
         return value
@@ -247,7 +250,7 @@ PATHS = frozenset({"data_dir", "workspace", "mcp_config", "tokenizer"})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Checked settings; `origins` says for each name where its value comes from (`flag --port`, `default`, ...)."""
+    """Checked settings; `origins` has the source of each value by name (`flag --port`, `default`, ...)."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -255,12 +258,12 @@ class Loaded:
 
 
 def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, folder: Path | None = None) -> Loaded:
-    """The settings in force. `flags` holds None for what was not given; `config` among them names the TOML file.
+    """Read and check all settings. `flags` holds None for flags that were not given; its `config` is the TOML file.
 
-    Relative paths count from `folder` (default: the current one), those in the file from the file's folder.
-    Raises SettingsError with every problem found, not only the first.
+    Relative paths are relative to `folder` (default: the current one), those in the file to the file's folder.
+    Raises SettingsError with all problems, not only the first.
     """
-    folder = folder or here()
+    folder = folder or current_folder()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
     given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)

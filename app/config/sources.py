@@ -1,4 +1,4 @@
-"""Where settings are written down: flags, the environment and a TOML file, each read into name -> Given."""
+"""Sources of settings: flags, the environment and a TOML file, each read into name -> Given."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ PREFIX = "DRAGOMAN_"
 DEFAULT_FILE = "dragoman.toml"
 MAX_FILE_BYTES = 1 << 20
 
-# Settings that are lists of words, written with commas between them.
+# Settings that are lists, separated by commas in flags and in the environment.
 WORD_LISTS = ("allowed_commands", "private_hosts", "fallback")
-# Read elsewhere: the file's own name, and what the terminal client needs.
+# Read elsewhere: the path of the file, and the variables of the terminal client.
 OTHER_VARIABLES = ("DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN", "DRAGOMAN_URL")
-# Kubernetes describes a service called dragoman to every pod in these variables, and in DRAGOMAN_PORT=tcp://...
+# Kubernetes sets these variables, and DRAGOMAN_PORT=tcp://..., in every pod for a service called dragoman:
+# https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 KUBERNETES = re.compile(r"DRAGOMAN_SERVICE_(HOST|PORT.*)|DRAGOMAN_PORT_\d+_(TCP|UDP).*")
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used. `problems` holds a sentence each."""
+    """Settings that cannot be used. `problems` has a sentence for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -31,7 +32,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was written, where, and the folder that a relative path in it counts from."""
+    """A value as it was written, its source, and the folder that a relative path is relative to."""
 
     value: object
     origin: str
@@ -39,7 +40,7 @@ class Given:
 
 
 def in_flags(flags: Mapping[str, object], names: Sequence[str], folder: Path) -> dict[str, Given]:
-    """The flags that were given; None is a flag that was not."""
+    """The flags that were given, which are not None."""
     return {
         name: Given(flags[name], f"flag --{name.replace('_', '-')}", folder)
         for name in names
@@ -52,8 +53,8 @@ def in_environment(
 ) -> dict[str, Given]:
     """The `DRAGOMAN_*` variables.
 
-    An empty one counts as not set, as compose files write it, but for the settings that take a list of words: there
-    an empty value is the empty list, which allows nothing.
+    An empty one counts as not set, as in compose files, except for settings that are lists: there it is the empty
+    list, which allows nothing.
     """
     known = {PREFIX + name.upper(): name for name in names}
     given: dict[str, Given] = {}
@@ -72,7 +73,7 @@ def in_environment(
 def in_file(
     flag: object, environ: Mapping[str, str], names: Sequence[str], folder: Path, problems: list[str]
 ) -> tuple[Path | None, dict[str, Given]]:
-    """The file that was read, if there is one, and what it sets."""
+    """The settings file, if there is one, and its settings."""
     named = flag or environ.get("DRAGOMAN_CONFIG")
     path = folder / str(named or DEFAULT_FILE)
     if not named and not path.exists():
@@ -92,16 +93,18 @@ def home_of(environ: Mapping[str, str]) -> Path | None:
         return None
 
 
-def here() -> Path:
+def current_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise SettingsError(["The current folder is gone. Change to one that exists."]) from None
+        raise SettingsError(["The current folder does not exist any more. Change to one that exists."]) from None
 
 
 def default_data_dir(environ: Mapping[str, str], home: Path | None) -> Path | None:
     base = environ.get("XDG_DATA_HOME", "")
-    if base.startswith("/"):  # the XDG specification says to ignore relative ones
+    if base.startswith(
+        "/"
+    ):  # relative ones are to be ignored: https://specifications.freedesktop.org/basedir-spec/latest/
         return Path(base, "dragoman")
     return home / ".local" / "share" / "dragoman" if home else None
 
@@ -129,7 +132,7 @@ def _table(path: Path, problems: list[str]) -> dict[str, object]:
         line = written.count(b"\n", 0, error.start) + 1
         problems.append(f"{path} is not UTF-8 (at line {line}). Save it as UTF-8.")
     except tomllib.TOMLDecodeError as error:
-        problems.append(f"{path} is not valid TOML: {error}. Mend that line.")
+        problems.append(f"{path} is not valid TOML: {error}. Correct that line.")
     except RecursionError:
         problems.append(f"{path} is nested too deeply. Settings are plain `name = value` lines.")
     return {}
@@ -142,9 +145,9 @@ def _from_kubernetes(variable: str, value: str) -> bool:
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], where: str = "") -> str:
-    # Hyphens and case are the usual slips, and the prefix that all share would make everything look near.
+    # Hyphens and case are the usual mistakes; the common prefix would make all names similar.
     plain = {one.lower().removeprefix(PREFIX.lower()): one for one in known}
-    sought = name.lower().replace("-", "_").removeprefix(PREFIX.lower())
-    near = get_close_matches(sought, plain, n=1, cutoff=0.6)
+    normalised = name.lower().replace("-", "_").removeprefix(PREFIX.lower())
+    near = get_close_matches(normalised, plain, n=1, cutoff=0.6)
     hint = f"Did you mean {plain[near[0]]}?" if near else "`dragoman serve --help` lists the settings."
     return f"There is no {kind} {ascii(name)[1:-1]}{where}. {hint}"

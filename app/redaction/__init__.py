@@ -1,1 +1,1 @@
-"""Secrets out of events, logs, outputs and stored rows."""
+"""Redaction of secrets in events, logs, outputs and stored rows."""

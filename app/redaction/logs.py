@@ -1,4 +1,4 @@
-"""The process's log with its secrets hidden, whatever handler and formatter print it."""
+"""Redaction of the process's log, whatever handler and formatter print it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.redaction.redactor import Redactor
 
 @contextmanager
 def redacted_logs(redactor: Redactor) -> Iterator[None]:
-    """From here on every record's message, arguments and trace are redacted.
+    """Redact the message, arguments and traceback of every record.
 
-    By the records themselves: a filter would have to be put on each handler there is or will be.
+    The record class does it: a filter would have to be installed on each present and future handler.
     """
 
     class RedactedRecord(logging.LogRecord):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            if isinstance(self.args, tuple):  # a formatter may look at them one by one
+            if isinstance(self.args, tuple):  # a formatter may print them one by one
                 self.args = tuple(redactor.redact(arg) if isinstance(arg, str) else arg for arg in self.args)
             if self.exc_info:
                 trace = logging.Formatter().formatException(self.exc_info)

@@ -1,6 +1,6 @@
-"""Pieces of an output for people, with their secrets hidden also where two pieces meet.
+"""Parts of an output, redacted also where two parts meet.
 
-What is read around a piece shows what lies across its ends: nothing is kept between two questions.
+A margin is read around each part, so that no state is kept between two requests.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from app.redaction.redactor import Redactor
 from tools.base.output_buffer import OutputSlice
 
-PIECE = 65_536  # characters of an output that one answer tells, at most
+PIECE = 65_536  # characters of an output in one part, at most
 
 Read = Callable[[int, int], Awaitable[OutputSlice]]
-"""From which position on, and how much at most. Positions are those of the source: characters, or bytes."""
+"""Read from a position, at most so much. Positions are those of the source: characters, or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """`text` begins at `start`, which lies behind what was asked for if that is not kept; `next` is to be asked next.
+    """`text` begins at `start`, which is later than requested if that part was dropped; `next` is the next position.
 
-    `characters` is where the output ends so far. `done`: nothing more comes behind `next`.
+    `characters` is where the output ends so far. `done`: the output ends at `next`.
     """
 
     text: str
@@ -34,7 +34,10 @@ class OutputPart:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An output that grows until it has `ended`. `size` is what a text takes of its positions, `widest` a character."""
+    """An output that grows until it has `ended`.
+
+    `size` gives the number of positions of a text, `widest` that of the widest character.
+    """
 
     read: Read
     redactors: Sequence[Redactor]
@@ -44,7 +47,7 @@ class Source:
     piece: int = PIECE
 
     async def part(self, after: int, lines: int) -> OutputPart:
-        """What comes behind `after`. Raises what `read` raises."""
+        """The part that follows `after`. Raises the errors of `read`."""
         margin = max((one.longest for one in self.redactors), default=0)
         here = await self.read(after, self.piece + margin * self.widest)
         start, text = here.start, here.text
@@ -55,11 +58,11 @@ class Source:
         elif start:
             before = await self._before(start, margin * self.widest)
         most = max(0, min(self.piece, len(text) - margin if here.more else len(text)))
-        told, ahead = text[:most], text[most:]
-        at_end = here.start + self.size(here.text) > here.total - self.widest  # a character may have come in part
+        body, ahead = text[:most], text[most:]
+        at_end = here.start + self.size(here.text) > here.total - self.widest  # a character may be incomplete
         goes_on = here.more or (at_end and not self.ended)
-        shown, count = hidden(self.redactors, before, told, ahead, goes_on=goes_on)
-        behind = start + self.size(told[:count])
+        shown, count = redacted_part(self.redactors, before, body, ahead, goes_on=goes_on)
+        behind = start + self.size(body[:count])
         return OutputPart(shown, start, behind, here.total, lines, self.ended and behind >= here.total)
 
     async def _before(self, start: int, size: int) -> str:
@@ -68,10 +71,13 @@ class Source:
         return earlier.text if earlier.start + self.size(earlier.text) == start else ""
 
 
-def hidden(redactors: Sequence[Redactor], before: str, text: str, ahead: str, *, goes_on: bool) -> tuple[str, int]:
-    """`text` without secrets, and how many of its characters that are: what may begin one waits, if the text `goes_on`.
+def redacted_part(
+    redactors: Sequence[Redactor], before: str, text: str, ahead: str, *, goes_on: bool
+) -> tuple[str, int]:
+    """`text` without secrets, and how many of its characters were used.
 
-    A secret that begins in `before` has had its mark there.
+    If the text `goes_on`, what may be the beginning of a secret is withheld. A secret that begins in `before` has had
+    its mark there.
     """
     whole = before + text + ahead
     begin, end = len(before), len(before) + len(text)
@@ -87,15 +93,15 @@ def hidden(redactors: Sequence[Redactor], before: str, text: str, ahead: str, *,
 
 
 def _shown(whole: str, marks: Sequence[tuple[int, int, str]], begin: int, end: int) -> Iterator[str]:
-    told = begin
+    at = begin
     covered = 0
     for first, behind, mark in marks:
         if first >= end:
             break
-        if first >= begin and first >= covered:  # else it overlaps what another mark stands for
-            yield whole[told:first]
+        if first >= begin and first >= covered:  # else it overlaps another mark's secret
+            yield whole[at:first]
             yield mark
         covered = max(covered, behind)
-        told = max(told, covered)
-    if told < end:
-        yield whole[told:end]
+        at = max(at, covered)
+    if at < end:
+        yield whole[at:end]

@@ -1,7 +1,7 @@
-"""Secrets that the server knows become `[redacted]` in every text that leaves it or is kept.
+"""Replacement of known secrets by `[redacted]` in every text that is sent or stored.
 
-Every character of every occurrence is hidden; occurrences that overlap become one mark. The same text gives the same
-result however it is sliced.
+Every character of every occurrence is hidden; overlapping occurrences become one mark. The result does not depend on
+how the text is sliced.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Value = TypeVar("Value")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, a flag or a field of this name holds a secret."""
+    """True for the name of a variable, a flag or a field that holds a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of the variables whose names say that they are secret, and the passwords in any URL."""
+    """The values of variables with names of secrets, and the passwords in URLs."""
     for name, value in environ.items():
         if is_secret_name(name):
             yield value
@@ -45,14 +45,14 @@ def secrets_in(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def forms(value: str) -> Iterator[str]:
-    """How a secret may be written: as it is, inside JSON, inside a URL; one of several lines is found by each line."""
+    """The spellings of a secret: plain, inside JSON, inside a URL; each line of one with several lines."""
     for line in map(str.strip, value.splitlines()):
         if len(line) >= SHORTEST and len(set(line)) >= FEWEST and not line.startswith("-----"):
             yield from {line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1], quote(line, safe="")}
 
 
 class Redactor:
-    """Knows the secrets `values`, those that are added later, and access tokens by their shape."""
+    """Redacts the secrets `values`, those that are added later, and access tokens by their shape."""
 
     mark = MARK
 
@@ -61,26 +61,26 @@ class Redactor:
         self._learn(form for value in values for form in forms(value))
 
     def add(self, *values: str) -> None:
-        """Know more secrets from now on."""
+        """Redact more secrets from now on."""
         self._learn(form for value in values for form in forms(value))
 
     def redact(self, text: str) -> str:
-        """The text with its secrets hidden; also one that its end has cut in two, if half of it is left."""
+        """Redact a text; also a secret that is cut at its end, if half of it is there."""
         if self.is_plain(text):
             return text
         held = RedactedStream(self)
         return held.feed(text) + held.end()
 
     def redact_value(self, value: Value) -> Value:
-        """The same of everything in dicts (keys included), lists, tuples and dataclasses.
+        """Redact all texts in dicts (keys included), lists, tuples and dataclasses.
 
-        What is sealed is kept as it is, or not at all.
+        Opaque metadata is kept unchanged, or dropped if it contains a secret.
         """
         return cast("Value", self._redacted(value))
 
     def redact_json(self, text: str) -> str:
-        """The same inside of JSON, which stays JSON."""
-        # JSON inside of JSON escapes a secret twice, which is seen only once the outer one is read.
+        """Redact the values of a JSON text, which stays JSON."""
+        # JSON inside of JSON escapes a secret twice, which is found only after the outer one is parsed.
         if self.is_plain(text) and not _ESCAPED_AGAIN.search(text):
             return text
         value = json.loads(text)
@@ -88,16 +88,16 @@ class Redactor:
         return text if redacted == value else json.dumps(redacted)
 
     def is_plain(self, text: str) -> bool:
-        """No secret begins in it: nearly every text, so this must be quick."""
+        """True if no secret begins in the text; true for nearly every text, so this is fast."""
         return self._beginning.search(text) is None
 
     @property
     def longest(self) -> int:
-        """How many characters a secret may have, in whatever form."""
+        """The length of the longest secret in any spelling."""
         return self._longest
 
     def look(self, text: str) -> tuple[list[tuple[int, int]], int]:
-        """Where secrets are, each as (start, end), and from where on the text may be the beginning of one."""
+        """The secrets, each as (start, end), and the position from which the text may be the beginning of one."""
         found, begun, at = [], len(text), -1
         while match := self._beginning.search(text, at + 1):
             at = match.start()
@@ -109,9 +109,9 @@ class Redactor:
         return found, begun
 
     def hides(self, beginning: str) -> bool:
-        """Whether this is so much of a secret that it is hidden although the rest never came: half of it.
+        """True for at least half of a secret, which is hidden although the rest is missing.
 
-        If less were enough, whoever may write here could guess a secret character by character.
+        If less were enough, a writer of the text could guess a secret character by character.
         """
         if (token := _BEGUN_TOKEN.fullmatch(beginning)) and len(token[0]) >= SHORTEST:
             return True
@@ -129,7 +129,7 @@ class Redactor:
         self._beginning = re.compile(_here_or_cut(starts))
 
     def _look_at(self, text: str, at: int) -> tuple[int, bool]:
-        """Where the longest secret that begins here ends, and whether the text may end inside a longer one."""
+        """The end of the longest secret that begins at `at`, and True if the text may end inside a longer one."""
         rest = len(text) - at
         if rest < SHORTEST:
             return at, True
@@ -178,16 +178,16 @@ _NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def names_of(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a dataclass, found once: each event and each row is asked for them."""
+    """The names of a dataclass's fields, cached: they are needed for each event and each row."""
     if kind not in _NAMES:
         _NAMES[kind] = tuple(field.name for field in fields(kind))
     return _NAMES[kind]
 
 
 def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
-    """A pattern for these equally long rows of characters, or as much of one as the text's end has left of it.
+    """A pattern for these equally long sequences, or for the beginning of one at the end of the text.
 
-    A tree: what several have in common is looked at once.
+    A tree: a common prefix is matched once.
     """
     branches: dict[str, list[Sequence[str]]] = {}
     for first, *rest in starts:
@@ -198,54 +198,54 @@ def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
 class RedactedStream:
     """One stream of text in pieces. Only what may be the beginning of a secret is withheld, and no longer than needed.
 
-    What `end` has told in clear still counts: the rest of a secret that goes on in the next piece is hidden.
+    Text that `end` has emitted still counts: the rest of a secret that continues in the next piece is hidden.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._text = ""  # what may be the beginning of a secret
-        self._told = 0  # characters of it that have been told, in clear or by a mark
-        self._marked = 0  # characters of it that the last mark stands for
+        self._emitted = 0  # characters of it that were emitted, in clear or by a mark
+        self._marked = 0  # characters of it that the last mark replaces
 
     @property
     def waits(self) -> bool:
-        """Whether something is withheld."""
-        return self._told < len(self._text)
+        """True while text is withheld."""
+        return self._emitted < len(self._text)
 
     @property
     def empty(self) -> bool:
         return not self._text
 
     def feed(self, piece: str) -> str:
-        """What may be told now."""
+        """The text that can be emitted now."""
         if not self._text and self._redactor.is_plain(piece):
             return piece
         text = self._text + piece
         found, begun = self._redactor.look(text)
-        shown = self._tell(text, found, begun)
+        emitted = self._emit(text, found, begun)
         self._text = text[begun:]
-        self._told, self._marked = max(0, self._told - begun), max(0, self._marked - begun)
-        return shown
+        self._emitted, self._marked = max(0, self._emitted - begun), max(0, self._marked - begun)
+        return emitted
 
     def end(self) -> str:
-        """What was withheld, because something else comes next. A secret that is cut here is hidden nevertheless."""
+        """The withheld text, because another event comes next. A secret that is cut here is hidden."""
         text = self._text
         found, begun = self._redactor.look(text)
         if (cut := next((at for at in range(begun, len(text)) if self._redactor.hides(text[at:])), None)) is not None:
             found = sorted([*found, (cut, len(text))])
-        return self._tell(text, found, len(text))
+        return self._emit(text, found, len(text))
 
-    def _tell(self, text: str, found: list[tuple[int, int]], until: int) -> str:
-        shown = []
+    def _emit(self, text: str, found: list[tuple[int, int]], until: int) -> str:
+        parts = []
         for start, end in found:
             if start >= until:
                 break
-            if end <= self._told:
+            if end <= self._emitted:
                 continue
-            if start >= self._marked:  # else it overlaps what the last mark stands for
-                shown += [text[self._told : start], self._redactor.mark]
-            self._told = self._marked = end
-        if self._told < until:
-            shown.append(text[self._told : until])
-            self._told = until
-        return "".join(shown)
+            if start >= self._marked:  # else it overlaps the secret of the last mark
+                parts += [text[self._emitted : start], self._redactor.mark]
+            self._emitted = self._marked = end
+        if self._emitted < until:
+            parts.append(text[self._emitted : until])
+            self._emitted = until
+        return "".join(parts)

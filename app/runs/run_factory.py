@@ -132,7 +132,7 @@ class RunFactory:
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
-        """A new agent for one run. Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, Unusable."""
+        """A new agent for one run. Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable."""
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
@@ -206,7 +206,7 @@ class RunFactory:
         await self.runs.start(agent, principal, turn)
 
     def _unattended_agent(self, principal: Principal, options: RunOptions) -> Agent:
-        """An agent that no request waits for. Raises NotFound if it cannot be made any more, Unusable."""
+        """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""
         try:
             return self.agent(principal, options)
         except UNFIT as unfit:

@@ -1,7 +1,7 @@
-"""The data directory is for the account that runs the server alone, however it was made: 0700, and its files 0600.
+"""Permissions of the data directory: 0700, and 0600 for its files, however they were created.
 
-What another account has put there is refused, not taken over: it may know the token and have written the database.
-SQLite gives its -wal and -shm files the mode of the database.
+Files of another account are refused, not taken over: it may know the token and have written the database. SQLite gives
+its -wal and -shm files the mode of the database.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from errno import EPERM
 from pathlib import Path
 
 PRIVATE = 0o700
-OTHERS = 0o077
+OTHER_ACCOUNTS = 0o077
 ROOT = 0
-# What dragoman keeps there. Where the setting names a folder that has more in it, that is not ours to change.
+# The files of dragoman. If the folder contains others, their permissions are not changed.
 OURS = ("dragoman.db*", "lock", "local.token*", "jobs", "keys", "mcp", "persona")
 
 
 def make_private(folder: Path) -> None:
-    """Make the data directory if it is not there, and take from others what they may do in it.
+    """Create the data directory if it does not exist, and remove the permissions of other accounts in it.
 
-    The folder itself is closed first: what is looked at then stays as it is. Raises OSError.
+    The folder itself comes first, so that no other account can change what is checked then. Raises OSError.
     """
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     if folder.is_symlink():
         _check_link(folder)
     real = folder.resolve(strict=True)
-    _take_from_others(real)
+    _restrict(real)
     for path in _ours(real):
-        _take_from_others(path)
+        _restrict(path)
 
 
 def make_private_file(path: Path) -> None:
-    """Make a file of the data directory, empty, if it is not there. Raises OSError."""
+    """Create an empty file of the data directory if it does not exist. Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
@@ -46,27 +46,30 @@ def _ours(folder: Path) -> Iterator[Path]:
                 yield from top.rglob("*")  # follows no links
 
 
-def _take_from_others(path: Path) -> None:
-    """Raises OSError for what is another account's, and for a shared folder such as /tmp."""
+def _restrict(path: Path) -> None:
+    """Remove the permissions of other accounts.
+
+    Raises OSError for a file of another account, and for a shared folder such as /tmp.
+    """
     try:
         found = path.lstat()
     except FileNotFoundError:
-        return  # a server that runs has just removed it
+        return  # a running server has just removed it
     if stat.S_ISLNK(found.st_mode):
         _check_link(path)
-        return  # it has no mode of its own, and what it leads to is for more than the server
+        return  # it has no mode of its own, and its target is not only for the server
     if found.st_uid != os.geteuid():
         raise _foreign(path, found.st_uid)
     mode = found.st_mode
-    if not mode & OTHERS or not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+    if not mode & OTHER_ACCOUNTS or not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         return
     if mode & stat.S_ISVTX:
         raise OSError(EPERM, "it is shared with other accounts")
-    path.chmod(stat.S_IMODE(mode) & ~OTHERS)
+    path.chmod(stat.S_IMODE(mode) & ~OTHER_ACCOUNTS)
 
 
 def _check_link(link: Path) -> None:
-    """A link counts if this account or root made it, and if nobody else decides about what it leads to.
+    """Accept a link if this account or root owns both the link and its target.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""The kill switch: while the server is paused nothing begins: no model request, tool, job, MCP server, follow-up."""
+"""The kill switch: while the server is paused no model request, tool, job, MCP server or follow-up is started."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ logger = logging.getLogger(__name__)
 
 
 class KillSwitch:
-    """Kept in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
+    """Persistent, in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
 
-    Each of `on_turn` is called whenever it is turned.
+    Each of `on_change` is called whenever it is set.
     """
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self.paused = True
-        self._wanted = True  # what was asked for last: of a pause and a resume at once, the later one holds
-        self._going_on = asyncio.Event()
-        self.on_turn: Sequence[Callable[[], None]] = ()
+        self._requested = True  # the last request: of a concurrent pause and resume, the later one counts
+        self._running = asyncio.Event()
+        self.on_change: Sequence[Callable[[], None]] = ()
 
     async def load(self) -> None:
         try:
@@ -34,38 +34,38 @@ class KillSwitch:
         except StoreFailed as failure:
             logger.error("the kill switch cannot be read, so the server is paused: %s", failure)
             return
-        self._turn(paused=value not in (None, RUNNING))
+        self._set(paused=value not in (None, RUNNING))
 
     async def set(self, *, paused: bool) -> None:
-        """Pausing holds at once, even if it cannot be stored; going on only once it is. Raises StoreFailed."""
-        self._wanted = paused
+        """Pause at once, even if that cannot be stored; resume only once it is stored. Raises StoreFailed."""
+        self._requested = paused
         if paused:
-            self._turn(paused=True)
+            self._set(paused=True)
         await self._store.write([StateRow(NAME, PAUSED if paused else RUNNING)])
-        if not self._wanted:
-            self._turn(paused=False)
+        if not self._requested:
+            self._set(paused=False)
 
     async def unpaused(self) -> None:
         """Wait while the server is paused."""
-        await self._going_on.wait()
+        await self._running.wait()
 
     @classmethod
     def always_on(cls, store: StateStore) -> KillSwitch:
-        """One that nobody turns, for what runs without a server."""
+        """A switch that is never paused, for programs without a server."""
         switch = cls(store)
-        switch._turn(paused=False)
+        switch._set(paused=False)
         return switch
 
-    def _turn(self, *, paused: bool) -> None:
+    def _set(self, *, paused: bool) -> None:
         self.paused = paused
         if paused:
-            self._going_on.clear()
+            self._running.clear()
         else:
-            self._going_on.set()
-        for turned in self.on_turn:
-            turned()
+            self._running.set()
+        for call in self.on_change:
+            call()
 
     def check(self) -> None:
-        """Raises Paused. Whatever would begin something asks this first, on all floors."""
+        """Raise Paused while the server is paused; called before anything is started, on all floors."""
         if self.paused:
             raise Paused

@@ -1,4 +1,4 @@
-"""Who is asking, and what a token says of them."""
+"""Principals: names, roles, budgets, and the rules for names, patterns and expiries of tokens."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one principal may use; None is no limit. Times in seconds."""
+    """Limits of one principal; None is no limit. Times in seconds."""
 
-    runs: int | None = None  # under way at a time
+    runs: int | None = None  # active at a time
     requests_per_minute: int | None = None
     tokens_per_month: int | None = None
     tool_seconds_per_day: int | None = None
-    cost_per_month: float | None = None  # in the money of the price table
+    cost_per_month: float | None = None  # in the currency of the prices
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Someone with rights; `name` is unique and owns sessions, runs, jobs, approvals and files.
+    """The owner of sessions, runs, jobs, approvals and files; `name` is unique.
 
-    `tools` are patterns (`mcp__files__*`): only tools that match one, if there are any; `disabled`: none that match.
-    `token` is the SHA-256 of the token that they came with.
+    `tools` are patterns (`mcp__files__*`): if there are any, only tools that match one are allowed. Tools that match
+    `disabled` are not. `token` is the SHA-256 of the access token of the request, empty without one.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Principal:
 
 
 def folder_name(principal: Principal) -> str:
-    """A name for a folder of theirs, different for each of them."""
+    """A safe name for a folder of the principal, different for each."""
     if SAFE_NAME.fullmatch(principal.name):
         return principal.name
     return f"~{hashlib.sha256(principal.name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
@@ -50,18 +50,18 @@ def folder_name(principal: Principal) -> str:
 
 LOCAL_USER = Principal("local", Role.ADMIN)
 
-# A name is a folder, too, and a word of a command line.
+# A name is also a folder and a word of a command line.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 NAME_RULE = "a name has 1 to 64 letters, digits, . _ - and begins with none of . -"
 SPAN = re.compile(r"([0-9]{1,7})([mhd])")
 SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_S = 36_500 * 86_400
-EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a date or time to come such as 2027-01-01 (UTC)"
+EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a future date or time such as 2027-01-01 (UTC)"
 MAX_PATTERN = 200
 
 
 def in_use(row: TokenRow, now: float) -> bool:
-    """Whether a token is neither revoked nor expired."""
+    """True for a token that is neither revoked nor expired."""
     return row.revoked is None and (row.expires is None or now < row.expires)
 
 
@@ -75,7 +75,7 @@ def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise ValueError(NAME_RULE)
     if name.lower() == LOCAL_USER.name:
-        raise ValueError(f"{LOCAL_USER.name} is who comes without a token; choose another name")
+        raise ValueError(f"{LOCAL_USER.name} is the principal of requests without a token; choose another name")
     return name
 
 
@@ -87,13 +87,13 @@ def checked_pattern(pattern: str) -> str:
 
 
 def expiry(text: str, now: float) -> float:
-    """The Unix time of a span from now, or of a date or time (UTC unless it says otherwise). Raises ValueError."""
+    """The Unix time of a span from now, or of a date or time (UTC if it names no time zone). Raises ValueError."""
     if span := SPAN.fullmatch(text):
         at = now + int(span[1]) * SECONDS[span[2]]
     else:
         try:
-            moment = datetime.fromisoformat(text)
-            at = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            parsed = datetime.fromisoformat(text)
+            at = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             raise ValueError(EXPIRY_RULE) from None
     if not now < at <= now + LONGEST_S:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.config.folders import only_server
+from app.config.folders import lock_data_dir
 from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
@@ -34,7 +34,7 @@ def vacuum(loaded: Loaded) -> int:
     """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
 
     async def shrink(store: Store) -> int:
-        with only_server(loaded.settings.data_dir):  # its writes would wait for us until they fail
+        with lock_data_dir(loaded.settings.data_dir):  # its writes would wait for us until they fail
             before = (await store.sizes())["bytes"]
             await store.vacuum()
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")

@@ -184,8 +184,8 @@ async def _body(
                     raise _too_long(max_message_bytes, with_files=room_for_files > 0)
                 if len(body) > usual and held and not large:
                     large = True
-                    coming = request.app.state.services.files.coming(request.state.principal.name)
-                    await held.enter_async_context(coming)
+                    slots = request.app.state.services.files.upload_slots(request.state.principal.name)
+                    await held.enter_async_context(slots)
     except TimeoutError:
         slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
         slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more

@@ -17,14 +17,12 @@ Place = tuple[Endpoint, str | None]  # with None for the endpoint's default mode
 
 
 def resolve_alias(name: str, aliases: Mapping[str, str]) -> str:
-    """Return the name that an alias leads to in the end, any other name unchanged. Raises ValueError for a circle."""
+    """Return the name that an alias leads to in the end, any other name unchanged. Raises ValueError for a cycle."""
     seen = [name]
     while (name := seen[-1]) in aliases:
         seen.append(aliases[name])
         if len(seen) > len(aliases) + 1:
-            raise ValueError(
-                f"aliases lead in a circle: {' -> '.join(seen[:MOST_SHOWN])}. Let one of them name a model."
-            )
+            raise ValueError(f"aliases form a cycle: {' -> '.join(seen[:MOST_SHOWN])}. Let one of them name a model.")
     return name
 
 

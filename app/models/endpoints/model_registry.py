@@ -27,7 +27,7 @@ class Models:
     """The models of `endpoints`, the first of which answers whoever names no model, if `wanted` names no other.
 
     `fallback` are those that stand in for others, in order; `helper` is the one of summaries and judges.
-    Raises ValueError for aliases that lead in a circle.
+    Raises ValueError for aliases that form a cycle.
     """
 
     def __init__(

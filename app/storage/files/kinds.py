@@ -1,4 +1,4 @@
-"""What a file is, by its bytes alone; how large, by its head. Nothing is decoded: a picture may be a bomb."""
+"""The type of a file and its size, from its first bytes: nothing is decoded, because a picture may be a bomb."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hashlib import sha256
 
 from app.core.attachments import PDF, Attachment, File
 
-LARGEST = 10_000_000  # pixels of a side, pages: whoever says more says nothing
-PDF_BEGINS_WITHIN = 1024  # bytes, as readers have it
-JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of segments that hold the picture's size
+LARGEST = 10_000_000  # pixels of a side, pages: a header that declares more is not believed
+PDF_BEGINS_WITHIN = 1024  # bytes: readers accept that much in front of the header
+JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of segments with the picture's size
 JPEG_ALONE = frozenset(range(0xD0, 0xDA)) | {0x01}  # markers without a segment
 JPEG_DATA = 0xDA
 MOST_SEGMENTS = 4096  # fillers between them included
@@ -22,16 +22,16 @@ Size = tuple[int, int]
 
 
 class UnknownKind(Exception):
-    """The bytes are of no kind that is taken. The message says which are."""
+    """The bytes are of no supported type. The message lists those that are."""
 
     def __init__(self) -> None:
-        taken = ", ".join(kind.name for kind in KINDS)
-        super().__init__(f"its bytes are none of {taken}; convert it, or send its text")
+        supported = ", ".join(kind.name for kind in KINDS)
+        super().__init__(f"its bytes are none of {supported}; convert it, or send its text")
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A row of KINDS. `size` gives width and height of a picture, (0, 0) where its head does not say."""
+    """A row of KINDS. `size` reads width and height of a picture, (0, 0) if its header has none."""
 
     name: str
     media_type: str
@@ -49,7 +49,7 @@ def gif_size(data: bytes) -> Size:
 
 
 def jpeg_size(data: bytes) -> Size:
-    """Of the first frame: from segment to segment, none is looked into."""
+    """The size of the first frame: segments are skipped, not read."""
     at = 2
     for _ in range(MOST_SEGMENTS):
         if data[at : at + 2] == b"\xff\xff":
@@ -76,9 +76,9 @@ def webp_size(data: bytes) -> Size:
 
 
 def pdf_pages(data: bytes) -> int:
-    """As far as they can be seen without unpacking anything."""
-    if told := _PAGES_OF_LINEARIZED.search(data, 0, 2 * PDF_BEGINS_WITHIN):
-        return int(told[1])
+    """The number of pages, as far as it is known without decompression."""
+    if declared := _PAGES_OF_LINEARIZED.search(data, 0, 2 * PDF_BEGINS_WITHIN):
+        return int(declared[1])
     return sum(1 for _ in _PAGE.finditer(data))
 
 
@@ -101,7 +101,7 @@ PICTURES = frozenset(kind.media_type for kind in KINDS) - {PDF}
 
 
 def kind_of(data: bytes) -> FileKind:
-    """Raises UnknownKind."""
+    """The type of a file, from its bytes. Raises UnknownKind."""
     for kind in KINDS:
         if kind.is_it(data):
             return kind
@@ -109,7 +109,7 @@ def kind_of(data: bytes) -> FileKind:
 
 
 def file_of(data: bytes, name: str = "") -> File:
-    """The file with what its bytes say of it. Raises UnknownKind."""
+    """The file with its type and size. Raises UnknownKind."""
     kind = kind_of(data)
     width, height = kind.size(data)
     known = width <= LARGEST and height <= LARGEST and width and height

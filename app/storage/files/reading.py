@@ -1,4 +1,4 @@
-"""The bytes of attachments in memory: those that come in, and those that runs ask for in each of their rounds."""
+"""The bytes of attachments in memory: a cache for runs, which read them in each round, and a limit of uploads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileStore
 
-MOST_BYTES = 64 << 20  # that are kept in memory, of all runs
-AT_A_TIME = 4  # large requests that are taken of one principal; their others wait
+MOST_BYTES = 64 << 20  # cached, of all runs
+AT_A_TIME = 4  # large requests of one principal that are read at a time; others wait
 
 
 class Files:
@@ -19,33 +19,33 @@ class Files:
     def __init__(self, store: FileStore, most_bytes: int = MOST_BYTES) -> None:
         self._store = store
         self._most = most_bytes
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._one_reader: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._coming: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._uploads: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def coming(self, principal: str) -> asyncio.Semaphore:
-        """To be held while a large request of theirs is read."""
-        return self._coming.setdefault(principal, asyncio.Semaphore(AT_A_TIME))
+    def upload_slots(self, principal: str) -> asyncio.Semaphore:
+        """A semaphore to hold while a large request of the principal is read."""
+        return self._uploads.setdefault(principal, asyncio.Semaphore(AT_A_TIME))
 
     async def read(self, sha256: str) -> bytes:
-        """Raises StoreFailed, also for a file that is not there (any more)."""
-        async with self._one_reader.setdefault(sha256, asyncio.Lock()):  # many runs may ask for it at once
-            data = self._kept.get(sha256)
+        """The bytes of a file. Raises StoreFailed, also for a file that does not exist (any more)."""
+        async with self._one_reader.setdefault(sha256, asyncio.Lock()):  # many runs may read it at once
+            data = self._cache.get(sha256)
             if data is None:
                 data = await self._store.file(sha256)
                 if data is None:
                     raise StoreFailed(f"The file {sha256} of a message is missing. Send it again in a new session.")
-                self._keep(sha256, data)
+                self._add(sha256, data)
             else:
-                self._kept.move_to_end(sha256)
+                self._cache.move_to_end(sha256)
             return data
 
-    def _keep(self, sha256: str, data: bytes) -> None:
+    def _add(self, sha256: str, data: bytes) -> None:
         if len(data) > self._most:
             return
-        self._kept[sha256] = data
+        self._cache[sha256] = data
         self._size += len(data)
         while self._size > self._most:
-            _, oldest = self._kept.popitem(last=False)
+            _, oldest = self._cache.popitem(last=False)
             self._size -= len(oldest)
