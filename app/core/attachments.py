@@ -1,4 +1,4 @@
-"""Pictures and PDFs that belong to messages: stored once, known by what they hold."""
+"""Pictures and PDFs of messages: stored once, identified by their hash."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CANNOT = "this model cannot see it"
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """`sha256` is that of its bytes, `media_type` what they were found to be, whatever was said of them.
+    """`sha256` is that of its bytes; `media_type` is detected from them, whatever the request says.
 
-    `width` and `height` of a picture are pixels, `pages` are a PDF's; 0 where they could not be read.
+    `width` and `height` of a picture are pixels, `pages` are those of a PDF; 0 where they are unknown.
     """
 
     sha256: str
@@ -27,7 +27,7 @@ class Attachment:
 
     @property
     def ability(self) -> str:
-        """What a model needs to read it."""
+        """The ability that a model needs to read it."""
         return "pdf" if self.media_type == PDF else "images"
 
     @property
@@ -36,7 +36,7 @@ class Attachment:
 
     @property
     def file_name(self) -> str:
-        """Its name, or one that says what it is."""
+        """Its name, or a descriptive one."""
         return self.name or f"{'document' if self.media_type == PDF else 'picture'}.{self.extension}"
 
 
@@ -49,16 +49,16 @@ class File:
 
 
 def described(attachment: Attachment, why: str = "") -> str:
-    """The attachment in words, for who cannot see it: `[picture cat.png, 800 x 600, image/png]`."""
-    told = ["PDF" if attachment.media_type == PDF else "picture"]
+    """A description for readers that cannot see it: `[picture cat.png, 800 x 600, image/png]`."""
+    parts = ["PDF" if attachment.media_type == PDF else "picture"]
     if attachment.name:
-        told[0] += f" {attachment.name}"
+        parts[0] += f" {attachment.name}"
     if attachment.width and attachment.height:
-        told.append(f"{attachment.width} x {attachment.height}")
+        parts.append(f"{attachment.width} x {attachment.height}")
     if attachment.pages:
-        told.append(f"{attachment.pages} {'page' if attachment.pages == 1 else 'pages'}")
-    told.append(attachment.media_type)
-    return f"[{', '.join(told)}{f': {why}' if why else ''}]"
+        parts.append(f"{attachment.pages} {'page' if attachment.pages == 1 else 'pages'}")
+    parts.append(attachment.media_type)
+    return f"[{', '.join(parts)}{f': {why}' if why else ''}]"
 
 
 def dumped(attachments: Iterable[Attachment]) -> str:

@@ -1,4 +1,4 @@
-"""The time as models are told it, in one time zone for the whole server."""
+"""The date and time in prompts, in one time zone for the whole server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEMBERED = 1 << 14  # minutes
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`zone` names the time zone, such as Europe/Berlin; None is this machine's."""
+    """`zone` names the time zone, such as Europe/Berlin; None is that of this machine."""
 
     zone: str | None = None
 
@@ -25,15 +25,15 @@ class Clock:
         return self.local(time.time())
 
     def stamped(self, text: str, at: float | None) -> str:
-        """What a person said, and in a last line when, if that is known.
+        """The text of a user message, with its time as the last line, if that is known.
 
-        The time stands here and not in the system prompt: what a message ends with never changes, so that the model's
-        server finds all that came before the newest message in its prefix cache.
+        The time is here and not in the system prompt, so that messages never change and the model's server finds all
+        but the newest one in its prefix cache.
         """
         return text if at is None else f"{text}\n\n{_stamp(self, int(at // 60))}"
 
 
 @lru_cache(REMEMBERED)
 def _stamp(clock: Clock, minute: int) -> str:
-    """Remembered: each request says the times of all its messages again."""
+    """Cached, because each request repeats the times of all its messages."""
     return f"[{clock.local(60 * minute):%Y-%m-%d %H:%M %Z}]"

@@ -1,4 +1,4 @@
-"""What a person says of an endpoint: in the settings, at the command line, over HTTP."""
+"""The specification of an endpoint: in the settings, on the command line, over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WireFormat = Literal["auto", "openai", "anthropic"]
 
 
 def checked_endpoint_name(name: str) -> str:
-    """Raises ValueError with the rule."""
+    """Return the name. Raises ValueError with the rule."""
     if not NAME.fullmatch(name):
         raise ValueError(NAME_RULE)
     return name
@@ -31,7 +31,7 @@ def _printable(text: str) -> str:
 
 
 def _listed(value: Any) -> Any:
-    """One alone need not stand in a list."""
+    """A single value need not be a list."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -42,10 +42,10 @@ FilePath = Annotated[Printable, Field(min_length=1, max_length=4096)]
 
 
 class EndpointSpec(BaseModel):
-    """One server of models. What is None, empty or `auto` is found out.
+    """One model server. Values that are None, empty or `auto` are detected.
 
-    `models`, if there are any, are all that may be asked for. Keys are never written here: `key_env` names variables
-    of the environment, `key_file` files with one key each. `max_requests` are those at a time; 0 is for no limit.
+    `models`, if there are any, are the only ones that can be requested. Keys are never part of it: `key_env` names
+    variables of the environment, `key_file` files with one key each. `max_requests` are concurrent; 0 is no limit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
@@ -66,17 +66,17 @@ class EndpointSpec(BaseModel):
 
     @property
     def default_model(self) -> str | None:
-        """The one that answers who names the endpoint alone; None for the first that the server lists."""
+        """The model of requests that name only the endpoint; None for the first one that the server lists."""
         return self.model or next(iter(self.models), None)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The models that are spelled out here, the default one first."""
+        """The models that are named here, the default one first."""
         return tuple(dict.fromkeys(filter(None, (self.model, *self.models))))
 
 
 class Price(BaseModel):
-    """What a million tokens cost; `cached` and `cache_written` count like `input` where they are not given."""
+    """Prices of a million tokens; those of `cached` and `cache_written` default to `input`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 

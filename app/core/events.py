@@ -1,4 +1,4 @@
-"""What a run tells its watchers: one frozen dataclass per event, its wire name written out.
+"""The events of a run: one frozen dataclass per event, its wire name written out.
 
 The same names and fields are the SSE stream's public surface: `event:` is `type`, `data:` all the fields.
 """
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The run has begun: its model, the names of the offered `tools`, and its `limits`.
+    """The run has started: its model, the names of the offered `tools`, and its `limits`.
 
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
     and `when_absent` where it is `deny`; limits that do not apply are left out.
@@ -278,8 +278,8 @@ TERMINAL = frozenset({RunFinished.type, RunFailed.type})
 def fields_of(event: AgentEvent) -> dict[str, Any]:
     """The event as the JSON object of its `data:` line; optional fields that are None are left out."""
     named = ((field, getattr(event, field.name)) for field in fields(event))
-    told = {field.name: value for field, value in named if value is not None or field.default is MISSING}
-    return {"type": event.type} | told
+    data = {field.name: value for field, value in named if value is not None or field.default is MISSING}
+    return {"type": event.type} | data
 
 
 def encode(event: AgentEvent) -> str:
@@ -298,11 +298,11 @@ class Encoded:
 
 
 MAX_JOINED = 16_384  # characters: clients bound the size of one event
-MAX_DELTA = 65_536  # of one delta as it came: escaped it is below the MiB that clients read
+MAX_DELTA = 65_536  # characters of one delta: escaped it is below the MiB that clients read
 
 
 def parted(delta: Delta) -> Sequence[Delta]:
-    """The delta, in as many pieces as it takes that none is longer than MAX_DELTA."""
+    """The delta, split into pieces of at most MAX_DELTA characters."""
     text = delta.text
     if len(text) <= MAX_DELTA:
         return (delta,)
@@ -312,7 +312,7 @@ def parted(delta: Delta) -> Sequence[Delta]:
 
 
 def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:
-    """The same events, each row of neighbouring deltas as one delta of at most MAX_JOINED characters (or as it was)."""
+    """The events, with neighbouring deltas joined up to MAX_JOINED characters."""
     if len(events) == 1:  # as a rule
         return [*events]
     out: list[Delta | Encoded] = []

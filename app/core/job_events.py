@@ -1,4 +1,4 @@
-"""What a job tells its watchers: one frozen dataclass per event, its wire name written out."""
+"""The events of a background job: one frozen dataclass per event, its wire name written out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a conversation: what was said, asked of tools and answered, in the order it happened."""
+"""The history of a conversation: messages, tool calls and results, in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.core.attachments import Attachment, described
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
-FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that people are not shown
+FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that clients do not receive
 FOR_US = frozenset({"raw", "sealed"})  # the same of a call
 
 
@@ -47,7 +47,7 @@ class Message:
 
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
     calls in text sees its own words again; `shown` is what the client saw of it. A `tool` message answers `call`.
-    `cut` marks an answer that was stopped half way, `untrusted` a result that strangers have written. `at` is when the
+    `cut` marks an incomplete answer, `untrusted` a result from an untrusted source. `at` is when the
     person sent it (Unix time), `code` what a result's frame is made with, see `data_delimiters`. `switched` says that
     another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
     made native calls in it, as `endpoint/model`.
@@ -75,27 +75,27 @@ FIELDS = tuple(field.name for field in fields(Message))
 
 def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
-    told = {name: value for name in FIELDS if (value := getattr(message, name)) not in (None, "", (), False)}
-    told["text"] = message.text
+    data = {name: value for name in FIELDS if (value := getattr(message, name)) not in (None, "", (), False)}
+    data["text"] = message.text
     if message.calls:
-        told["calls"] = tuple(map(_call_as_json, message.calls))
+        data["calls"] = tuple(map(_call_as_json, message.calls))
     if message.attachments:
-        told["attachments"] = tuple(map(asdict, message.attachments))
+        data["attachments"] = tuple(map(asdict, message.attachments))
     if message.sealed:
-        told["sealed"] = asdict(message.sealed)
-    return told
+        data["sealed"] = asdict(message.sealed)
+    return data
 
 
 def _call_as_json(call: AskedCall) -> dict[str, Any]:
-    told = asdict(call)
-    return {name: value for name, value in told.items() if value or name not in FOR_US}
+    data = asdict(call)
+    return {name: value for name, value in data.items() if value or name not in FOR_US}
 
 
 def shown(message: Message) -> dict[str, Any]:
-    """The same for people: without what is only for models and their servers."""
-    told = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
-    calls = told.get("calls")
-    return told | {"calls": [_for_people(call) for call in calls]} if calls else told
+    """The message as JSON for clients: without the fields for models and their servers."""
+    data = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
+    calls = data.get("calls")
+    return data | {"calls": [_for_people(call) for call in calls]} if calls else data
 
 
 def _for_people(call: dict[str, Any]) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_words(message: Message) -> str:
-    """What it says, and what is attached to it, for whoever reads texts only."""
+    """The text of a message, with descriptions of its attachments."""
     return "\n".join(filter(None, [*map(described, message.attachments), message.text]))
 
 
 def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:
-    """Calls that no tool message answers: what a crash or a cancel left open."""
+    """Calls that no tool message answers, after a crash or a cancellation."""
     answered = {message.call for message in messages if message.role == "tool"}
     for message in messages:
         yield from (call for call in message.calls if call.id not in answered)

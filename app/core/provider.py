@@ -1,4 +1,4 @@
-"""What the agent knows of a model: one Protocol, and the pieces that its stream is made of."""
+"""The interface to a model: one Protocol, and the pieces of its stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Used:
     cache_written: int | None = None
 
 
-TOO_LONG = "too_long"  # why an answer ends that is longer than may be heard
+TOO_LONG = "too_long"  # the reason of an answer that reached the limit of its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ ReadFile = Callable[[str], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One round's question. `tools` are offered natively, if the provider can; else `opening` teaches them.
+    """The request of one round. `tools` are offered natively, if the provider can; else `opening` teaches them.
 
-    `opening` gives the messages in front of the conversation. It is asked when the request is made, because a server
-    that refuses native tools is asked again, with a prompt that teaches them.
+    `opening` gives the messages in front of the conversation. It is called for each attempt, because a server that
+    refuses native tools gets a second one, with a prompt that teaches them.
     """
 
     messages: Sequence[Message]
@@ -112,26 +112,26 @@ class ModelRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     opening: Callable[[], Sequence[Message]] = tuple
-    inactivity_s: float | None = None  # how long the model may be silent, if not as long as the provider allows
-    left_s: float | None = None  # of the run's time: nobody waits longer than that to ask again
+    inactivity_s: float | None = None  # longest silence of the model; None for the provider's
+    left_s: float | None = None  # time left of the run, which limits the wait before a retry
     key: str | None = field(default=None, repr=False)  # to use instead of the provider's own
-    read: ReadFile | None = None  # gives the bytes of an attachment by its SHA-256
-    describe_files: bool = False  # a model that cannot see an attachment is told of it in words
-    afford: Callable[[], None] = field(default=lambda: None, repr=False)  # asked once it is known who will answer
+    read: ReadFile | None = None  # reads an attachment by its SHA-256
+    describe_files: bool = False  # replace attachments by descriptions for a model that cannot see them
+    afford: Callable[[], None] = field(default=lambda: None, repr=False)  # called once the answering model is known
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
 
 
 Source = Literal["setting", "server", "answer", "name", "unknown"]
-"""How something is known of a model: it was set, its server says so, an answer showed it, its name suggests it."""
+"""The source of an ability: it was set, reported by the server, shown by an answer, or suggested by the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """Something known of a model: `tools`, `images`, `pdf`, `window`, ...; `value` is None while `source` is unknown.
+    """An ability of a model: `tools`, `images`, `pdf`, `window`, ...; `value` is None while `source` is unknown.
 
-    `detail` names the place where it was learned, such as `/props`.
+    `detail` names where it was found, such as `/props`.
     """
 
     name: str
@@ -143,8 +143,8 @@ class Ability:
 class Provider(Protocol):
     """A model to talk to.
 
-    `native_tools` says that tools are offered to it beside the messages, `teach_fences` that the prompt teaches them.
-    Both, as long as nobody knows what it can.
+    `native_tools`: tools are offered in the request; `teach_fences`: the prompt teaches them. Both are true while the
+    abilities of the model are unknown.
     """
 
     @property
@@ -158,12 +158,12 @@ class Provider(Protocol):
 
     @property
     def calls_natively(self) -> bool:
-        """Whether the operator says that it calls its tools natively: then its text holds no calls."""
+        """True if the operator has set that it calls its tools natively: then its text holds no calls."""
         ...
 
     @property
     def leaves_calls(self) -> bool:
-        """Whether its server is known to leave in the text what it could not read as native calls."""
+        """True if its server is known to leave calls in the text that it could not parse."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
@@ -171,7 +171,7 @@ class Provider(Protocol):
         ...
 
     async def window(self) -> int | None:
-        """Tokens that the model can read and write at a time, if its server says so. Never raises."""
+        """The context window in tokens, if its server reports it. Never raises."""
         ...
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
@@ -179,25 +179,25 @@ class Provider(Protocol):
         ...
 
     def added(self, message: Message) -> str:
-        """What the message carries over the wire besides its own text and native calls: frame, time, reminder."""
+        """The text that a message has in the request besides its own: delimiters, time, reminder."""
         ...
 
     def prompt_suffix(self) -> str:
-        """What the model's template writes in front of its answer, as far as that is known: a hint for the parser."""
+        """The text that the model's template writes in front of its answer, if it is known: a hint for the parser."""
         ...
 
     def abilities(self) -> Sequence[Ability]:
-        """What is known of the model by now, for people."""
+        """The abilities of the model that are known by now, for display."""
         ...
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
-        """An answer has shown this ability; `detail` says how."""
+        """Record an ability that an answer has shown; `detail` says how."""
         ...
 
     def cost(self, used: Used) -> float | None:
-        """What so many tokens cost, in the money of the price table; None for a model without a price.
+        """The cost of the tokens, in the currency of the prices; None for a model without a price.
 
-        Of the model that answers now or has answered last; before the first request, of the one that will be asked.
+        The prices are those of the last model that answered; before the first request, of the first candidate.
         """
         ...
 
@@ -208,18 +208,18 @@ class Provider(Protocol):
 
     @property
     def reached(self) -> bool:
-        """Whether a model may have read that request: not while it waits in a line, or to be asked again."""
+        """True if a model may have read the request: false while it is queued or in backoff."""
         ...
 
     def apart(self) -> Self:
-        """The same models, for requests beside others: what is said above of the last one is each one's own."""
+        """The same models for concurrent requests, with a state of the last request of its own."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Plain:
-    """The part of a Provider that knows nothing of its model."""
+    """A base of providers, without knowledge of the model."""
 
     @property
     def native_tools(self) -> bool:
@@ -249,7 +249,7 @@ class Plain:
         return ()
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
-        """It is not remembered."""
+        """Ignore it."""
 
     def cost(self, used: Used) -> float | None:
         return None

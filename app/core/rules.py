@@ -1,4 +1,4 @@
-"""What an operator says of tools and of asking, in the settings."""
+"""Rules of the settings: approval modes, and the classification of tools."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:  # it imports asyncio, which the settings do without
 
 
 class ApprovalMode(StrEnum):
-    """What a run does with calls that a person may want to see first."""
+    """The calls of a run that need approval."""
 
-    SANDBOXED = "sandboxed"  # what stays in the sandbox and the workspace runs at once, whatever leaves them asks
-    ASK = "ask"  # whatever writes, executes or reaches the network asks, but for what a box keeps from doing harm
-    AUTO = "auto"  # nothing asks but what asks in every mode; for admins
-    DENY = "deny"  # as sandboxed, and nobody is there (WhenAbsent.DENY): what would ask is refused
+    SANDBOXED = "sandboxed"  # calls inside of the sandbox and the workspace run at once, others need approval
+    ASK = "ask"  # calls that write, execute or reach the network need approval, except harmless ones in the sandbox
+    AUTO = "auto"  # only calls that need approval in every mode; for admins
+    DENY = "deny"  # as sandboxed, with WhenAbsent.DENY: calls that need approval are refused
 
 
 class WhenAbsent(StrEnum):
-    """What becomes of a call that a person should decide on."""
+    """The treatment of a call that needs approval."""
 
-    WAIT = "wait"  # it waits for them, however long that takes, or as long as the settings say
-    DENY = "deny"  # nobody will come: it is refused at once
+    WAIT = "wait"  # it waits for a decision, up to the time limit of the settings, if there is one
+    DENY = "deny"  # it is refused at once
 
 
 class ToolRule(BaseModel):
-    """How the tools whose names match (`mcp__files__*`) are classified. What is None stays as the tool says."""
+    """The classification of tools whose names match (`mcp__files__*`). None keeps the tool's own value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,18 +54,18 @@ class ToolRule(BaseModel):
 
 
 def easing_rule(name: str, rules: Sequence[ToolRule]) -> str:
-    """The pattern of the rule that gives an MCP tool of this name fewer checks than it has unclassified; else empty.
+    """The pattern of the rule that gives an MCP tool of this name fewer checks than without a rule; else empty.
 
-    Such a tool belongs to admins, has the highest risk, asks as the mode says, and its results are untrusted.
+    Without a rule such a tool is for admins, has the highest risk, follows the mode, and its results are untrusted.
     """
     rule = next((rule for rule in rules if fnmatchcase(name, rule.match)), None)
     if rule is None:
         return ""
-    kept = (None, Role.ADMIN), (None, Risk.ADMIN), (None, "mode", "always"), (None, True)
-    said = rule.role, rule.risk, rule.approval, rule.untrusted
-    return "" if all(one in unchanged for one, unchanged in zip(said, kept, strict=True)) else rule.match
+    strict = (None, Role.ADMIN), (None, Risk.ADMIN), (None, "mode", "always"), (None, True)
+    given = rule.role, rule.risk, rule.approval, rule.untrusted
+    return "" if all(one in unchanged for one, unchanged in zip(given, strict, strict=True)) else rule.match
 
 
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
-    """The tool as the first rule that matches its name says."""
+    """The tool, classified by the first rule that matches its name."""
     return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)

@@ -1,4 +1,4 @@
-"""Fields that can say what they are for and what they allow, in `--help` and in errors."""
+"""Fields of settings, with a description and the allowed values for `--help` and errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field
 from app.core.rules import ApprovalMode
 
 DAY_S = 86_400
-BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: what app.providers carries itself
+BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: models of dragoman itself
 
 
 def setting(default: Any, help_text: str, allowed: str, **limits: Any) -> Any:
-    """A field that can say what it is for and what it allows, in `--help` and in errors."""
+    """A field with its description and allowed values, for `--help` and errors."""
     return Field(default, description=help_text, json_schema_extra={"allowed": allowed}, **limits)
 
 
@@ -26,8 +26,8 @@ def seconds(default: float | None, help_text: str) -> Any:
     return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
 
 
-def mode(whose: str, *modes: ApprovalMode) -> Any:
-    return setting(ApprovalMode.SANDBOXED, f"approval mode of runs of {whose}", ", ".join(modes))
+def mode(principals: str, *modes: ApprovalMode) -> Any:
+    return setting(ApprovalMode.SANDBOXED, f"approval mode of runs of {principals}", ", ".join(modes))
 
 
 def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
@@ -39,16 +39,16 @@ def path(default: Any, help_text: str) -> Any:
 
 
 def web_address(value: str) -> str:
-    """The URL of a model server, or of what dragoman carries itself. Raises ValueError."""
+    """Check the URL of a model server, or of a built-in model. Raises ValueError."""
     if value in BUILT_IN_MODELS:
         return value
     try:
         parts = urlsplit(value)
         _ = parts.port
-    except ValueError:  # whose words may repeat a password
+    except ValueError:  # its message may contain a password
         raise ValueError("is no URL: its host or port cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise ValueError("is not a plain http(s) URL such as http://127.0.0.1:8080/v1, without user and password")
-    if "?" in value or "#" in value:  # what is put behind it would become a part of that
+    if "?" in value or "#" in value:  # a path that is appended would become a part of it
         raise ValueError("has a query or a fragment")
     return value.rstrip("/")

@@ -83,11 +83,11 @@ def redacted_part(
     begin, end = len(before), len(before) + len(text)
     marks: list[tuple[int, int, str]] = []
     for redactor in redactors:
-        found, begun = redactor.look(whole)
+        found, tail = redactor.look(whole)
         marks += [(*span, redactor.mark) for span in found]
         if goes_on:
-            end = min(end, max(begin, begun))
-        elif (cut := next((at for at in range(begun, len(whole)) if redactor.hides(whole[at:])), None)) is not None:
+            end = min(end, max(begin, tail))
+        elif (cut := next((at for at in range(tail, len(whole)) if redactor.hides(whole[at:])), None)) is not None:
             marks.append((cut, len(whole), redactor.mark))
     return "".join(_shown(whole, sorted(marks), begin, end)), end - begin
 

@@ -98,15 +98,15 @@ class Redactor:
 
     def look(self, text: str) -> tuple[list[tuple[int, int]], int]:
         """The secrets, each as (start, end), and the position from which the text may be the beginning of one."""
-        found, begun, at = [], len(text), -1
+        found, tail, at = [], len(text), -1
         while match := self._beginning.search(text, at + 1):
             at = match.start()
             end, goes_on = self._look_at(text, at)
             if end > at:
                 found.append((at, end))
             if goes_on:
-                begun = min(begun, at)
-        return found, begun
+                tail = min(tail, at)
+        return found, tail
 
     def hides(self, beginning: str) -> bool:
         """True for at least half of a secret, which is hidden although the rest is missing.
@@ -221,17 +221,17 @@ class RedactedStream:
         if not self._text and self._redactor.is_plain(piece):
             return piece
         text = self._text + piece
-        found, begun = self._redactor.look(text)
-        emitted = self._emit(text, found, begun)
-        self._text = text[begun:]
-        self._emitted, self._marked = max(0, self._emitted - begun), max(0, self._marked - begun)
+        found, tail = self._redactor.look(text)
+        emitted = self._emit(text, found, tail)
+        self._text = text[tail:]
+        self._emitted, self._marked = max(0, self._emitted - tail), max(0, self._marked - tail)
         return emitted
 
     def end(self) -> str:
         """The withheld text, because another event comes next. A secret that is cut here is hidden."""
         text = self._text
-        found, begun = self._redactor.look(text)
-        if (cut := next((at for at in range(begun, len(text)) if self._redactor.hides(text[at:])), None)) is not None:
+        found, tail = self._redactor.look(text)
+        if (cut := next((at for at in range(tail, len(text)) if self._redactor.hides(text[at:])), None)) is not None:
             found = sorted([*found, (cut, len(text))])
         return self._emit(text, found, len(text))
 
