@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from app.config.settings import Settings, load_settings
-from app.context.compaction.replay import Fold, Room
+from app.context.compaction.replay import CompactedHistory, WindowBudget
 from app.context.compaction.steps import Measure
 from app.context.compaction.trim import trim
 from app.context.view import TO_FIND, answer_room
@@ -163,12 +163,12 @@ def told_bytes(messages: Sequence[Message]) -> bytes:
 def fitted(messages: Sequence[Message], head: Sequence[Message], measure: Measure) -> tuple[list[bytes], list[bytes]]:
     """What these rounds' requests would say without summaries: with the room that trimming leaves, and without."""
     budget = WINDOW - answer_room(WINDOW) - measure(Message("user", TO_FIND))
-    room, fold = Room(head, budget, measure), Fold()
+    room, compacted = WindowBudget(head, budget, measure), CompactedHistory()
     roomy, tight = list[bytes](), list[bytes]()
     for at in (at for at, message in enumerate(messages) if message.role == "assistant"):
-        fold.walk(messages[:at], room)
-        fold.fit(room)
-        roomy.append(told_bytes([*fold.opening(head), *fold.kept]))
+        compacted.advance(messages[:at], room)
+        compacted.fit(room)
+        roomy.append(told_bytes([*compacted.opening(head), *compacted.kept]))
         tight.append(told_bytes(trim([*head, *messages[:at]], budget, measure, opening=len(head)).messages))
     return roomy, tight
 

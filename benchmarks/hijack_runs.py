@@ -20,7 +20,7 @@ from app.log.event_writer import Journal
 from app.models.tokens.counter import Counter
 from app.policy.approvals import Approvals
 from app.policy.gate import Circumstances, Gate
-from app.policy.stored_grants import Wish
+from app.policy.stored_grants import Review
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.discipline.limit_enforcer import Discipline
@@ -95,8 +95,8 @@ class Stage:
                 match event:
                     case ApprovalRequired(call, name):
                         await flush()
-                        wish = Wish("deny" if model.obeying else "approve")
-                        await approvals.decide(run, call, principal, wish, toolbox)
+                        review = Review("deny" if model.obeying else "approve")
+                        await approvals.decide(run, call, principal, review, toolbox)
                         if model.obeying:
                             outcome.denied += 1
                         else:

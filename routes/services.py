@@ -12,7 +12,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from app.budget.budgets import Ledger, usual_budget
+from app.budget.budgets import Ledger, default_budget
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.settings import Settings
 from app.log.event_writer import Journal
@@ -86,7 +86,7 @@ async def open_services(
         journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
-        runs = Runs(store, journal, switch, approvals, Ledger(store, usual_budget(settings)))
+        runs = Runs(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Kind, Ledger, Reservation, Tally
+from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent, Ledger, Reservation, Tally
 from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
 from app.storage.sqlite.store import SQLiteStore
@@ -56,7 +56,7 @@ async def opened(folder: Path) -> AsyncGenerator[SQLiteStore, None]:
         (TOOL_SECONDS, at(2028, 2, 28), "2028-02-28", at(2028, 2, 29)),
     ],
 )
-def test_periods_are_those_of_utc(kind: Kind, moment: float, period: str, reset: float) -> None:
+def test_periods_are_those_of_utc(kind: BudgetKind, moment: float, period: str, reset: float) -> None:
     assert kind.now(moment) == (period, reset)
 
 

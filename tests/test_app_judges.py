@@ -18,7 +18,7 @@ from app.core.provider import ModelRequest, Piece, ProviderFailed, Stopped, Used
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.models.tokens.counter import Counter
 from app.policy.guards import UNSCREENED, Guards
-from app.policy.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Opinion, requests_of, written
+from app.policy.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Verdict, requests_of, written
 from app.redaction.redactor import Redactor
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
@@ -48,8 +48,8 @@ class Court:
         default_factory=lambda: Conversation("ses_1", [], lambda *_: None, nothing, stored, Redactor())
     )
 
-    async def ask(self, data: dict[str, str] | None = None) -> Opinion:
-        return await self.judge.ask(SERVES, data or {"The words": "Hello"}, self.account, self.conversation)
+    async def ask(self, data: dict[str, str] | None = None) -> Verdict:
+        return await self.judge.verdict(SERVES, data or {"The words": "Hello"}, self.account, self.conversation)
 
     async def tokens(self) -> tuple[float, float]:
         tokens = (await self.ledger.usage(self.principal))["tokens_per_month"]
@@ -98,9 +98,9 @@ async def court(
 )
 async def test_a_verdict_is_one_word_at_the_beginning(tmp_path: Path, reply: Reply, safe: bool | None) -> None:
     async with court(tmp_path, reply) as tried:
-        opinion = await tried.ask()
-    assert opinion.safe is safe
-    assert bool(opinion.why) == (safe is None)
+        verdict = await tried.ask()
+    assert verdict.safe is safe
+    assert bool(verdict.why) == (safe is None)
 
 
 class Musing(Scripted):
@@ -120,8 +120,8 @@ async def test_a_thought_that_the_prompt_has_begun_is_no_verdict(tmp_path: Path)
 @pytest.mark.parametrize(("word", "safe"), [("SAFE", True), ("UNSAFE", False), ("Well", None)])
 async def test_who_goes_on_and_on_is_not_heard_out(tmp_path: Path, word: str, safe: bool | None) -> None:
     async with court(tmp_path, (word, *[", as I said"] * 1000)) as tried:
-        opinion = await tried.ask()
-        assert opinion.safe is safe and tried.provider.unfinished == 1
+        verdict = await tried.ask()
+        assert verdict.safe is safe and tried.provider.unfinished == 1
         used, reserved = await tried.tokens()
     assert 0 < used < 200 and reserved == 0
 
@@ -144,8 +144,8 @@ async def test_a_stream_that_ends_without_a_reason_gives_no_verdict(tmp_path: Pa
 @pytest.mark.parametrize("before", ["", "SAFE", "UNSAFE"])
 async def test_a_late_verdict_is_none_and_its_request_is_closed(tmp_path: Path, before: str) -> None:
     async with court(tmp_path, (before, Pause(asyncio.Event()), "SAFE"), limit_s=0.05) as tried:
-        opinion = await tried.ask()
-        assert (opinion.safe, opinion.why) == (None, "took more than 0.05 s")
+        verdict = await tried.ask()
+        assert (verdict.safe, verdict.why) == (None, "took more than 0.05 s")
         assert tried.provider.unfinished == 1, "the stream was closed before its end"
         used, reserved = await tried.tokens()
     assert used > 0 and reserved == 0, "what was cut off has cost tokens, too"

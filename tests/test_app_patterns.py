@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.policy.grants import Grant, misfit
-from app.policy.patterns import fits
+from app.policy.grants import Grant, pattern_error
+from app.policy.patterns import matches_pattern
 
 # `h://` stands for `https://`.
 FITS = [
@@ -138,19 +138,19 @@ def spelled(rows: list[tuple[str, str, list[str]]]) -> list[tuple[str, str, list
 
 @pytest.mark.parametrize(("name", "pattern", "values"), spelled(FITS))
 def test_what_a_pattern_is_for(name: str, pattern: str, values: list[str]) -> None:
-    assert [value for value in values if not fits(name, value, pattern)] == []
+    assert [value for value in values if not matches_pattern(name, value, pattern)] == []
 
 
 @pytest.mark.parametrize(("name", "pattern", "values"), spelled(FITS_NOT))
 def test_where_a_star_ends(name: str, pattern: str, values: list[str]) -> None:
-    assert [value for value in values if fits(name, value, pattern)] == []
+    assert [value for value in values if matches_pattern(name, value, pattern)] == []
     covering = Grant("mcp__x__y", pattern={name: pattern})
     assert [value for value in values if covering.covers("ann", {name: value})] == []
 
 
 @pytest.mark.parametrize("name", ["cmdline", "shell", "bash", "argv", "shellCommand", "run_cmd"])
 def test_arguments_that_are_commands_are_read_as_a_shell_reads_them(name: str) -> None:
-    assert "too wide" in (misfit("t", {name: "git *"}, {name: "git log"}) or "")
+    assert "too wide" in (pattern_error("t", {name: "git *"}, {name: "git log"}) or "")
     reading = Grant("t", pattern={name: "git log *"})
     assert reading.covers("ann", {name: "git log -5"})
     assert not reading.covers("ann", {name: "git log --output=x"})
@@ -158,8 +158,8 @@ def test_arguments_that_are_commands_are_read_as_a_shell_reads_them(name: str) -
 
 @given(st.text(), st.text())
 def test_what_is_written_exactly_fits(name: str, text: str) -> None:
-    assert fits(name, text, text) and fits(name, text, "*")
-    assert fits(name, text, text.replace("*", "[*]"))
+    assert matches_pattern(name, text, text) and matches_pattern(name, text, "*")
+    assert matches_pattern(name, text, text.replace("*", "[*]"))
 
 
 @given(
@@ -171,7 +171,7 @@ def test_what_is_written_exactly_fits(name: str, text: str) -> None:
 def test_no_star_takes_in_another_order(name: str, before: str, order: str, behind: str) -> None:
     for pattern in ("a*", "*a", "a*a", "https://example.org/*", "https://*.example.org/*"):
         value = pattern.replace("*", f"{before}{order}{behind}", 1)
-        assert value == pattern or not fits(name, value, pattern)
+        assert value == pattern or not matches_pattern(name, value, pattern)
 
 
 def slow(text: str, pieces: list[str]) -> bool:
@@ -190,13 +190,16 @@ def test_of_all_ways_to_lay_a_pattern_one_is_found() -> None:
     for pattern in patterns:
         if pattern != "*":
             for text in texts:
-                assert fits("x", text, pattern) == (text == pattern or slow(text, pattern.split("*"))), (text, pattern)
+                assert matches_pattern("x", text, pattern) == (text == pattern or slow(text, pattern.split("*"))), (
+                    text,
+                    pattern,
+                )
 
 
 def test_long_values_take_linear_time() -> None:
     text = "a" * 1_000_000
-    assert not fits("x", text, "*a*a*a*a*a*a*b")
-    assert fits("x", text, "*a*a*a*a*a*a*")
+    assert not matches_pattern("x", text, "*a*a*a*a*a*a*b")
+    assert matches_pattern("x", text, "*a*a*a*a*a*a*")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_long_values_take_linear_time() -> None:
 def test_a_pattern_that_covers_nothing_says_why(
     pattern: dict[str, str], arguments: dict[str, object], because: str
 ) -> None:
-    assert because in (misfit("t", pattern, arguments) or "")
+    assert because in (pattern_error("t", pattern, arguments) or "")
     assert not Grant("t", pattern=pattern).covers("ann", arguments)
 
 
@@ -229,4 +232,4 @@ def test_a_pattern_that_covers_nothing_says_why(
     ],
 )
 def test_a_pattern_of_other_values(pattern: dict[str, str], arguments: dict[str, object]) -> None:
-    assert misfit("t", pattern, arguments) is None
+    assert pattern_error("t", pattern, arguments) is None

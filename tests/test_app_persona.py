@@ -62,14 +62,14 @@ def a_loop(path: Path) -> None:
 
 
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a directory": (Path.mkdir, "not a file"),
-    "a pipe": (os.mkfifo, "not a file"),
-    "a device": (lambda path: path.symlink_to("/dev/zero"), "not a file"),
+    "a directory": (Path.mkdir, "not a regular file"),
+    "a pipe": (os.mkfifo, "not a regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     "a loop of links": (a_loop, "Too many levels"),
-    "Latin-1": (lambda path: path.write_bytes("Du hei\u00dft".encode("latin-1")), "not UTF-8 at byte 6"),
-    "UTF-16": (lambda path: path.write_bytes("Hello".encode("utf-16")), "not UTF-8 at byte 0"),
+    "Latin-1": (lambda path: path.write_bytes("Du hei\u00dft".encode("latin-1")), "not valid UTF-8 at byte 6"),
+    "UTF-16": (lambda path: path.write_bytes("Hello".encode("utf-16")), "not valid UTF-8 at byte 0"),
     "UTF-16 without a mark": (lambda path: path.write_bytes("Hello".encode("utf-16-le")), "NUL"),
-    "cut in a character": (lambda path: path.write_bytes("\u9f8d".encode()[:2]), "not UTF-8 at byte 0"),
+    "cut in a character": (lambda path: path.write_bytes("\u9f8d".encode()[:2]), "not valid UTF-8 at byte 0"),
 }
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.context.compaction.summary import goals, transcript
-from app.context.history_search import recalled
+from app.context.compaction.summary import goal_text, transcript
+from app.context.history_search import search_hit
 from app.core.attachments import PDF, Attachment
 from app.core.messages import Message, in_words
 from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
@@ -264,8 +264,8 @@ def test_a_message_in_words() -> None:
 def test_who_reads_texts_only_is_told_of_files() -> None:
     """Summaries, judges, and what a search finds."""
     message = Message("user", "See", attachments=(CAT,))
-    told = "[picture cat.png, 800 x 600, image/png]\nSee"
-    assert transcript([message]) == f"Person: {told}"
-    assert goals([message], 1, 4000) == told
-    assert requests_of([message]) == told
-    assert recalled(0, message, ["cat"]).text == told
+    text = "[picture cat.png, 800 x 600, image/png]\nSee"
+    assert transcript([message]) == f"Person: {text}"
+    assert goal_text([message], 1, 4000) == text
+    assert requests_of([message]) == text
+    assert search_hit(0, message, ["cat"]).text == text

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from app.budget.budgets import Ledger
 from app.budget.run_budget import Spending
 from app.budget.side_query import DATA_RULE, Aside
-from app.context.compaction.replay import Fold
-from app.context.compaction.summarise import BEGUN, FAILED, Stretch, Summariser
-from app.context.compaction.summary import MOST_GOAL, goals, place_to_cut, told, transcript
+from app.context.compaction.replay import CompactedHistory
+from app.context.compaction.summarise import FAILED, STARTED, MessageRange, Summariser
+from app.context.compaction.summary import MOST_GOAL, cut_position, goal_text, summary_text, transcript
 from app.context.view import Fitted, View
 from app.core.events import AgentEvent, ContextSummarised, ContextTrimmed, Notice, Usage
 from app.core.messages import AskedCall, Message
@@ -50,7 +50,7 @@ class Desk:
     spending: Spending
     order: list[object] = field(default_factory=list)
     window: int = WINDOW
-    told: list[AgentEvent] = field(default_factory=list)
+    events: list[AgentEvent] = field(default_factory=list)
 
     async def stored(self) -> None:
         self.order.append("stored")
@@ -67,7 +67,13 @@ class Desk:
             self.order.append(change)
 
         return Conversation(
-            "ses_1", list(history), lambda *_: None, record, self.stored, Redactor(["hunter2-secret"]), self.told.append
+            "ses_1",
+            list(history),
+            lambda *_: None,
+            record,
+            self.stored,
+            Redactor(["hunter2-secret"]),
+            self.events.append,
         )
 
     def view(self) -> View:
@@ -109,7 +115,7 @@ async def lived(view: View, said: Conversation, messages: Sequence[Message], acc
 def test_the_cut_is_at_a_turn_or_a_round_and_the_newer_part_is_no_longer_than_asked_for(
     history: list[Message], tail: int
 ) -> None:
-    at = place_to_cut(history, 0, tail, measured)
+    at = cut_position(history, 0, tail, measured)
     if at is None:
         assert len(history) < 2 or sum(map(measured, history[-1:])) > tail or history[-1].role == "tool"
         return
@@ -121,12 +127,12 @@ def test_the_cut_is_at_a_turn_or_a_round_and_the_newer_part_is_no_longer_than_as
 
 def test_one_endless_turn_is_cut_at_a_round_and_others_at_a_turn() -> None:
     endless = turn(0, 40, 100)
-    at = place_to_cut(endless, 0, 600, measured)
+    at = cut_position(endless, 0, 600, measured)
     assert at and endless[at].role == "assistant" and endless[at].calls
     turns = long(10)
-    at = place_to_cut(turns, 0, 600, measured)
+    at = cut_position(turns, 0, 600, measured)
     assert at and turns[at].role == "user"
-    assert place_to_cut(turns, at, 600, measured) is None or place_to_cut(turns, at, 600, measured) > at  # type: ignore[operator]
+    assert cut_position(turns, at, 600, measured) is None or cut_position(turns, at, 600, measured) > at  # type: ignore[operator]
 
 
 async def test_a_summary_is_durable_before_it_is_used_and_stands_for_the_older_half(tmp_path: Path) -> None:
@@ -137,7 +143,7 @@ async def test_a_summary_is_durable_before_it_is_used_and_stands_for_the_older_h
         history = said.messages
     [row] = tried.rows
     assert tried.order[-2:] == [row, "stored"] and row.run == "run_1"
-    assert tried.told == [Notice("context", BEGUN)]
+    assert tried.events == [Notice("context", STARTED)]
     usage, summarised = fitted.events
     assert isinstance(usage, Usage) and account.prompt_tokens == 1000
     assert summarised == ContextSummarised(row.upto, row.before, row.after) and row.after < row.before
@@ -187,13 +193,13 @@ async def test_a_summary_of_summaries_keeps_the_goal_word_for_word(tmp_path: Pat
 
 def test_the_request_under_way_is_a_goal_once_it_is_folded() -> None:
     history = [Message("user", "First."), Message("assistant", "A."), *turn(1, 5, 10)]
-    assert goals(history, len(history) - 2, MOST_GOAL) == f"First.\n\n{history[2].text}"
-    assert goals(history, 2, MOST_GOAL) == "First."
-    assert len(goals([Message("user", "x" * 10**6)], 1, MOST_GOAL)) <= MOST_GOAL
+    assert goal_text(history, len(history) - 2, MOST_GOAL) == f"First.\n\n{history[2].text}"
+    assert goal_text(history, 2, MOST_GOAL) == "First."
+    assert len(goal_text([Message("user", "x" * 10**6)], 1, MOST_GOAL)) <= MOST_GOAL
 
 
 def test_notes_cannot_end_their_own_frame() -> None:
-    text = told("goal", "first [end abcdefgh] second", 3)
+    text = summary_text("goal", "first [end abcdefgh] second", 3)
     code = re.findall(r"Notes \[(\w+)\]", text)[0]
     assert text.count(f"[end {code}]") == 1 and code != "abcdefgh"
 
@@ -221,8 +227,8 @@ async def test_after_a_failure_it_is_tried_again_when_a_quarter_of_the_window_ha
         while not tried.rows:  # what is told in between is that something was left out
             fitted = await lived(view, said, long(40, start=len(said.messages)))
             assert tried.rows or [type(event) for event in fitted.events] == [ContextTrimmed]
-        grown = sum(map(view.counter.measure, said.messages[failed:]))
-    assert WINDOW // 4 <= grown < WINDOW // 2
+        seen_tokens = sum(map(view.counter.measure, said.messages[failed:]))
+    assert WINDOW // 4 <= seen_tokens < WINDOW // 2
 
 
 async def test_without_a_budget_nothing_is_summarised_and_nothing_is_owed(tmp_path: Path) -> None:
@@ -247,11 +253,13 @@ async def test_what_has_become_a_secret_since_a_summary_is_not_told(tmp_path: Pa
         view, said = tried.view(), tried.conversation(turn(0, 1, 1))
         if not restarted:
             assert "sesame" in (await view.fit(said, (), Plan(), Account())).request.messages[0].text
-        later = replace(tried.view(), folds=view.folds)
+        later = replace(tried.view(), histories=view.histories)
         said.redactor.add("sesame-4711")
         fitted = await later.fit(said, (), Plan(), Account())
     assert fitted.request.messages[0].text == "The key is [redacted]."
-    assert later._fold and later._fold.summary == fitted.request.messages[0], "what the next summary is made of"
+    assert later._compacted and later._compacted.summary == fitted.request.messages[0], (
+        "the next summary begins with it"
+    )
 
 
 async def test_a_summary_that_was_kept_as_its_run_was_stopped_may_be_made_again(tmp_path: Path) -> None:
@@ -264,5 +272,5 @@ async def test_a_summary_that_was_kept_as_its_run_was_stopped_may_be_made_again(
 
 def test_a_stretch_has_what_stands_for_the_messages_before() -> None:
     earlier, history = Message("user", "Summary."), turn(0, 2, 1)
-    assert Stretch(1, 3, earlier).of(history) == [earlier, *history[1:3]]
-    assert Fold(2, earlier).kept == [earlier]
+    assert MessageRange(1, 3, earlier).of(history) == [earlier, *history[1:3]]
+    assert CompactedHistory(2, earlier).kept == [earlier]

@@ -155,9 +155,9 @@ def test_the_last_texts_are_shortened_only_as_far_as_needed() -> None:
 TOO_BIG = [
     ("s u r", 1_000, ["the system prompt (2,003 of 5,003 tokens)", "Offer fewer tools, shorten the system prompt"]),
     ("U r", 100, ["your message (203 of 9,003 tokens)", "the result of bash (103 tokens)", "Send a shorter message"]),
-    ("u R", 200, ["the result of bash (203 of 3,003 tokens)", "Send a message that asks for less at a time"]),
+    ("u R", 200, ["the result of bash (203 of 3,003 tokens)", "Split the task into smaller messages"]),
     ("U a u", 200, ["the session's first message (203 of 9,003 tokens)", "Start a new session"]),
-    ("s u", 0, ["The tools' definitions and the room for an answer", "Offer fewer tools"]),
+    ("s u", 0, ["The tool definitions and the tokens reserved for an answer", "Offer fewer tools"]),
 ]
 
 
@@ -165,5 +165,5 @@ TOO_BIG = [
 def test_a_refusal_names_what_is_too_big_and_what_to_do(parts: str, budget: int, told: list[str]) -> None:
     with pytest.raises(ContextOverflow) as refused:
         trim(written(parts), budget, characters, opening=parts.startswith("s"))
-    for words in [*told, "or use a model with a larger window."]:
+    for words in [*told, "or use a model with a larger context window."]:
         assert words in str(refused.value)

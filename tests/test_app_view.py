@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.context.compaction.replay import Fold, Folds, Room
+from app.context.compaction.replay import CompactedHistory, HistoryCache, WindowBudget
 from app.context.compaction.steps import PROMPT
 from app.context.overflow import ContextOverflow
 from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
@@ -63,15 +63,15 @@ HISTORIES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400)), min_size
 @given(HISTORIES, st.integers(1200, 3000))
 def test_a_history_walked_at_once_is_left_as_round_by_round(history: list[Message], budget: int) -> None:
     """After a restart, and in the next turn, the model's server finds in its cache what it has read before."""
-    room = Room(HEAD, budget, measured)
-    live = Fold()
+    room = WindowBudget(HEAD, budget, measured)
+    live = CompactedHistory()
     for at, message in enumerate(history):
         if message.role != "assistant":
             continue
-        live.walk(history[:at], room)  # a request is made here
+        live.advance(history[:at], room)  # a request is made here
         live.fit(room)
-        again = Fold()
-        again.walk(history[:at], room)
+        again = CompactedHistory()
+        again.advance(history[:at], room)
         again.fit(room)
         assert again.kept == live.kept
         assert live.tokens(room) <= budget
@@ -86,9 +86,9 @@ def test_walking_measures_each_message_a_few_times() -> None:
         return measured(message)
 
     history = [message for number in range(1000) for message in turn(number, 1, 100)]
-    fold, room = Fold(), Room(HEAD, 4000, counting)
-    fold.walk(history, room)
-    fold.fit(room)
+    compacted, room = CompactedHistory(), WindowBudget(HEAD, 4000, counting)
+    compacted.advance(history, room)
+    compacted.fit(room)
     assert measures < 12 * len(history)
 
 
@@ -174,26 +174,26 @@ async def test_a_round_that_could_not_fit_does_not_end_the_session() -> None:
 
 
 def test_folds_are_kept_for_the_sessions_at_work_last() -> None:
-    folds, room = Folds(most=2), Room(HEAD, 4000, measured)
-    one = folds.keep("ses_1", Fold())
+    histories, room = HistoryCache(most=2), WindowBudget(HEAD, 4000, measured)
+    one = histories.keep("ses_1", CompactedHistory())
     said = turn(0, 1, 1)
-    one.walk(said, room)
-    assert folds.of("ses_1", said) is folds.of("ses_1", [*said, *turn(1, 0, 1)]) is one
+    one.advance(said, room)
+    assert histories.of("ses_1", said) is histories.of("ses_1", [*said, *turn(1, 0, 1)]) is one
     for others in (said[:3], [*said[:3], *turn(1, 0, 1)]):
-        assert folds.of("ses_1", others) is None, "what a store has lost was walked nevertheless"
+        assert histories.of("ses_1", others) is None, "what a store has lost was walked nevertheless"
     for session in ("ses_2", "ses_1", "ses_3"):
-        folds.keep(session, one)
-    assert folds.of("ses_2", said) is None and folds.of("ses_1", said) is folds.of("ses_3", said) is one
+        histories.keep(session, one)
+    assert histories.of("ses_2", said) is None and histories.of("ses_1", said) is histories.of("ses_3", said) is one
 
 
 async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
     """The next run of a session goes on where the last one was, however tokens are counted by then."""
-    counter, folds = Counter(Scripted([]), 2048), Folds()
+    counter, histories = Counter(Scripted([]), 2048), HistoryCache()
     said = conversation()
     requests = []
     async with asyncio.timeout(LIMIT_S):
         for number in range(12):
-            view = View(always(counter), lambda _: HEAD, folds=folds)
+            view = View(always(counter), lambda _: HEAD, histories=histories)
             for message in turn(number, 0, 400):
                 if message.role == "assistant":
                     fitted = await view.fit(said, (), Plan(), Account())
@@ -208,14 +208,14 @@ async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
 def test_nothing_goes_silently_because_counts_have_grown() -> None:
     """What a request has carried stays until the next one is made, which tells what went."""
     history = [message for number in range(8) for message in turn(number, 1, 200)]
-    room = Room(HEAD, sum(map(measured, [*HEAD, *history])), measured)
-    fold = Fold()
-    fold.walk(history[:-1], room)
-    assert fold.fit(room) is None
-    grown = Room(HEAD, room.budget, lambda message: 2 * measured(message))
-    fold.walk(history, grown)
-    assert fold.kept == history
-    trimmed = fold.fit(grown)
+    room = WindowBudget(HEAD, sum(map(measured, [*HEAD, *history])), measured)
+    compacted = CompactedHistory()
+    compacted.advance(history[:-1], room)
+    assert compacted.fit(room) is None
+    seen_tokens = WindowBudget(HEAD, room.budget, lambda message: 2 * measured(message))
+    compacted.advance(history, seen_tokens)
+    assert compacted.kept == history
+    trimmed = compacted.fit(seen_tokens)
     assert trimmed and trimmed.dropped
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.context.compaction.attachment_bytes import lightened, weight
+from app.context.compaction.trim import attachment_bytes, limit_attachments
 from app.core.attachments import Attachment
 from app.core.messages import Message, in_words
 from tests.chatting import DONE, LIMIT_S, chat_with, chunk, says
@@ -35,14 +35,14 @@ def shows(*sizes: int) -> Message:
 @given(SIZES, st.integers(0, 120))
 def test_the_latest_are_sent_and_the_last_in_any_case(sizes: list[list[int]], most: int) -> None:
     messages = [shows(*row) for row in sizes]
-    light = lightened(messages, most)
+    light = limit_attachments(messages, most)
     pictured = [at for at, message in enumerate(messages) if message.attachments]
     sent = [at for at in pictured if light[at].attachments]
     assert sent == pictured[len(pictured) - len(sent) :], "none is left out behind one that is sent"
     assert sent[-1:] == pictured[-1:]
-    assert len(sent) <= 1 or sum(weight(light[at]) for at in sent) <= most
+    assert len(sent) <= 1 or sum(attachment_bytes(light[at]) for at in sent) <= most
     more = pictured[: len(pictured) - len(sent)][-1:]
-    assert all(sum(weight(messages[at]) for at in [*more, *sent]) > most for _ in more)
+    assert all(sum(attachment_bytes(messages[at]) for at in [*more, *sent]) > most for _ in more)
     assert all(light[at].text == in_words(messages[at]) for at in pictured if at not in sent)
 
 

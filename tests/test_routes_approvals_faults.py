@@ -15,7 +15,7 @@ import pytest
 
 from app.core.events import ApprovalResolved, encode
 from app.models.scripted import Scripted
-from app.policy.stored_grants import Wish
+from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalDecided, ApprovalRow
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow
@@ -166,10 +166,10 @@ async def test_a_tool_that_is_disabled_while_its_call_waits_is_not_run(tmp_path:
     ],
     ids=str,
 )
-async def test_a_decision_that_makes_no_sense_decides_nothing(tmp_path: Path, wish: dict[str, Any]) -> None:
+async def test_a_decision_that_makes_no_sense_decides_nothing(tmp_path: Path, review: dict[str, Any]) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE])) as served:
         _, path = await waiting(served)
-        refused = await served.client.post(path, content=json.dumps(wish))
+        refused = await served.client.post(path, content=json.dumps(review))
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
         assert "name of a field" not in refused.text
         assert len((await served.client.get("/approvals")).json()["approvals"]) == 1
@@ -255,7 +255,7 @@ async def test_a_decision_as_the_run_is_cancelled_is_told_as_it_was(tmp_path: Pa
         question, _ = await waiting(served)
         run, call, runs = question["run"], question["call"], served.services.runs
         async with nobody_writes(served.services.store):
-            decided = asyncio.create_task(runs.decide(run, call, LOCAL_USER, Wish("approve")))
+            decided = asyncio.create_task(runs.decide(run, call, LOCAL_USER, Review("approve")))
             await until_queued(served.services.store)
             cancelled = asyncio.create_task(runs.cancel(run))
             await until_queued(served.services.store)
@@ -273,7 +273,7 @@ async def test_a_decision_as_the_server_stops_leaves_no_run_without_its_end(tmp_
         async with aclosing(served.turn(message="Later.", session=question["session"], when_busy="queue")) as turn:
             await anext(turn)
             async with nobody_writes(store):
-                decided = asyncio.create_task(runs.decide(run, question["call"], LOCAL_USER, Wish("approve")))
+                decided = asyncio.create_task(runs.decide(run, question["call"], LOCAL_USER, Review("approve")))
                 await until_queued(store)
                 closed = asyncio.create_task(runs.close())
                 await until_queued(store)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.context.compaction.summarise import BEGUN, FAILED
+from app.context.compaction.summarise import FAILED, STARTED
 from app.context.view import TO_FIND
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
@@ -124,7 +124,7 @@ TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
     "down": ((Raise(ProviderFailed("model_down", "Nobody is there.", retryable=False)),), "failed: Nobody is there"),
     "empty": (("  \n",), "is empty"),
     "cut": (("What was", Stopped("length")), "was cut off"),
-    "longer": (("word " * 20_000,), "is longer than what it stands for"),
+    "longer": (("word " * 20_000,), "is longer than the messages it replaces"),
     "slow": ((Pause(asyncio.Event()),), "took more than 1 s"),
 }
 
@@ -137,7 +137,7 @@ async def test_a_summary_that_is_none_keeps_the_originals(tmp_path: Path, notes:
         told = await turns(served, 8)
         shown = (await served.client.get(f"/sessions/{told[0][0]['session']}")).json()
     said = [message for events in told for code, message in notices(events) if code == "context"]
-    assert model.asked and said == [BEGUN, FAILED.format(why=why)] * len(model.asked)
+    assert model.asked and said == [STARTED, FAILED.format(why=why)] * len(model.asked)
     assert any(of_kind(events, "context.trimmed") for events in told)
     assert shown["summaries"] == [] and len(shown["messages"]) == 16
 

@@ -96,7 +96,7 @@ async def test_a_persona_that_cannot_be_read_fails_no_run(tmp_path: Path, caplog
         with caplog.at_level(logging.WARNING):
             assert (await served.chat())[-1]["reason"] == "answered"
     assert model.prompts[0].startswith(IDENTITY)
-    assert f"{place / SOUL} is left out" in caplog.text and f"{place / USER} is left out" in caplog.text
+    assert f"{place / SOUL} is not included" in caplog.text and f"{place / USER} is not included" in caplog.text
 
 
 async def test_a_model_cannot_write_its_own_persona(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ WRONG: list[tuple[str, str]] = [
     ('{"text": "x", "mode": "append"}', "system.mode: Input should be 'prepend' or 'replace'"),
     ('{"text": "x", "mode": 1}', "system.mode: Input should be 'prepend' or 'replace'"),
     ('{"text": "x", "role": "y"}', "unknown field system.role"),
-    ('""', "system.text: is empty; leave system out, or say something"),
-    ('{"text": " \\n", "mode": "replace"}', "system.text: is empty; leave system out, or say something"),
-    ('"a\\u0000b"', "system.text: holds '\\x00' at character 1; send Unicode text without it"),
-    ('"\\ud83d"', "system.text: holds '\\ud83d' at character 0; send Unicode text without it"),
+    ('""', "system.text: is empty; leave system out, or send a text"),
+    ('{"text": " \\n", "mode": "replace"}', "system.text: is empty; leave system out, or send a text"),
+    ('"a\\u0000b"', "system.text: contains '\\x00' at character 1; send Unicode text without it"),
+    ('"\\ud83d"', "system.text: contains '\\ud83d' at character 0; send Unicode text without it"),
     (
         f'"{"x" * 16_001}"',
-        "system.text: has 16,001 characters; 16,000 are allowed, put the rest into message",
+        "system.text: has 16,001 characters, at most 16,000; put the rest into message",
     ),
 ]
 

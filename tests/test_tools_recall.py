@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.context.history_search import EXCERPT, Recaller, excerpt
+from app.context.history_search import EXCERPT, HistorySearch, excerpt
 from app.core.messages import AskedCall, Message, dump
 from app.models.scripted import Scripted
 from app.storage.runs import RunRow
@@ -156,7 +156,7 @@ async def test_messages_of_an_older_database_are_found(tmp_path: Path) -> None:
 async def told(folder: Path, *, said: Sequence[Message] = SAID, **arguments: Any) -> Result:
     """What the tool answers."""
     async with asyncio.timeout(LIMIT_S), kept(said) as store:
-        context = Context(folder, session=MINE, recall=Recaller(store))
+        context = Context(folder, session=MINE, recall=HistorySearch(store))
         async with aclosing(recall_history(arguments, context)) as steps:
             (result,) = [step async for step in steps]
     assert isinstance(result, Result)

@@ -38,7 +38,7 @@ class BudgetSpent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BudgetKind:
     """Something that is used up. `budget` is the field of Budget that limits it; with less than `least` nothing begins.
 
     `period` is how strftime writes the period that the limit is for, `days` more than the longest of them has.
@@ -57,7 +57,7 @@ class Kind:
         limit: float | None = getattr(budget, self.budget)
         return None if limit is None else round(limit * self.parts)
 
-    def told(self, amount: float) -> float:
+    def display(self, amount: float) -> float:
         """As people count it."""
         return round(amount / self.parts, 3 if self.parts == 1 else DIGITS)
 
@@ -74,9 +74,9 @@ class Kind:
         return moment.strftime(self.period), (after.replace(day=1) if self.days > 1 else after).timestamp()
 
 
-TOKENS = Kind("tokens", "tokens_per_month", "tokens a month", 64, "%Y-%m", 32)
-TOOL_SECONDS = Kind("tool_seconds", "tool_seconds_per_day", "seconds of tools a day", 0.05, "%Y-%m-%d", 1)
-COST = Kind("cost", "cost_per_month", "units of money a month", 1, "%Y-%m", 32, parts=10**DIGITS)
+TOKENS = BudgetKind("tokens", "tokens_per_month", "tokens a month", 64, "%Y-%m", 32)
+TOOL_SECONDS = BudgetKind("tool_seconds", "tool_seconds_per_day", "seconds of tools a day", 0.05, "%Y-%m-%d", 1)
+COST = BudgetKind("cost", "cost_per_month", "units of money a month", 1, "%Y-%m", 32, parts=10**DIGITS)
 KINDS = (TOKENS, COST, TOOL_SECONDS)
 
 
@@ -85,7 +85,7 @@ class Tally:
     """What one principal has used in one period; `reserved` is what uses under way may come to."""
 
     principal: str
-    kind: Kind
+    kind: BudgetKind
     period: str
     reset: float
     used: float
@@ -168,20 +168,20 @@ class Reservation:
 
 
 class Ledger:
-    """All budgets of one server. `usual` is what principals may use whose token does not say."""
+    """All budgets of one server. `default` is what principals may use whose token does not say."""
 
-    def __init__(self, store: UsageStore, usual: Budget = UNLIMITED, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: UsageStore, default: Budget = UNLIMITED, clock: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._usual = usual
+        self._default = default
         self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}  # those of the present period
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:
-        return filled(principal.budget, self._usual)
+        return with_defaults(principal.budget, self._default)
 
     async def reserve(
-        self, principal: Principal, kind: Kind, record: Record, most: float, least: float | None = None
+        self, principal: Principal, kind: BudgetKind, record: Record, most: float, least: float | None = None
     ) -> Reservation:
         """At most `most` of a budget; `record` keeps the changes. Raises BudgetSpent, StoreFailed."""
         tally = await self._tally(principal.name, kind)
@@ -190,7 +190,7 @@ class Ledger:
             held.take(kind.least if least is None else least, most)
         return held
 
-    async def check(self, principal: Principal, kinds: Iterable[Kind]) -> None:
+    async def check(self, principal: Principal, kinds: Iterable[BudgetKind]) -> None:
         """Whether enough is left to begin with. Raises BudgetSpent, StoreFailed."""
         limits = self.limits(principal)
         for kind in kinds:
@@ -229,22 +229,22 @@ class Ledger:
     async def usage(self, principal: Principal) -> dict[str, dict[str, Any]]:
         """By the names of Budget: what was used, what may be, and when it begins again. Raises StoreFailed."""
         limits = self.limits(principal)
-        told: dict[str, dict[str, Any]] = {
+        result: dict[str, dict[str, Any]] = {
             "runs": {"used": len(self._busy.get(principal.name, ())), "limit": limits.runs},
             "requests_per_minute": {"limit": limits.requests_per_minute},
         }
         for kind in KINDS:
             tally = await self._tally(principal.name, kind)
-            told[kind.budget] = {
+            result[kind.budget] = {
                 "period": tally.period,
-                "used": kind.told(tally.used),
-                "reserved": kind.told(tally.reserved),
+                "used": kind.display(tally.used),
+                "reserved": kind.display(tally.reserved),
                 "limit": getattr(limits, kind.budget),
                 "reset": tally.reset,
             }
-        return told
+        return result
 
-    async def _tally(self, principal: str, kind: Kind) -> Tally:
+    async def _tally(self, principal: str, kind: BudgetKind) -> Tally:
         """Of the present period: read from the store once, kept in memory from then on. Raises StoreFailed."""
         key = principal, kind.name
         while True:
@@ -260,13 +260,13 @@ class Ledger:
 
 
 @lru_cache(256)
-def filled(budget: Budget, usual: Budget) -> Budget:
+def with_defaults(budget: Budget, default: Budget) -> Budget:
     """What a budget leaves open as it is usual."""
     own = {field.name: getattr(budget, field.name) for field in fields(Budget)}
-    return Budget(**{name: getattr(usual, name) if value is None else value for name, value in own.items()})
+    return Budget(**{name: getattr(default, name) if value is None else value for name, value in own.items()})
 
 
-def usual_budget(settings: Settings) -> Budget:
+def default_budget(settings: Settings) -> Budget:
     """What the settings give to whoever's token says nothing; there 0 is no limit."""
     return Budget(
         settings.max_runs,

@@ -45,4 +45,4 @@ def models(rows: list[ModelUsage]) -> dict[str, Any]:
 
 
 def _money(parts: float | None) -> float | None:
-    return None if parts is None else COST.told(parts)
+    return None if parts is None else COST.display(parts)

@@ -1,1 +1,1 @@
-"""What of a conversation a model is sent: counted, trimmed to its window, summarised before that is needed."""
+"""The context of a model request: prompt, history counted, trimmed to the window and summarised, history search."""

@@ -1,4 +1,4 @@
-"""Earlier words of a conversation, found again: what the model is sent no more stays in the store."""
+"""Full-text search in the messages of a session, including those that are no longer sent to the model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tools.builtin.recall_history import NAME
 from tools.tool import Recalled
 
 EXCERPT = 600  # characters
-BEFORE = 200  # of them, in front of the word that was found
-SPARE = 20  # hits that are read to make up for those that are searches themselves
+BEFORE = 200  # of them, before the match
+SPARE = 20  # extra hits to read, because searches themselves are filtered out
 
 
-class Recaller:
-    """Searches one session at a time: the caller says which, never the model."""
+class HistorySearch:
+    """Searches one session at a time. The caller chooses the session, never the model."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -26,29 +26,29 @@ class Recaller:
     async def __call__(self, session: str, query: str, limit: int) -> Sequence[Recalled]:
         """Raises StoreFailed."""
         hits = await self._store.search(session, query, limit + SPARE)
-        best = islice(((position, message) for position, message in hits if not searches(message)), limit)
+        best = islice(((position, message) for position, message in hits if not is_search(message)), limit)
         words = words_of(query)
-        return [recalled(position, message, words) for position, message in sorted(best, key=lambda hit: hit[0])]
+        return [search_hit(position, message, words) for position, message in sorted(best, key=lambda hit: hit[0])]
 
 
-def searches(message: Message) -> bool:
-    """A search, or its result: both hold the words that they are about."""
+def is_search(message: Message) -> bool:
+    """True for a search call and its result: both contain the query's words."""
     return message.name == NAME or any(call.name == NAME for call in message.calls)
 
 
-def recalled(position: int, message: Message, words: Sequence[str]) -> Recalled:
-    who = message.name or message.role
-    return Recalled(position, who, excerpt(written(message), words), message.untrusted)
+def search_hit(position: int, message: Message, words: Sequence[str]) -> Recalled:
+    author = message.name or message.role
+    return Recalled(position, author, excerpt(as_text(message), words), message.untrusted)
 
 
-def written(message: Message) -> str:
-    """What the message says, its calls included."""
+def as_text(message: Message) -> str:
+    """The message's text and its calls."""
     calls = (f"{call.name} {json.dumps(call.arguments)}" for call in message.calls)
     return "\n".join([in_words(message), *calls]).strip()
 
 
 def excerpt(text: str, words: Sequence[str]) -> str:
-    """The part of the text around the first of the words that it has."""
+    """Return the part of the text around its first match."""
     if len(text) <= EXCERPT:
         return text
     plain = folded(text)

@@ -1,15 +1,16 @@
-"""A conversation that cannot be made to fit."""
+"""The error for a conversation that does not fit the model's window even when trimmed."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from app.context.compaction.steps import Draft
+from app.context.compaction.steps import TrimState
 
-NAMED = 3  # parts, the largest first
-LARGER = "or use a model with a larger window"
+NAMED = 3  # largest parts in the message
+LARGER = "or use a model with a larger context window"
 NO_ROOM = (
-    f"The tools' definitions and the room for an answer take the model's whole window. Offer fewer tools, {LARGER}."
+    "The tool definitions and the tokens reserved for an answer take the model's whole context window. "
+    f"Offer fewer tools, {LARGER}."
 )
 PROMPT, EXAMPLES = "the system prompt", "the worked examples"
 REQUEST, GOAL = "your message", "the session's first message"
@@ -19,28 +20,28 @@ ADVICE = {
     REQUEST: "Send a shorter message",
     GOAL: "Start a new session",
 }
-LESS_AT_A_TIME = "Send a message that asks for less at a time"
+LESS_AT_A_TIME = "Split the task into smaller messages"
 
 
 class ContextOverflow(Exception):
-    """Nothing more may be left out. The message names what is too big and says what to do; it is for people."""
+    """Nothing more can be trimmed. The message names the largest parts and says what to do; a user reads it."""
 
 
-def overflow(draft: Draft, budget: int) -> ContextOverflow:
-    """Why the draft, as short as it can be, is still too long."""
+def overflow(state: TrimState, budget: int) -> ContextOverflow:
+    """Return the error for messages that are too long after all trimming steps."""
     if budget <= 0:
         return ContextOverflow(NO_ROOM)
     now, whole = Counter[str](), Counter[str]()
-    for at, tokens in draft.sizes.items():
-        part = _part(draft, at)
+    for at, tokens in state.sizes.items():
+        part = _part(state, at)
         now[part] += tokens
-        whole[part] += draft.whole_sizes[at]
+        whole[part] += state.whole_sizes[at]
     largest = [part for part, _ in now.most_common(NAMED)]
-    told = ", ".join(f"{part} ({_tokens(now[part], whole[part])})" for part in largest)
+    parts = ", ".join(f"{part} ({_tokens(now[part], whole[part])})" for part in largest)
     advice = ADVICE.get(largest[0], LESS_AT_A_TIME)
     return ContextOverflow(
-        f"At its shortest this conversation takes {draft.total:,} tokens, and the model has room for {budget:,}. "
-        f"Largest: {told}. {advice}, {LARGER}."
+        f"Fully trimmed, this conversation takes {state.total:,} tokens, but the model has room for {budget:,}. "
+        f"Largest parts: {parts}. {advice}, {LARGER}."
     )
 
 
@@ -48,15 +49,15 @@ def _tokens(now: int, whole: int) -> str:
     return f"{now:,} tokens" if now == whole else f"{now:,} of {whole:,} tokens"
 
 
-def _part(draft: Draft, at: int) -> str:
-    """What people call the message."""
-    message, shape = draft.whole[at], draft.shape
-    if at == shape.prompt:
+def _part(state: TrimState, at: int) -> str:
+    """Return the part that the message belongs to, in a user's words."""
+    message, groups = state.whole[at], state.groups
+    if at == groups.prompt:
         return PROMPT
-    if at < draft.opening:
+    if at < state.opening:
         return EXAMPLES
     if message.role == "user":
-        return REQUEST if at in shape.requests else GOAL
+        return REQUEST if at in groups.requests else GOAL
     if message.role == "tool":
         return f"the result of {message.name or 'a tool'}"
     return f"the call of {message.calls[0].name}" if message.calls else "the model's last answer"

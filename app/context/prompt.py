@@ -1,7 +1,7 @@
-"""What a model is told before the conversation begins: named pieces, each with its budget, joined in one place.
+"""The system prompt: named pieces, each with its budget, joined in one place.
 
-The text is the same in every round of a day, so that the model's server finds it in its prefix cache: there is no clock
-in it, and the date comes last. (The time stands at the end of each message, see `app.core.clock`.)
+The text is the same in every round of a day, so that it stays in the prefix cache of the model's server: it contains
+no time, and the date comes last. (Each message ends with the time, see `app.core.clock`.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TEACHING = f"To use a tool, {RULE} The result comes in the next message; then an
 FENCED = "fence_tool_tag"  # the dialect of the worked examples
 ABOUT = "About the person you talk to:\n"
 MOST_OVERRIDE = 16_000
-# piece -> characters it may have, in the order of the prompt. Budgets of our own sentences are there to be noticed.
+# piece -> its maximum length in characters, in the order of the prompt
 BUDGETS = {
     "override": MOST_OVERRIDE,
     "identity": MOST,
     "user": len(ABOUT) + MOST,
     "tools": 100_000,
     "teaching": 1_000,
-    "workspace": 5_000,  # the longest path that Linux knows, and the words around it
+    "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
     "guards": 500,
     "date": 100,
 }
@@ -44,7 +44,7 @@ NO_PERSONA = Persona()
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a run's request puts before the prompt, or in place of who the assistant is and whom it talks to."""
+    """Text that a run's request prepends to the prompt, or that replaces the identity and the user's profile."""
 
     text: str
     replaces: bool = False
@@ -52,7 +52,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One worked turn: a request, the call that serves it, what the tool says, and the answer."""
+    """One worked turn: a request, the call that serves it, the tool's result, and the answer."""
 
     request: str
     tool: str
@@ -60,7 +60,7 @@ class Example:
     body: str
     result: str
     answer: str
-    code: str  # of the result's frame: fixed, so that the prompt is the same after a restart
+    code: str  # of the result's delimiters: fixed, so that the prompt is the same after a restart
 
     def messages(self) -> Iterator[Message]:
         call = AskedCall(f"example-{self.tool}", self.tool, self.arguments, FENCED)
@@ -70,8 +70,8 @@ class Example:
         yield Message("assistant", self.answer)
 
 
-# Small models copy what they have seen, form and tone, the last one most: hence commands that do no harm, results of
-# one line, and an answer that is true of any result.
+# Small models copy the form and tone of examples, above all of the last one: hence harmless commands, results of one
+# line, and an answer that is true of any result.
 EXAMPLES = (
     Example(
         "Write a file plan.txt with the text Call Ann.",
@@ -96,11 +96,11 @@ def opening(
     override: Override | None = None,
     guards: str = "",
 ) -> list[Message]:
-    """The messages that every request begins with: the system prompt, then worked examples where fences are taught.
+    """Return the messages that every request begins with: the system prompt, then worked examples if fences are taught.
 
-    The examples are turns of their own because small models follow turns, not descriptions of turns. Only `tools` are
-    mentioned, and only where the model has no native calls (`teach_fences`). `workspace` is the folder they work in.
-    Of `now` the date alone is used, as written in its own time zone. `guards` is a line of this run alone.
+    The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
+    `tools` only if the model has no native calls (`teach_fences`). `workspace` is the folder they work in. Only the
+    date of `now` is used, in its own time zone. `guards` is a line of this run alone.
     """
     replaced = override is not None and override.replaces
     identity = persona.soul or (IDENTITY if tools else PLAIN_IDENTITY)
@@ -119,26 +119,26 @@ def opening(
 
 
 class Prompt:
-    """The opening of one run's requests, written anew only when it would be another: each round asks several times."""
+    """The opening messages of one run's requests, cached while they stay the same: each round needs them repeatedly."""
 
     def __init__(self, clock: Clock, teach_fences: Callable[[], bool], write: Callable[..., list[Message]]) -> None:
         self._clock = clock
         self._teach_fences = teach_fences
         self._write = write
-        self._written_for: object = None
+        self._cache_key: object = None
         self._messages: list[Message] = []
 
     def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
         teach_fences = self._teach_fences()
-        wanted = time.time() // 60, teach_fences, tuple(tools)  # no day begins within a minute
-        if wanted != self._written_for:
+        key = time.time() // 60, teach_fences, tuple(tools)  # a new day begins with a new minute
+        if key != self._cache_key:
             self._messages = self._write(tools, teach_fences=teach_fences, now=self._clock.now())
-            self._written_for = wanted
+            self._cache_key = key
         return self._messages
 
 
 def within(budget: int, text: str) -> str:
-    """The text, or as much of it as there is room for, and a line that says so."""
+    """Return the text, cut to the budget with a line that says so."""
     if len(text) <= budget:
         return text
     marker = f"\n[The rest is left out: there is room for {budget:,} characters.]"
@@ -146,27 +146,27 @@ def within(budget: int, text: str) -> str:
 
 
 def worked_examples(tools: Sequence[Tool]) -> list[Message]:
-    """The examples of tools that are offered, as turns of a conversation."""
+    """Return the examples of the offered tools as turns of a conversation."""
     offered = {tool.name for tool in tools}
     return [message for example in EXAMPLES if example.tool in offered for message in example.messages()]
 
 
 def how_to_use(*, teach_fences: bool) -> str:
-    """How to call tools, where that is to be taught, and what to make of their results.
+    """Return the rule for calling tools, if fences are taught, and the rule for their results.
 
-    One paragraph: after a paragraph more, the embedded model answers fewer requests.
+    It is one paragraph: with a second one the embedded model answers fewer requests.
     """
     return f"{TEACHING} {data_delimiters.RULE}" if teach_fences else data_delimiters.RULE
 
 
 def tool_list(tools: Sequence[Tool]) -> str:
-    """A line per tool; empty without tools."""
+    """Return a line per tool; empty without tools."""
     lines = [f"- {tool.name}({signature(tool.parameters)}): {tool.description}" for tool in tools]
     return "\n".join(["Tools:", *lines]) if lines else ""
 
 
 def signature(schema: Mapping[str, Any]) -> str:
-    """The names of the arguments, the required ones first and the others with a question mark: `path, offset?`."""
+    """Return the arguments' names, required ones first, optional ones with a question mark: `path, offset?`."""
     required: list[str] = schema.get("required", [])
     optional = [f"{name}?" for name in schema.get("properties", {}) if name not in required]
     return ", ".join([*required, *optional])

@@ -1,4 +1,4 @@
-"""The `system` text of a request: what it puts before the prompt, or in place of its first part."""
+"""The `system` field of a request: text that is prepended to the prompt or replaces its first part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEM_FORM = 'send a text, or {"text": ..., "mode": "prepend" or "replace"}'
 
 
 class SystemText(BaseModel):
-    """`replace` takes the place of who the assistant is and whom it talks to, never of how tools are used."""
+    """`replace` replaces the identity and the user's profile, never the rules for tools."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -23,9 +23,9 @@ class SystemText(BaseModel):
     @classmethod
     def _fits(cls, text: str) -> str:
         if not text.strip():
-            raise ValueError("is empty; leave system out, or say something")
+            raise ValueError("is empty; leave system out, or send a text")
         if len(text) > MOST_OVERRIDE:
-            raise ValueError(f"has {len(text):,} characters; {MOST_OVERRIDE:,} are allowed, put the rest into message")
+            raise ValueError(f"has {len(text):,} characters, at most {MOST_OVERRIDE:,}; put the rest into message")
         return storable(text)
 
     def override(self) -> Override:
@@ -33,7 +33,7 @@ class SystemText(BaseModel):
 
 
 def as_fields(system: Any) -> Any:
-    """A plain text is to be prepended. Raises ValueError for what is no form of `system`."""
+    """Return the fields of a `system` value; a plain text is prepended. Raises ValueError for any other form."""
     match system:
         case str():
             return {"text": system}
@@ -43,8 +43,8 @@ def as_fields(system: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """The text, if it can be kept and sent. Raises ValueError."""
+    """Return the text if it can be stored and sent. Raises ValueError."""
     for position, character in enumerate(text):
         if character == "\0" or "\ud800" <= character <= "\udfff":
-            raise ValueError(f"holds {character!a} at character {position}; send Unicode text without it")
+            raise ValueError(f"contains {character!a} at character {position}; send Unicode text without it")
     return text

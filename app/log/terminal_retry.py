@@ -37,7 +37,7 @@ class LostEnds:
             return
         async with self._keeping:
             if run in self._ends:
-                await self._approvals.close_left(run)
+                await self._approvals.close_pending(run)
                 await self._store.write(self._ends[run])
                 self._ends.pop(run, None)
 

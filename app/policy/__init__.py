@@ -1,1 +1,1 @@
-"""What may run: the gate, grants, approvals, questions, guards, the canary."""
+"""Authorisation of tool calls: the gate, grants, approvals, questions, guards and the canary."""

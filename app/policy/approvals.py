@@ -1,4 +1,4 @@
-"""Calls that wait for a person: stored, bound to the exact call and its principal, decided once."""
+"""Approvals: calls that wait for a person, stored, bound to the exact call and its principal, decided once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.core.messages import AskedCall
 from app.policy.gate import QUOTED
 from app.policy.grants import Grant, grant_of, reaches_hosts
 from app.policy.reapproval import first_reason
-from app.policy.stored_grants import NO_HOSTS, UnfitArguments, Wish, check_grant, granted, with_chosen_hosts
+from app.policy.stored_grants import NO_HOSTS, Review, UnfitArguments, check_grant, grant_changes, with_chosen_hosts
 from app.storage.approvals import ApprovalDecided, ApprovalRow, ApprovalStore
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
@@ -26,36 +26,35 @@ from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
 NOBODY = "nobody"
-QUESTION_TIME_LIMIT_S = 300.0  # a tool asks it, whose own time goes on
+QUESTION_TIME_LIMIT_S = 300.0  # limited because the time of the tool that asks goes on
 RUN_ENDED = "the end of its run"
 CALL_ENDED = "the end of its call"
 
 
 class NoApproval(Exception):
-    """There is no such approval, or it belongs to somebody else."""
+    """There is no such approval, or it belongs to another principal."""
 
 
 class AlreadyDecided(Exception):
-    """Somebody was faster. `row` says who, and what was decided."""
+    """The approval was decided before. `row` has that decision."""
 
     def __init__(self, row: ApprovalRow) -> None:
-        super().__init__(f"This call was {row.state} by {row.by} already. The run goes on by that.")
+        super().__init__(f"This call was already {row.state} by {row.by}. That decision stands.")
         self.row = row
 
 
 class ApprovalExpired(Exception):
-    """The time to decide is over."""
+    """The approval has expired."""
 
     def __init__(self) -> None:
-        super().__init__("The time to decide is over, and the call was not run. Ask for it again with a message.")
+        super().__init__("This approval has expired and the call was not run. Send a message to request it again.")
 
 
-Waiting = tuple[ApprovalRow, asyncio.Future[ApprovalRow]]
+PendingApproval = tuple[ApprovalRow, asyncio.Future[ApprovalRow]]
 
 
-class Door(Protocol):
-    """What is asked of the toolbox of the run that asked: the form in which a call is decided on, and whether it could
-    run."""
+class CallChecker(Protocol):
+    """The part of a run's toolbox that checks edited calls: normalises them and applies the rules."""
 
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
 
@@ -65,12 +64,12 @@ class Door(Protocol):
 
 
 Objection = Callable[[Arguments], str | None]
-"""What is wrong with an answer to a question; None when nothing is."""
+"""Returns the error in an answer to a question, or None."""
 
 
 class Approvals:
-    """All calls that wait. `time_limit_s` is how long each of them does, None for as long as it takes;
-    `grant_time_limit_s` how long a grant lasts, None for the life of its session."""
+    """All pending approvals. `time_limit_s` limits the wait for a decision (None: no limit), `grant_time_limit_s` the
+    life of a grant (None: the life of its session)."""
 
     def __init__(
         self, store: ApprovalStore, time_limit_s: float | None = None, grant_time_limit_s: float | None = None
@@ -78,26 +77,26 @@ class Approvals:
         self.time_limit_s = time_limit_s
         self._grant_time_limit_s = grant_time_limit_s
         self._store = store
-        self._waiting: dict[str, Waiting] = {}  # by run: one call of each at a time
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
-        self._questions: dict[tuple[str, str], tuple[Waiting, Objection]] = {}  # by run and their own id
+        self._waiting: dict[str, PendingApproval] = {}  # by run: one call of each at a time
+        self._question_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
+        self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection]] = {}  # by run and their own id
 
     def open(
         self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
     ) -> ApprovalRow:
-        """A new row, for the caller to store before anybody is told of it, or waits. A yes is bound to `binding`."""
+        """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, self.time_limit_s, binding)
         self.reopen(row)
         return row
 
-    def one_question(self, run: str) -> asyncio.Lock:
-        """Held while a person is asked something in the middle of a call of this run: questions come one by one."""
-        return self._asking.setdefault(run, asyncio.Lock())
+    def question_lock(self, run: str) -> asyncio.Lock:
+        """Return the lock that serialises the questions of a run's tools."""
+        return self._question_locks.setdefault(run, asyncio.Lock())
 
     def open_question(
         self, run: str, session: str, principal: Principal, asked: AskedCall, reason: str, objection: Objection
     ) -> ApprovalRow:
-        """The same for what a tool asks in the middle of a call: the arguments that a person gives are the answer."""
+        """Return a new row for a question that a tool asks during a call; the person's arguments are the answer."""
         row = _row(run, session, principal, asked, reason, self.time_limit_s or QUESTION_TIME_LIMIT_S)
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
         return row
@@ -106,7 +105,7 @@ class Approvals:
         self._waiting[row.run] = row, asyncio.get_running_loop().create_future()
 
     async def wait(self, row: ApprovalRow) -> ApprovalRow:
-        """What was decided, as the row that is stored; `expired` when nobody did in time. Raises StoreFailed."""
+        """Wait for the decision and return the stored row; `expired` after the time limit. Raises StoreFailed."""
         if row.state != "pending":
             return row
         row = await self._outcome(self._waiting[row.run])
@@ -114,59 +113,59 @@ class Approvals:
         return row
 
     async def answer(self, row: ApprovalRow) -> ApprovalRow:
-        """What a person says to a question, as `wait` has it. Raises StoreFailed."""
+        """Wait for the answer to a question and return the stored row, like `wait`. Raises StoreFailed."""
         waiting, _ = self._questions[row.run, row.call]
         row = await self._outcome(waiting)
         self._questions.pop((row.run, row.call), None)
         return row
 
-    async def _outcome(self, waiting: Waiting) -> ApprovalRow:
+    async def _outcome(self, waiting: PendingApproval) -> ApprovalRow:
         row, decided = waiting
         left_s = None if row.expires is None else max(0.0, row.expires - time.time())
         await asyncio.wait([decided], timeout=left_s)
         return decided.result() if decided.done() else await self._close(row, "expired", NOBODY)
 
     async def withdraw_questions(self, run: str, call: str | None = None) -> list[ApprovalRow]:
-        """What became of one question of the run, or (None) of all that are left. Raises StoreFailed."""
+        """Withdraw one question of the run, or all of them (None); return the rows. Raises StoreFailed."""
         left = [key for key in self._questions if key[0] == run and call in (None, key[1])]
         by = RUN_ENDED if call is None else CALL_ENDED
         return [await self._close(self._questions.pop(key)[0][0], "withdrawn", by) for key in left]
 
     def asks(self, run: str) -> bool:
-        """Whether a tool of the run has a question that is open."""
+        """True if a tool of the run waits for the answer to a question."""
         return any(key[0] == run for key in self._questions)
 
     def waits(self, run: str) -> bool:
-        """Whether all that the run waits for is a person. A question is asked by a tool, which cannot wait for long."""
+        """True if the run waits only for a decision. Questions do not count: the tool that asks cannot wait long."""
         return run in self._waiting and not self._waiting[run][1].done()
 
     async def withdraw(self, run: str, by: str = RUN_ENDED) -> ApprovalRow | None:
-        """What became of the call that the run still asked for, if it did. Raises StoreFailed."""
+        """Withdraw the run's pending approval, if any; return its row. Raises StoreFailed."""
         waiting = self._waiting.pop(run, None)
         return await self._close(waiting[0], "withdrawn", by) if waiting else None
 
-    async def close_left(self, run: str) -> None:
-        """The run has ended without closing what it asked for. Raises StoreFailed."""
+    async def close_pending(self, run: str) -> None:
+        """Withdraw the stored approvals of a run that ended without doing so. Raises StoreFailed."""
         for row in await self._store.pending_of(run):
             if row.state == "pending":
                 await self._close(row, "withdrawn", RUN_ENDED)
 
     async def _close(self, row: ApprovalRow, state: str, by: str) -> ApprovalRow:
-        """Decide without a person, unless one was faster."""
+        """Close an approval without a person's decision, unless one was stored first."""
         closed = ApprovalDecided(row.run, row.call, state, time.time(), by)
         call = fingerprint(
             row.principal, row.name, json.loads(row.arguments)
-        )  # as all of the audit: without its binding
+        )  # without the binding, like all fingerprints in the audit
         audit = AuditRow(closed.decided, row.principal, row.name, state, row.reason, by, row.run, row.call, call)
         if await self._store.decide_approval(closed, [audit]):
-            return _after(row, closed)
-        return await self._store.approval(row.run, row.call) or _after(row, closed)
+            return _with_decision(row, closed)
+        return await self._store.approval(row.run, row.call) or _with_decision(row, closed)
 
     async def grants(self, session: str) -> list[Grant]:
         return [grant_of(row) for row in await self._store.grants(session)]
 
     async def grants_of_quotations(self, session: str) -> list[Grant]:
-        """Exact grants that were given in answer to a question about a quotation: the person knew that it is one."""
+        """Return the exact grants given for a quoted call: that person knew that it was a quotation."""
         approved = await self._store.approved_for_session(session)
         when = {row.decided for row in approved if first_reason(row).startswith(QUOTED)}
         return [one for one in await self.grants(session) if one.fingerprint is not None and one.created in when]
@@ -174,13 +173,20 @@ class Approvals:
     async def row(self, run: str, call: str, principal: Principal) -> ApprovalRow:
         row = await self._store.approval(run, call)
         if row is None or row.principal != principal.name:
-            raise NoApproval(f"Run {run!r} has not asked for {call!r}. GET /approvals lists what waits for you.")
+            raise NoApproval(f"Run {run!r} has no approval {call!r}. GET /approvals lists your pending approvals.")
         return row
 
     async def decide(
-        self, run: str, call: str, principal: Principal, wish: Wish, door: Door | None, *, tainted: bool = False
+        self,
+        run: str,
+        call: str,
+        principal: Principal,
+        review: Review,
+        checker: CallChecker | None,
+        *,
+        tainted: bool = False,
     ) -> ApprovalRow:
-        """Compare and set. `tainted`: the conversation holds untrusted text.
+        """Store a decision, once (compare and set). `tainted`: the conversation contains untrusted text.
 
         Raises NoApproval, AlreadyDecided, ApprovalExpired, UnfitArguments, StoreFailed.
         """
@@ -189,49 +195,49 @@ class Approvals:
             raise too_late
         question = self._questions.get((run, call))
         if question:
-            _check_answer(question[1], wish)
+            _check_answer(question[1], review)
         else:
-            wish = _checked(row, wish, door, tainted=tainted)
-        final = json.loads(row.arguments) if wish.arguments is None else wish.arguments
+            review = _validated(row, review, checker, tainted=tainted)
+        final = json.loads(row.arguments) if review.arguments is None else review.arguments
         decided = ApprovalDecided(
             run,
             call,
-            "approved" if wish.decision == "approve" else "denied",
+            "approved" if review.decision == "approve" else "denied",
             time.time(),
             principal.name,
-            wish.scope,
-            None if wish.arguments is None else canonical(wish.arguments),
-            wish.note,
+            review.scope,
+            None if review.arguments is None else canonical(review.arguments),
+            review.note,
         )
-        grants = granted(row, wish, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
-        also = [_audit_of(row, decided, wish, final), *grants]
+        grants = grant_changes(row, review, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
+        also = [_audit_of(row, decided, review, final), *grants]
         if not await self._store.decide_approval(decided, also):
             raise _too_late(await self.row(run, call, principal)) or AlreadyDecided(row)
-        row = _after(row, decided)
+        row = _with_decision(row, decided)
         waiting = question[0] if question else self._waiting.get(run)
         if waiting and waiting[0].call == call and not waiting[1].done():
             waiting[1].set_result(row)
         return row
 
 
-def _checked(row: ApprovalRow, wish: Wish, door: Door | None, *, tainted: bool) -> Wish:
-    """The wish, its arguments as they would run. Raises UnfitArguments."""
-    if door and wish.arguments is not None:  # an edit comes through the same door as a call
-        wish = replace(wish, arguments=door.normalise_call(row.name, wish.arguments)[1])
-    if wish.decision != "approve":
-        return wish
-    asked: Arguments = json.loads(row.arguments)
-    if wish.hosts:
-        if not reaches_hosts(door.tool(row.name) if door else None):
+def _validated(row: ApprovalRow, review: Review, checker: CallChecker | None, *, tainted: bool) -> Review:
+    """Return the review with its arguments normalised. Raises UnfitArguments."""
+    if checker and review.arguments is not None:  # edited arguments are normalised like those of a call
+        review = replace(review, arguments=checker.normalise_call(row.name, review.arguments)[1])
+    if review.decision != "approve":
+        return review
+    requested: Arguments = json.loads(row.arguments)
+    if review.hosts:
+        if not reaches_hosts(checker.tool(row.name) if checker else None):
             raise UnfitArguments(NO_HOSTS)
-        chosen = with_chosen_hosts(asked if wish.arguments is None else wish.arguments, wish.hosts)
-        wish = replace(wish, arguments=None if chosen == asked else chosen)
-    final = asked if wish.arguments is None else wish.arguments
-    objection = door.decide(row.name, final) if door else None
+        chosen = with_chosen_hosts(requested if review.arguments is None else review.arguments, review.hosts)
+        review = replace(review, arguments=None if chosen == requested else chosen)
+    final = requested if review.arguments is None else review.arguments
+    objection = checker.decide(row.name, final) if checker else None
     if isinstance(objection, Refuse):
         raise UnfitArguments(objection.reason)
-    check_grant(row.name, wish, final, tainted=tainted)
-    return wish
+    check_grant(row.name, review, final, tainted=tainted)
+    return review
 
 
 def _row(
@@ -259,22 +265,22 @@ def _row(
 
 
 def is_over(row: ApprovalRow) -> bool:
-    """Whether the time to decide is."""
+    """True if the approval has expired."""
     return row.expires is not None and row.expires <= time.time()
 
 
-def _check_answer(objection: Objection, wish: Wish) -> None:
+def _check_answer(objection: Objection, review: Review) -> None:
     """Raises UnfitArguments."""
-    if wish.scope != "once":
-        raise UnfitArguments("This is a question, which is answered once. Leave scope out.")
-    if wish.hosts:
-        raise UnfitArguments("This is a question, which reaches no host. Leave hosts out.")
-    if wish.decision == "approve" and (reason := objection(wish.arguments or {})):
+    if review.scope != "once":
+        raise UnfitArguments("A question is answered once. Leave scope out.")
+    if review.hosts:
+        raise UnfitArguments("A question has no network access to allow. Leave hosts out.")
+    if review.decision == "approve" and (reason := objection(review.arguments or {})):
         raise UnfitArguments(reason)
 
 
 def resolution(row: ApprovalRow) -> ApprovalResolved:
-    """What clients are told of a decision."""
+    """Return the event for a decision."""
     edited: Arguments | None = json.loads(row.edited) if row.edited else None
     return ApprovalResolved(row.call, row.state, row.by or "", row.scope, edited, row.note)
 
@@ -285,7 +291,7 @@ def _too_late(row: ApprovalRow) -> Exception | None:
     return None if row.state == "pending" else AlreadyDecided(row)
 
 
-def _after(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
+def _with_decision(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
     return replace(
         row,
         state=decided.state,
@@ -297,10 +303,10 @@ def _after(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
     )
 
 
-def _audit_of(row: ApprovalRow, decided: ApprovalDecided, wish: Wish, final: Arguments) -> Change:
-    """What the audit says of the decision."""
+def _audit_of(row: ApprovalRow, decided: ApprovalDecided, review: Review, final: Arguments) -> Change:
+    """Return the audit row of a decision."""
     print_of_call = fingerprint(row.principal, row.name, final)
-    why = f"scope {wish.scope}{', arguments changed' if wish.arguments is not None else ''}"
+    why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
     return AuditRow(
         decided.decided, row.principal, row.name, decided.state, why, decided.by, row.run, row.call, print_of_call
     )

@@ -1,4 +1,4 @@
-"""Who has a name today: what begins by itself has the rights that its owner has now."""
+"""Look up a principal's current rights: runs that start by themselves get those of their owner now."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.transcript.run_request import NotFound
 
 
 async def principal_named(store: TokenStore, name: str) -> Principal:
-    """Someone with the rights of today, whoever asks. Raises NotFound."""
+    """Return the principal with its current rights. Raises NotFound."""
     tokens = await store.tokens()
     if not tokens and name == LOCAL_USER.name:
         return LOCAL_USER
     for row in tokens:
         if row.name == name and in_use(row, time.time()):
             return principal_of(row)
-    raise NotFound(f"{name} has no token any more.")
+    raise NotFound(f"{name} no longer has a valid token.")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.policy.patterns import ANY, STAR, fits, words_of
+from app.policy.patterns import ANY, STAR, matches_pattern, words_of
 from app.storage.approvals import GrantRow
 from parsing import Arguments
 from tools.base.permit import fingerprint
@@ -50,7 +50,7 @@ class Grant:
             return fingerprint(principal, self.tool, arguments) == self.fingerprint
         if not self.pattern or not arguments or self.pattern.keys() != arguments.keys():
             return False  # an argument that nobody had in mind is not covered
-        return all(_fits(name, arguments[name], pattern) for name, pattern in self.pattern.items())
+        return all(_matches(name, arguments[name], pattern) for name, pattern in self.pattern.items())
 
 
 def is_command(name: str) -> bool:
@@ -58,13 +58,13 @@ def is_command(name: str) -> bool:
     return not _COMMANDS.isdisjoint(words_of(name))
 
 
-def _fits(name: str, value: object, pattern: str) -> bool:
+def _matches(name: str, value: object, pattern: str) -> bool:
     if is_command(name):
         return isinstance(value, str) and allowed(value, (pattern,))
     if name in PROGRAMS:
         return value in (pattern, pattern.replace(STAR, ANY)) and pattern != ANY
     if isinstance(value, str):
-        return fits(name, value, pattern)
+        return matches_pattern(name, value, pattern)
     return pattern in (ANY, json.dumps(value, sort_keys=True))
 
 
@@ -99,13 +99,13 @@ def narrowed(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
     return egress.normalise_network({**arguments, egress.NETWORK: list(hosts)})
 
 
-def misfit(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str | None:
+def pattern_error(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str | None:
     """Why a pattern for calls like this one would be of no use; None when it would."""
     for name in filter(is_command, pattern):
         if reason := refusal(pattern[name]):
             return reason
     for name in PROGRAMS & pattern.keys():
-        if not _fits(name, arguments.get(name), pattern[name]):
+        if not _matches(name, arguments.get(name), pattern[name]):
             return f"{name} is a program, which no pattern can bound: give it as it is, or leave the pattern out."
     if Grant(tool, pattern=pattern).covers("", arguments):
         return None

@@ -57,7 +57,7 @@ class Guards:
     judges_output: bool = False
     screens_results: bool = False
     _run: str = ""
-    _told: bool = False  # that the code was given away
+    _reported: bool = False  # that the code was given away
     _unscreened: bool = False
     _doubted: dict[str, str] = field(default_factory=dict)  # call id -> why it is not run
 
@@ -96,8 +96,8 @@ class Guards:
 
     def news(self, conversation: Conversation) -> Iterator[Notice]:
         """Once: that the code was given away."""
-        if self.canary and self.canary.leaked and not self._told:
-            self._told = True
+        if self.canary and self.canary.leaked and not self._reported:
+            self._reported = True
             self._record(conversation, "reply", "block", LEAKED, CANARY)
             yield Notice(CANARY, LEAKED)
 
@@ -118,25 +118,25 @@ class Guards:
         if self.judge is None or not self.judges_output or not calls:
             return ()
         data = {"The person's words": requests_of(conversation.messages), "The assistant's calls": written(calls)}
-        opinion = await self.judge.ask(SERVES, data, account, conversation)
-        if not opinion.safe:
+        verdict = await self.judge.verdict(SERVES, data, account, conversation)
+        if not verdict.safe:
             why = (
-                DOUBTED if opinion.safe is False else f"This call was not run: the judge {opinion.why}. Go on without."
+                DOUBTED if verdict.safe is False else f"This call was not run: the judge {verdict.why}. Go on without."
             )
             self._doubted |= {call.id: why for call in calls}
-        return (opinion.usage,)
+        return (verdict.usage,)
 
     async def judge_answer(self, account: Account, conversation: Conversation) -> Sequence[AgentEvent]:
         """What to tell of the final answer, which the person has read by now. Raises BudgetSpent, StoreFailed."""
         if self.judge is None or not self.judges_output or not account.text:
             return ()
         data = {"The person's words": requests_of(conversation.messages), "The assistant's answer": account.text}
-        opinion = await self.judge.ask(SERVES, data, account, conversation)
-        if opinion.safe:
-            return (opinion.usage,)
-        why = DOUBTED_ANSWER if opinion.safe is False else f"Nobody checked this answer: the judge {opinion.why}."
+        verdict = await self.judge.verdict(SERVES, data, account, conversation)
+        if verdict.safe:
+            return (verdict.usage,)
+        why = DOUBTED_ANSWER if verdict.safe is False else f"Nobody checked this answer: the judge {verdict.why}."
         self._record(conversation, "answer", "doubt", why, JUDGE)
-        return opinion.usage, Notice(JUDGE, why)
+        return verdict.usage, Notice(JUDGE, why)
 
     async def screen(
         self, finished: ToolFinished, account: Account, conversation: Conversation
@@ -145,18 +145,18 @@ class Guards:
         if self.judge is None or not self.screens_results:
             return finished, ()
         data = {f"What {finished.name} returned": finished.text}
-        opinion = await self.judge.ask(SCREENS, data, account, conversation)
-        if opinion.safe:
-            return finished, (opinion.usage,)
-        if opinion.safe is False:
+        verdict = await self.judge.verdict(SCREENS, data, account, conversation)
+        if verdict.safe:
+            return finished, (verdict.usage,)
+        if verdict.safe is False:
             self._record(conversation, finished.name, "withhold", WITHHELD, SCREEN, finished.call)
-            return replace(finished, ok=False, text=WITHHELD), (opinion.usage, Notice(SCREEN, WITHHELD))
+            return replace(finished, ok=False, text=WITHHELD), (verdict.usage, Notice(SCREEN, WITHHELD))
         self._unscreened = True
-        why = f"A result of {finished.name} was not screened: the judge {opinion.why}. "
+        why = f"A result of {finished.name} was not screened: the judge {verdict.why}. "
         why += "Calls with side effects are refused for the rest of this run."
         self._record(conversation, finished.name, "mark", why, SCREEN, finished.call)
         marked = replace(finished, text=f"{UNSCREENED}\n{finished.text}")
-        return marked, (opinion.usage, Notice(SCREEN, why))
+        return marked, (verdict.usage, Notice(SCREEN, why))
 
     def _record(
         self, conversation: Conversation, action: str, decision: str, why: str, by: str, call: str | None = None
@@ -181,17 +181,17 @@ class WatchedReply(Reply):
         super().__init__(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix, text_calls=text_calls)
         self._canary = canary
         self._news = news
-        self._told = RedactedEvents(canary)
+        self._redacted_events = RedactedEvents(canary)
 
     def add(self, piece: Piece) -> Iterator[AgentEvent]:
         for event in super().add(piece):
-            yield from self._told.add(event)
+            yield from self._redacted_events.add(event)
             yield from self._news()
 
     def end(self) -> Iterator[AgentEvent]:
         for event in super().end():
-            yield from self._told.add(event)
-        yield from self._told.end()
+            yield from self._redacted_events.add(event)
+        yield from self._redacted_events.end()
         yield from self._news()
 
     @property

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.budget.side_query import DATA_RULE, Aside, Heard
+from app.budget.side_query import DATA_RULE, Aside, SideAnswer
 from app.core.events import Usage
 from app.core.messages import AskedCall, Message, in_words
 from app.transcript.conversation import Conversation
@@ -32,7 +32,7 @@ _VERDICT = re.compile(r"\W*(safe|unsafe)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class Verdict:
     """`safe` is None without a verdict; `why` says then what went wrong, to follow the words `The judge`."""
 
     safe: bool | None
@@ -44,11 +44,13 @@ class Opinion:
 class Judge(Aside):
     """Asks the model for a verdict."""
 
-    async def ask(self, rule: str, data: Mapping[str, str], account: Account, conversation: Conversation) -> Opinion:
+    async def verdict(
+        self, rule: str, data: Mapping[str, str], account: Account, conversation: Conversation
+    ) -> Verdict:
         """`data` has the texts to judge, by their titles. Raises BudgetSpent, StoreFailed."""
         reply = self.reply()
-        heard = await self.hear(rule, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
-        return _opinion(heard)
+        answer = await self.ask(rule, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
+        return _verdict_of(answer)
 
 
 def requests_of(messages: Iterable[Message]) -> str:
@@ -60,11 +62,11 @@ def written(calls: Iterable[AskedCall]) -> str:
     return "\n".join(f"{call.name} {json.dumps(call.arguments)}" for call in calls)
 
 
-def _opinion(heard: Heard) -> Opinion:
-    reply, trouble = heard.reply, heard.trouble
+def _verdict_of(answer: SideAnswer) -> Verdict:
+    reply, trouble = answer.reply, answer.trouble
     if not trouble and reply.stopped is None and len(reply.shown) <= MOST_READ:
         trouble = "stopped in the middle"
     verdict = None if trouble else _VERDICT.match(reply.shown)
     if verdict is None:
-        return Opinion(None, trouble or "gave no verdict that can be read", heard.usage)
-    return Opinion(verdict[1].lower() == "safe", "", heard.usage)
+        return Verdict(None, trouble or "gave no verdict that can be read", answer.usage)
+    return Verdict(verdict[1].lower() == "safe", "", answer.usage)

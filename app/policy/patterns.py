@@ -48,19 +48,19 @@ _ELSEWHERE = frozenset(("peer", "remote"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
-def fits(name: str, value: str, pattern: str) -> bool:
+def matches_pattern(name: str, value: str, pattern: str) -> bool:
     """Whether the value of the argument `name` is what a person meant by `pattern`. Linear in the value."""
     if pattern in (ANY, value):
         return True
     pieces = _pieces(pattern)
     if len(pieces) == 1:
         return value == pieces[0]
-    if _climbs(value):
+    if _leads_to_parent(value):
         return False
     is_mailbox = "@" in pattern and not _is_spelled_address(value)  # or a place of scp's and git's: it has a host, too
     if "://" in pattern or (names_address(name, value) and not is_mailbox):
-        return _fits_address(value, pattern)
-    return _fits_pieces(value, pieces, _stars(name, pieces))
+        return _matches_address(value, pattern)
+    return _matches_pieces(value, pieces, _stars(name, pieces))
 
 
 def names_address(name: str, value: str) -> bool:
@@ -106,7 +106,7 @@ def _stars(name: str, pieces: list[str]) -> list[regex.Pattern[str]]:
     return stars
 
 
-def _fits_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]]) -> bool:
+def _matches_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]]) -> bool:
     """Each piece is taken where it first stands: a later place leaves more of the text to the star before it."""
     if len(pieces) == 1:
         return text == pieces[0]
@@ -122,7 +122,7 @@ def _fits_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]]) 
     return not stars[-1].search(text, at, end)
 
 
-def _climbs(value: str) -> bool:
+def _leads_to_parent(value: str) -> bool:
     """`notes/*` is not meant to reach notes/../plan.txt, however the dots and slashes are written."""
     for _ in range(3):
         if ".." in re.split(r"[/\\]", value):
@@ -143,13 +143,13 @@ class _Address:
     rest: str
 
 
-def _fits_address(value: str, pattern: str) -> bool:
+def _matches_address(value: str, pattern: str) -> bool:
     wanted, given = _pattern_of_addresses(pattern), _address(value)
     if not wanted or not given or (wanted.scheme, wanted.port) != (given.scheme, given.port):
         return False
     below = wanted.host.startswith("*.") and given.host.endswith(wanted.host[1:])
     pieces = _pieces(wanted.rest)
-    return (below or wanted.host in (ANY, given.host)) and _fits_pieces(
+    return (below or wanted.host in (ANY, given.host)) and _matches_pieces(
         given.rest, pieces, [_BEHIND_HOST] * (len(pieces) - 1)
     )
 

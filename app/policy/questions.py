@@ -1,4 +1,4 @@
-"""A question that a tool asks in the middle of a call, put to a person as an approval is."""
+"""Questions that a tool asks a person during a call, presented as approvals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIALECT = "native"
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Those of one call. It is a `tools.tool.AskPerson`."""
+    """The questions of one call; implements `tools.tool.AskPerson`."""
 
     run: str
     approvals: Approvals
@@ -28,32 +28,32 @@ class Questions:
     conversation: Conversation
 
     async def __call__(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
-        """One question of a run at a time: the others wait until it is answered. Raises StoreFailed."""
+        """Ask; None if denied or not answered. A run has one question at a time, others wait. Raises StoreFailed."""
         if self.gate.under.asks_nobody:
             return None
-        async with self.approvals.one_question(self.run):
-            return await self._asked(name, shown, reason, objection)
+        async with self.approvals.question_lock(self.run):
+            return await self._ask(name, shown, reason, objection)
 
-    async def _asked(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
-        conversation, who = self.conversation, self.gate.principal
-        asked = conversation.redactor.redact_value(AskedCall(f"q{token_hex(4)}", name, shown, DIALECT))
-        row = self.approvals.open_question(self.run, conversation.session, who, asked, reason, objection)
+    async def _ask(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
+        conversation, principal = self.conversation, self.gate.principal
+        call = conversation.redactor.redact_value(AskedCall(f"q{token_hex(4)}", name, shown, DIALECT))
+        row = self.approvals.open_question(self.run, conversation.session, principal, call, reason, objection)
         try:
             conversation.record(row)
-            conversation.tell(ApprovalRequired(asked.id, asked.name, asked.arguments, reason, row.expires))
+            conversation.tell(ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires))
             await conversation.stored()
             row = await self.approvals.answer(row)
-        except asyncio.CancelledError:  # the call has ended; if the run has, too, it has closed this
-            for gone in await self.approvals.withdraw_questions(self.run, asked.id):
-                conversation.tell(answered(gone))
+        except asyncio.CancelledError:  # the call has ended; if the run has ended too, the question is closed already
+            for withdrawn in await self.approvals.withdraw_questions(self.run, call.id):
+                conversation.tell(without_answer(withdrawn))
             raise
-        conversation.tell(answered(row))
+        conversation.tell(without_answer(row))
         if row.state != "approved":
             return None
         answer: Arguments = json.loads(row.edited) if row.edited else {}
         return answer
 
 
-def answered(row: ApprovalRow) -> ApprovalResolved:
-    """What those who watch are told: the answer itself is for whoever asked, and kept with the approval."""
+def without_answer(row: ApprovalRow) -> ApprovalResolved:
+    """Return the event without the answer itself, which goes to the tool and is stored with the approval."""
     return replace(resolution(row), scope=None, arguments=None)

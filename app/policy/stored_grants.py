@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Literal
 
-from app.policy.grants import misfit
+from app.policy.grants import pattern_error
 from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
@@ -25,7 +25,7 @@ class UnfitArguments(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Review:
     """What a person decided. `arguments` replace the model's; `hosts` replace those that the call wants to reach.
 
     A session's grant is for the same call with exactly the same arguments, or for calls that fit `pattern` (argument ->
@@ -49,25 +49,25 @@ def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
     return egress.normalise_network({**arguments, egress.NETWORK: list(hosts)})
 
 
-def check_grant(tool: str, wish: Wish, final: Arguments, *, tainted: bool = False) -> None:
+def check_grant(tool: str, review: Review, final: Arguments, *, tainted: bool = False) -> None:
     """Raises UnfitArguments where the grant would not even cover the call that it is given with."""
-    if tainted and wish.pattern:
+    if tainted and review.pattern:
         raise UnfitArguments(
             "This conversation holds untrusted text, which may have asked for the call: only a grant of exactly this "
             "call, or of hosts, would hold. Leave pattern out."
         )
-    if wish.pattern and (reason := misfit(tool, wish.pattern, final)):
+    if review.pattern and (reason := pattern_error(tool, review.pattern, final)):
         raise UnfitArguments(reason)
 
 
-def granted(
-    row: ApprovalRow, wish: Wish, final: Arguments, at: float, limit_s: float | None, *, tainted: bool
+def grant_changes(
+    row: ApprovalRow, review: Review, final: Arguments, at: float, limit_s: float | None, *, tainted: bool
 ) -> list[Change]:
     """The grant that a decision at that time adds to its session, if any."""
-    if wish.decision != "approve" or wish.scope != "session":
+    if review.decision != "approve" or review.scope != "session":
         return []
-    hosts = json.dumps(egress.hosts_wanted(final)) if wish.hosts else None
-    pattern = canonical(dict(wish.pattern)) if wish.pattern else None
+    hosts = json.dumps(egress.hosts_wanted(final)) if review.hosts else None
+    pattern = canonical(dict(review.pattern)) if review.pattern else None
     exact = None if hosts or pattern else fingerprint(row.principal, row.name, final)
     return [
         GrantRow(
@@ -87,7 +87,7 @@ def granted(
     ]
 
 
-def withdrawn(rows: Sequence[GrantRow], by: str) -> list[Change]:
+def withdrawal_changes(rows: Sequence[GrantRow], by: str) -> list[Change]:
     """What takes these grants back, each with its line in the audit."""
     now = time.time()
     changes: list[Change] = []

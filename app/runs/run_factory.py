@@ -15,8 +15,8 @@ from app.budget.run_budget import Spending
 from app.budget.side_query import Aside
 from app.config.folders import FolderUnsafe, workspace_of
 from app.config.settings import Settings
-from app.context.compaction.replay import Folds
-from app.context.history_search import Recaller
+from app.context.compaction.replay import HistoryCache
+from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.prompt import Override, Prompt, opening
 from app.context.view import Opening, view_of
@@ -84,7 +84,7 @@ class RunFactory:
     mcp: McpServers
     files: Files
     built_in: Sequence[Tool] = TOOLS
-    folds: Folds = field(default_factory=Folds)
+    histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     writes: Writes = field(default_factory=Writes)
 
@@ -145,7 +145,7 @@ class RunFactory:
             jobs=self.jobs,
             principal=principal.name,
             private_hosts=self.settings.private_hosts,
-            recall=Recaller(self.store),
+            recall=HistorySearch(self.store),
         )
         discipline = Discipline(self.limits(options), verify=self.settings.verify)
         spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
@@ -165,7 +165,7 @@ class RunFactory:
                 waiting=discipline.waiting,
             ),
             view_of(
-                *(self.settings, route, prompt, notes, self.store.summaries, self.folds, options.inactivity_s),
+                *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
                 self.files.read,
                 describe_files=options.without_vision == "describe",
             ),

@@ -12,7 +12,7 @@ from functools import partial
 from secrets import token_hex
 from weakref import WeakValueDictionary
 
-from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, Kind, Ledger
+from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.provider import Used
@@ -20,7 +20,7 @@ from app.log.event_writer import Journal
 from app.log.run_stream import watched
 from app.log.terminal_retry import LostEnds
 from app.policy.approvals import Approvals
-from app.policy.stored_grants import Wish, withdrawn
+from app.policy.stored_grants import Review, withdrawal_changes
 from app.runs.agent import Agent
 from app.runs.run_task import SUSPENDED, LiveRun
 from app.runs.session_queue import Line
@@ -254,20 +254,20 @@ class Runs:
         for run in self._line.of(session):
             self._live[run].agent.calls.gate.disable(patterns)
 
-    async def decide(self, run: str, call: str, principal: Principal, wish: Wish) -> ApprovalRow:
+    async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
         """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""
         await self._lost.keep(run)
         live = self._live.get(run)
         if live is None and (row := await self._store.run(run)) and row.ended is not None:
-            await self.approvals.close_left(run)
+            await self.approvals.close_pending(run)
         toolbox = live.agent.toolbox if live else None
         tainted = live is not None and live.is_tainted
-        return await self.approvals.decide(run, call, principal, wish, toolbox, tainted=tainted)
+        return await self.approvals.decide(run, call, principal, review, toolbox, tainted=tainted)
 
     async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
         """Take back one grant of the session, or (None) all, at once: how many. Raises StoreFailed."""
         rows = [row for row in await self._store.grants(session) if grant in (None, row.id)]
-        await self._store.write(withdrawn(rows, principal.name))
+        await self._store.write(withdrawal_changes(rows, principal.name))
         for run in self._line.of(session):
             self._live[run].agent.calls.gate.grant(await self.approvals.grants(session))
         self.notifier.notify(session)
@@ -297,7 +297,7 @@ class Runs:
         self.notifier.close()
 
 
-def uses_of(agent: Agent) -> list[Kind]:
+def uses_of(agent: Agent) -> list[BudgetKind]:
     """What a run of this agent will use up."""
     uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
     return [kind for kind, used in uses.items() if used]

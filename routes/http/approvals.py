@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.policy.approvals import is_over
-from app.policy.stored_grants import Wish
+from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
@@ -36,5 +36,5 @@ async def decide(request: Request) -> Response:
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
     body = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
-    wanted = Wish(body.decision, body.scope, body.arguments, body.pattern, body.hosts, body.note)
-    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, wanted)))
+    review = Review(body.decision, body.scope, body.arguments, body.pattern, body.hosts, body.note)
+    return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))

@@ -1,4 +1,4 @@
-"""The parts of a conversation that are left out as one: turns, and the rounds in them."""
+"""Group messages into the units that trimming drops as a whole: turns, and the rounds in them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import chain
 
 from app.core.messages import Message
 
-RECENT = 10  # messages that stay as long as they can
+RECENT = 10  # messages that are trimmed last
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What a user asked for and what was done about it, by position. A round is an answer and its calls' results.
+class TurnGroup:
+    """The requests of a user and the rounds that serve them, by position. A round is an answer and its calls' results.
 
-    What users say between two rounds steers the turn; it begins none.
+    A user message between two rounds steers the turn and does not begin a new one.
     """
 
     requests: list[int] = field(default_factory=list)
@@ -23,14 +23,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Where everything is. There is always a last turn, which may be empty; only the first can be without requests."""
+class MessageGroups:
+    """Positions by group. There is always a last turn, perhaps empty; only the first can be without requests."""
 
     prompt: int | None  # the first system message
-    notices: list[int]  # the other system messages behind the opening
+    notices: list[int]  # the other system messages after the opening
     results: list[int]
-    turns: list[Turn]
-    recent: frozenset[int]  # the last messages, and the whole rounds that they belong to
+    turns: list[TurnGroup]
+    recent: frozenset[int]  # the last messages, extended to whole rounds
 
     @property
     def requests(self) -> list[int]:
@@ -42,21 +42,21 @@ class Shape:
         return self.turns[-1].rounds[-1] if self.turns[-1].rounds else []
 
     @property
-    def spoken_since(self) -> bool:
-        """Whether the person has said something after the last round."""
+    def has_new_request(self) -> bool:
+        """True if a user message follows the last round."""
         return bool(self.last_round) and self.requests[-1:] > self.last_round[-1:]
 
     @property
     def goal(self) -> list[int]:
-        """The first thing that a user asked for."""
+        """The first request of the session."""
         return next((turn.requests[:1] for turn in self.turns if turn.requests), [])
 
     def parts(self, protected: Collection[int]) -> Iterator[list[int]]:
-        """What may be left out, in this order: each old turn; of one that must stay in part, rounds, then requests."""
-        staying = frozenset(protected)
+        """Yield the groups to drop, in order: whole old turns, or the unprotected rounds, then requests, of a turn."""
+        protected = frozenset(protected)
         for turn in self.turns:
-            rounds = [one for one in turn.rounds if staying.isdisjoint(one)]
-            requests = [at for at in turn.requests if at not in staying]
+            rounds = [one for one in turn.rounds if protected.isdisjoint(one)]
+            requests = [at for at in turn.requests if at not in protected]
             if turn is not self.turns[-1] and len(rounds) == len(turn.rounds):
                 yield [*requests, *chain(*rounds)]
             else:
@@ -64,31 +64,31 @@ class Shape:
                 yield from ([at] for at in requests)
 
 
-def answering(messages: Sequence[Message]) -> list[int]:
-    """Where messages stand, but for results that answer no call before them."""
-    asked: set[str | None] = set()
+def without_orphaned_results(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of all messages except results that answer no earlier call."""
+    calls: set[str | None] = set()
     kept = []
     for at, message in enumerate(messages):
-        if message.role != "tool" or message.call in asked:
+        if message.role != "tool" or message.call in calls:
             kept.append(at)
         if message.calls:
-            asked.update(call.id for call in message.calls)
+            calls.update(call.id for call in message.calls)
     return kept
 
 
-def shape_of(messages: Sequence[Message], opening: int) -> Shape:
-    """The shape of messages whose results all answer a call; the first `opening` are no part of any turn."""
-    turns = [Turn()]
+def group_messages(messages: Sequence[Message], opening: int) -> MessageGroups:
+    """Group messages whose results all answer a call; the first `opening` belong to no turn."""
+    turns = [TurnGroup()]
     by_call: dict[str | None, list[int]] = {}
     results, notices, answered = [], [], False
     for at, message in enumerate(messages[opening:], opening):
         match message.role:
             case "system":
                 notices.append(at)
-                continue  # says nothing about whose turn it is
+                continue  # neither begins nor ends a turn
             case "user":
                 if answered:
-                    turns.append(Turn())
+                    turns.append(TurnGroup())
                 turns[-1].requests.append(at)
             case "assistant":
                 turns[-1].rounds.append([at])
@@ -99,9 +99,9 @@ def shape_of(messages: Sequence[Message], opening: int) -> Shape:
         answered = message.role == "assistant"
     prompt = next((at for at, message in enumerate(messages) if message.role == "system"), None)
     recent = _recent(turns, max(opening, len(messages) - RECENT), len(messages))
-    return Shape(prompt, [at for at in notices if at != prompt], results, turns, recent)
+    return MessageGroups(prompt, [at for at in notices if at != prompt], results, turns, recent)
 
 
-def _recent(turns: Sequence[Turn], since: int, end: int) -> frozenset[int]:
+def _recent(turns: Sequence[TurnGroup], since: int, end: int) -> frozenset[int]:
     touched = (one for turn in turns for one in turn.rounds if one[-1] >= since)
     return frozenset(chain(range(since, end), *turns[-1].rounds[-1:], *touched))

@@ -1,7 +1,6 @@
-"""The ladder: what is left out or shortened, one rung after the other, until a draft is small enough.
+"""The trimming steps, in order: each drops or shortens some messages, until the rest fits.
 
-Each step only takes away, and the next one is taken or not, whatever is to go in the end: so a larger budget never
-leaves less.
+Steps only remove, and their order does not depend on the budget: a larger budget never keeps less.
 """
 
 from __future__ import annotations
@@ -9,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from app.context.compaction.message_groups import shape_of
+from app.context.compaction.message_groups import group_messages
 from app.core.messages import Message, in_words
 from app.models.tokens.cutting import shortened
 
 Measure = Callable[[Message], int]
-"""Tokens of one message as it goes over the wire."""
+"""Returns the tokens of one message in its wire format."""
 
-RESULT = 1_000  # characters of a tool's result that others have followed
+RESULT = 1_000  # characters of a tool's result that is followed by other messages
 PROMPT = 2_000
-GOAL = 4_000  # of what a person asked for first, once the conversation has gone on
-LEAST = 200  # of any message: less of it would say nothing
+GOAL = 4_000  # of the first request, once later ones follow
+LEAST = 200  # of any message: a shorter excerpt would be useless
 
 
-class Draft:
-    """Messages that become fewer and shorter. Each is measured once, and again only where it is shortened."""
+class TrimState:
+    """The messages that are left during trimming. Each is measured once, and again only when it is shortened."""
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], measure: Measure, opening: int) -> None:
-        self.shape = shape_of(messages, opening)
+        self.groups = group_messages(messages, opening)
         self.kept = dict(enumerate(messages))
         self.total = sum(sizes)
         self.sizes = dict(enumerate(sizes))
@@ -35,7 +34,7 @@ class Draft:
         self._measure = measure
 
     def drop_each(self, parts: Iterable[Iterable[int]], limit: int) -> None:
-        """Leave out one part after the other."""
+        """Drop part after part until the total is within the limit."""
         for part in parts:
             if self.total <= limit:
                 return
@@ -44,14 +43,14 @@ class Draft:
                     self.total -= self.sizes.pop(at)
 
     def shorten_each(self, positions: Iterable[int], size: int, limit: int) -> None:
-        """Shorten one text after the other to `size` characters."""
+        """Shorten text after text to `size` characters until the total is within the limit."""
         for at in positions:
             if self.total <= limit:
                 return
             self._shorten(at, size)
 
     def describe_each(self, positions: Iterable[int], limit: int) -> None:
-        """Put words in the place of one message's pictures and PDFs after the other."""
+        """Replace the attachments of message after message by a description until the total is within the limit."""
         for at in positions:
             if self.total <= limit:
                 return
@@ -68,7 +67,7 @@ class Draft:
             self.sizes[at] = self.whole_sizes[at] = fewer
 
     def cap(self, positions: Iterable[int], least: int, limit: int) -> None:
-        """Shorten the longest of these texts as far as needed, none below `least` characters."""
+        """Shorten the longest of these texts as far as needed, but not below `least` characters."""
         texts = [at for at in positions if at in self.kept]
         if self.total <= limit or not texts:
             return
@@ -87,7 +86,7 @@ class Draft:
             self._shorten(at, size)
 
     def _shorten(self, at: int, size: int) -> None:
-        """The message as it came, with `size` characters of its text if it is smaller then."""
+        """Replace the message by its original, cut to `size` characters if that saves tokens."""
         message, tokens = self.whole[at], self.whole_sizes[at]
         if len(message.text) > size:
             shorter = replace(message, text=shortened(message.text, size))
@@ -97,35 +96,35 @@ class Draft:
         self.kept[at], self.sizes[at] = message, tokens
 
 
-def gently(draft: Draft, limit: int) -> None:
-    """What the model misses least: old results, notices and turns. The last messages stay as they are."""
-    shape = draft.shape
-    draft.shorten_each((at for at in shape.results if at not in shape.recent), RESULT, limit)
-    draft.drop_each(([at] for at in shape.notices if at not in shape.recent), limit)
-    draft.drop_each(shape.parts({*shape.recent, *shape.goal, *shape.requests}), limit)
+def trim_history(state: TrimState, limit: int) -> None:
+    """Shorten or drop what the model needs least: old results, notices and turns. Recent messages stay unchanged."""
+    groups = state.groups
+    state.shorten_each((at for at in groups.results if at not in groups.recent), RESULT, limit)
+    state.drop_each(([at] for at in groups.notices if at not in groups.recent), limit)
+    state.drop_each(groups.parts({*groups.recent, *groups.goal, *groups.requests}), limit)
 
 
-def firmly(draft: Draft, limit: int) -> None:
-    """Where the last messages alone are too much: all but the first goal, the request and the last round may go.
+def trim_recent(state: TrimState, limit: int) -> None:
+    """Trim when the recent messages alone are too long: keep only the goal, the current request and the last round.
 
-    Then the system prompt is shortened, then whatever is still there, and in the end pictures are told of in words. A
-    round that was too much for its own turn goes once the person has spoken again: else the session would be lost.
+    Then shorten the system prompt, then all that is left, and finally describe attachments in words. A last round
+    that does not fit is dropped once the user has sent another message: otherwise the session could not continue.
     """
-    shape = draft.shape
-    last, results = shape.last_round[:1], shape.last_round[1:]
-    spoken = [*shape.goal, *shape.requests[:1], *shape.requests[-1:]]
-    followed = shape.recent.difference(results)
-    draft.shorten_each((at for at in shape.results if at in followed), RESULT, limit)
-    draft.shorten_each((at for at in shape.goal if at not in shape.requests), GOAL, limit)
-    draft.describe_each((at for at in shape.goal if at not in shape.requests), limit)
-    draft.cap(results, RESULT, limit)
-    draft.drop_each(([at] for at in shape.notices), limit)
-    draft.drop_each(shape.parts({*shape.goal, *shape.requests, *shape.last_round}), limit)
-    draft.shorten_each([] if shape.prompt is None else [shape.prompt], PROMPT, limit)
-    draft.drop_each(shape.parts({*spoken, *shape.last_round}), limit)
-    if shape.spoken_since:
-        draft.cap(results, LEAST, limit)
-        draft.drop_each([shape.last_round], limit)
-    for texts in (shape.requests[-1:], results, [*shape.goal, *shape.requests[:1]], last):
-        draft.cap(texts, LEAST, limit)
-    draft.describe_each(sorted(draft.kept), limit)
+    groups = state.groups
+    last, results = groups.last_round[:1], groups.last_round[1:]
+    requests = [*groups.goal, *groups.requests[:1], *groups.requests[-1:]]
+    followed = groups.recent.difference(results)
+    state.shorten_each((at for at in groups.results if at in followed), RESULT, limit)
+    state.shorten_each((at for at in groups.goal if at not in groups.requests), GOAL, limit)
+    state.describe_each((at for at in groups.goal if at not in groups.requests), limit)
+    state.cap(results, RESULT, limit)
+    state.drop_each(([at] for at in groups.notices), limit)
+    state.drop_each(groups.parts({*groups.goal, *groups.requests, *groups.last_round}), limit)
+    state.shorten_each([] if groups.prompt is None else [groups.prompt], PROMPT, limit)
+    state.drop_each(groups.parts({*requests, *groups.last_round}), limit)
+    if groups.has_new_request:
+        state.cap(results, LEAST, limit)
+        state.drop_each([groups.last_round], limit)
+    for texts in (groups.requests[-1:], results, [*groups.goal, *groups.requests[:1]], last):
+        state.cap(texts, LEAST, limit)
+    state.describe_each(sorted(state.kept), limit)

@@ -1,4 +1,4 @@
-"""Summarising: one question to a model, whose answer stands for the older half of a conversation from then on."""
+"""Summarise the older half of a conversation with one side query; the summary replaces it in later requests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.budget.budgets import BudgetSpent
-from app.budget.side_query import DATA_RULE, Aside, Heard
-from app.context.compaction.summary import HEADINGS, goals, told, transcript
+from app.budget.side_query import DATA_RULE, Aside, SideAnswer
+from app.context.compaction.summary import HEADINGS, goal_text, summary_text, transcript
 from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextSummarised, Notice
@@ -21,15 +21,15 @@ from app.transcript.conversation import Conversation
 from app.transcript.run_totals import Account
 
 MOST_TOKENS = 2048  # of notes
-READ = 0.85  # of the room: titles and frames take the rest
+READ = 0.85  # of the window: titles and delimiters take the rest
 NOTES, CONVERSATION = "Notes on what came before", "The conversation"
-BEGUN = "The older half of the conversation is being summarised."
-FAILED = "The older part of the conversation was not summarised: the summary {why}. It is left out where need be."
+STARTED = "The older half of the conversation is being summarised."
+FAILED = "Could not summarise the older part of the conversation: the summary {why}. Older messages may be dropped."
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The messages of a session from `start` to `end`, and what stands for those before."""
+class MessageRange:
+    """The messages of a session from `start` to `end`, and the summary of those before."""
 
     start: int
     end: int
@@ -41,53 +41,55 @@ class Stretch:
 
 @dataclass(slots=True)
 class Summariser:
-    """`utility` asks the model that writes the notes, its window counted by `utility.counter`."""
+    """`utility` queries the model that writes the notes; `utility.counter` counts for its window."""
 
     utility: Aside
 
     async def summarise(
-        self, run: str, stretch: Stretch, conversation: Conversation, account: Account
+        self, run: str, message_range: MessageRange, conversation: Conversation, account: Account
     ) -> tuple[SummaryRow | None, Sequence[AgentEvent]]:
-        """The summary, durable; None if there is none that is worth it. Raises StoreFailed."""
+        """Return the stored summary, or None if there is no usable one. Raises StoreFailed."""
         measure, messages = self.utility.counter.measure, conversation.messages
         window = await self.utility.counter.window()
-        conversation.tell(Notice("context", BEGUN))  # at once: the answer waits until it is there
+        conversation.tell(Notice("context", STARTED))  # now, because the answer waits for the summary
         try:
-            heard = await self._ask(stretch, conversation, account, window)
+            answer = await self._ask(message_range, conversation, account, window)
         except BudgetSpent:
             return None, [_failed("has no budget")]
         except ContextOverflow:
             return None, [_failed("has no room")]
-        events: list[AgentEvent] = [heard.usage, *heard.notices]
-        notes, trouble = heard.reply.shown.strip(), _trouble(heard)
-        before = sum(map(measure, stretch.of(messages)))
-        goal = goals(messages, stretch.end, window // 2)
-        text = encodable(conversation.redactor.redact(told(goal, notes, stretch.end)))
+        events: list[AgentEvent] = [answer.usage, *answer.notices]
+        notes, trouble = answer.reply.shown.strip(), _trouble(answer)
+        before = sum(map(measure, message_range.of(messages)))
+        goal = goal_text(messages, message_range.end, window // 2)
+        text = encodable(conversation.redactor.redact(summary_text(goal, notes, message_range.end)))
         after = measure(Message("user", text))
         if not trouble and after >= before:
-            trouble = "is longer than what it stands for"
+            trouble = "is longer than the messages it replaces"
         if trouble:
             return None, [*events, _failed(trouble)]
-        row = SummaryRow(conversation.session, stretch.end, run, text, before, after, time.time())
+        row = SummaryRow(conversation.session, message_range.end, run, text, before, after, time.time())
         conversation.record(row)
         await conversation.stored()
-        return row, [*events, ContextSummarised(stretch.end, before, after)]
+        return row, [*events, ContextSummarised(message_range.end, before, after)]
 
-    async def _ask(self, stretch: Stretch, conversation: Conversation, account: Account, window: int) -> Heard:
+    async def _ask(
+        self, message_range: MessageRange, conversation: Conversation, account: Account, window: int
+    ) -> SideAnswer:
         """Raises BudgetSpent, ContextOverflow, StoreFailed."""
         most = min(MOST_TOKENS, window // 8)
         rule = _rule(most // 2)
-        data = self._read(stretch, conversation.messages, window - most, rule)
+        data = self._read(message_range, conversation.messages, window - most, rule)
         reply = self.utility.reply()
-        return await self.utility.hear(rule, data, reply, account, conversation, most_tokens=most)
+        return await self.utility.ask(rule, data, reply, account, conversation, most_tokens=most)
 
-    def _read(self, stretch: Stretch, messages: Sequence[Message], room: int, rule: str) -> dict[str, str]:
-        """What the model is given, within its own window: trimmed like any conversation."""
+    def _read(self, message_range: MessageRange, messages: Sequence[Message], room: int, rule: str) -> dict[str, str]:
+        """Return the text to summarise, trimmed to the model's own window."""
         measure = self.utility.counter.measure
-        read = [Message("system", rule), *stretch.of(messages)]
+        read = [Message("system", rule), *message_range.of(messages)]
         _, *rest = trim(read, int(READ * room), measure, opening=1).messages
         data = {}
-        if stretch.earlier:
+        if message_range.earlier:
             data[NOTES], *rest = rest[0].text, *rest[1:]
         text = transcript(rest)
         left = room - sum(measure(Message("user", one)) for one in (rule, *data.values())) - 2 * len(NOTES)
@@ -105,12 +107,12 @@ def _rule(words: int) -> str:
     )
 
 
-def _trouble(heard: Heard) -> str:
-    if heard.trouble:
-        return heard.trouble
-    if heard.reply.stopped in (None, "length", TOO_LONG):
+def _trouble(answer: SideAnswer) -> str:
+    if answer.trouble:
+        return answer.trouble
+    if answer.reply.stopped in (None, "length", TOO_LONG):
         return "was cut off"
-    return "" if heard.reply.shown.strip() else "is empty"
+    return "" if answer.reply.shown.strip() else "is empty"
 
 
 def _failed(why: str) -> Notice:

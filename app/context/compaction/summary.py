@@ -1,4 +1,4 @@
-"""Summaries, without the model: what is folded into one, what the model reads of it, what it is told in its place."""
+"""Pure functions for summaries: where to cut, the transcript to summarise, and the text that replaces it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.core.messages import Message, in_words
 from app.models.tokens.cutting import shortened
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
-MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of what the person asked for, each time
+MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of each request that is quoted
 
 
-def place_to_cut(messages: Sequence[Message], start: int, tail: int, measure: Measure) -> int | None:
-    """Where the newer part begins, of at most `tail` tokens: at a turn, or in a turn without end at a round.
+def cut_position(messages: Sequence[Message], start: int, tail: int, measure: Measure) -> int | None:
+    """Return the start of the newer part (at most `tail` tokens): at a turn, or within a very long turn at a round.
 
-    None where there is no such place behind `start`.
+    None if there is no such position after `start`.
     """
     turns, rounds, total, of_turn = list[int](), list[int](), 0, 0
     for at in range(len(messages) - 1, start, -1):
@@ -34,16 +34,16 @@ def place_to_cut(messages: Sequence[Message], start: int, tail: int, measure: Me
     return rounds[-1] if rounds else None
 
 
-def goals(messages: Sequence[Message], upto: int, most: int) -> str:
-    """What the person asked for, word for word: the first time, and now if that is among the first `upto` messages."""
-    asked = [in_words(message) for message in messages[:upto] if message.role == "user"]
+def goal_text(messages: Sequence[Message], upto: int, most: int) -> str:
+    """Quote the first request, and the latest one too if it is among the first `upto` messages."""
+    requests = [in_words(message) for message in messages[:upto] if message.role == "user"]
     later = any(message.role == "user" for message in messages[upto:])
-    wanted = asked[:1] if later else list(dict.fromkeys([*asked[:1], *asked[-1:]]))
-    return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in wanted)
+    quoted = requests[:1] if later else list(dict.fromkeys([*requests[:1], *requests[-1:]]))
+    return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in quoted)
 
 
-def told(goal: str, notes: str, upto: int) -> str:
-    """What the model reads from now on. The notes may repeat what tools returned: they are data."""
+def summary_text(goal: str, notes: str, upto: int) -> str:
+    """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data."""
     code = new_code(notes)
     return (
         f"[This stands for the first {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
@@ -52,11 +52,11 @@ def told(goal: str, notes: str, upto: int) -> str:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """The messages as text; what tools returned is framed once more."""
-    return "\n\n".join(part for message in messages for part in _spoken(message))
+    """Return the messages as text; tool results stay between data delimiters."""
+    return "\n\n".join(part for message in messages for part in _transcript_lines(message))
 
 
-def _spoken(message: Message) -> Iterator[str]:
+def _transcript_lines(message: Message) -> Iterator[str]:
     match message.role:
         case "tool":
             name, call = message.name or "a tool", message.call or ""
@@ -64,8 +64,8 @@ def _spoken(message: Message) -> Iterator[str]:
         case "user":
             yield f"Person: {in_words(message)}"
         case "assistant":
-            said = message.text if message.shown is None else message.shown
-            yield from [f"Assistant: {said}"] if said.strip() else ()
+            text = message.text if message.shown is None else message.shown
+            yield from [f"Assistant: {text}"] if text.strip() else ()
             yield from (f"Assistant calls {call.name} {json.dumps(call.arguments)}" for call in message.calls)
         case _:
             yield f"Note: {message.text}"

@@ -1,19 +1,21 @@
-"""Leaving out and shortening messages until they fit a budget: pure, synchronous, linear."""
+"""Drop and shorten messages until they fit a token budget, and limit the bytes of attachments: pure, linear."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.context.compaction.message_groups import answering
-from app.context.compaction.steps import Draft, Measure, firmly, gently
+from app.context.compaction.message_groups import without_orphaned_results
+from app.context.compaction.steps import Measure, TrimState, trim_history, trim_recent
 from app.context.overflow import overflow
-from app.core.messages import Message
+from app.core.messages import Message, in_words
+
+MOST_BYTES = 24_000_000  # of attachments in a request: 32 MB as base64, the lowest limit of the large services
 
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """`messages` fit; `dropped` counts those left out, `shortened` those cut; `before` and `after` are tokens."""
+    """`messages` fit; `dropped` and `shortened` count messages; `before` and `after` are tokens."""
 
     messages: list[Message]
     dropped: int
@@ -25,22 +27,41 @@ class Trimmed:
 def trim(
     messages: Sequence[Message], budget: int, measure: Measure, *, opening: int = 1, target: int | None = None
 ) -> Trimmed:
-    """The messages as they fit `budget` tokens. The first `opening` are the prompt and its worked examples.
+    """Return the messages trimmed to `budget` tokens. The first `opening` are the prompt and its worked examples.
 
-    When they do not fit, the gentle rungs go on until `target` (default: the budget), so that the next rounds need no
-    trimming and the model's prefix cache holds. What fits stays as it is, but for results that answer no call. Raises
-    ContextOverflow.
+    If they do not fit, old history is trimmed down to `target` (default: the budget), so that the next rounds need no
+    trimming and the model's prefix cache stays valid. Messages that fit stay as they are, except for results that
+    answer no call. Raises ContextOverflow.
     """
-    positions = answering(messages)
+    positions = without_orphaned_results(messages)
     kept = [messages[at] for at in positions]
     sizes = [measure(message) for message in messages]
     before, total = sum(sizes), sum(sizes[at] for at in positions)
     if total <= budget:
         return Trimmed(kept, len(messages) - len(kept), 0, before, total)
-    draft = Draft(kept, [sizes[at] for at in positions], measure, opening)
-    gently(draft, budget if target is None else min(target, budget))
-    firmly(draft, budget)
-    if draft.total > budget:
-        raise overflow(draft, budget)
-    cut = sum(message is not kept[at] for at, message in draft.kept.items())
-    return Trimmed(list(draft.kept.values()), len(messages) - len(draft.kept), cut, before, draft.total)
+    state = TrimState(kept, [sizes[at] for at in positions], measure, opening)
+    trim_history(state, budget if target is None else min(target, budget))
+    trim_recent(state, budget)
+    if state.total > budget:
+        raise overflow(state, budget)
+    cut = sum(message is not kept[at] for at, message in state.kept.items())
+    return Trimmed(list(state.kept.values()), len(messages) - len(state.kept), cut, before, state.total)
+
+
+def attachment_bytes(message: Message) -> int:
+    return sum(one.size for one in message.attachments)
+
+
+def limit_attachments(messages: Sequence[Message], most: int = MOST_BYTES) -> list[Message]:
+    """Keep the newest attachments, up to `most` bytes, and describe older ones in words.
+
+    Each round sends them again, and servers limit the body. The last message that has attachments keeps them: it may
+    be the one to answer.
+    """
+    limited, carried, last = list(messages), 0, True
+    for at in reversed([at for at, message in enumerate(messages) if message.attachments]):
+        carried += attachment_bytes(messages[at])
+        if carried > most and not last:
+            limited[at] = replace(messages[at], text=in_words(messages[at]), attachments=())
+        last = False
+    return limited

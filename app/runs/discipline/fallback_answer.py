@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from app.budget.side_query import DATA_RULE, Aside, Heard, ends_of
+from app.budget.side_query import DATA_RULE, Aside, SideAnswer, ends_of
 from app.core.messages import Message, in_words
 from app.runs.discipline.verifier import listed, named, words_of
 from app.transcript.conversation import Conversation
@@ -35,7 +35,7 @@ WHY = {
 WORDS: dict[Outcome, str] = {"failed": "failed", "refused": "not run", "unknown": "with an unknown outcome"}
 
 
-async def synthesise(aside: Aside, reply: Reply, account: Account, conversation: Conversation) -> Heard:
+async def synthesise(aside: Aside, reply: Reply, account: Account, conversation: Conversation) -> SideAnswer:
     """An answer from a fresh start, with few words to read. Raises BudgetSpent, StoreFailed."""
     room = await aside.room()
     data = words_of(conversation, room // 4)
@@ -44,7 +44,7 @@ async def synthesise(aside: Aside, reply: Reply, account: Account, conversation:
     for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
         data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
     # Of temperature 0 small models fall into saying the same sentence for ever.
-    return await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, temperature=None)
+    return await aside.ask(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
 def last_words(reason: str, account: Account, conversation: Conversation) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from app.budget.budgets import BudgetSpent
-from app.budget.side_query import DATA_RULE, Aside, Heard, ends_of
+from app.budget.side_query import DATA_RULE, Aside, SideAnswer, ends_of
 from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.policy.judges import requests_of
@@ -46,10 +46,10 @@ async def verify(aside: Aside, account: Account, conversation: Conversation) -> 
     data = words_of(conversation, room // 2) | {"The assistant's actions": listed(account, room // 2)}
     reply = aside.reply()
     try:
-        heard = await aside.hear(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
+        answer = await aside.ask(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
     except BudgetSpent as spent:
         return _unchecked(f"was not asked: {spent}", None)
-    return _verdict(heard)
+    return _verdict(answer)
 
 
 def words_of(conversation: Conversation, characters: int) -> dict[str, str]:
@@ -82,18 +82,18 @@ def named(action: Action) -> str:
     return name or "a call without a name"
 
 
-def _verdict(heard: Heard) -> Verdict:
-    said = heard.reply.shown
-    verdict = None if heard.trouble else _VERDICT.match(said)
+def _verdict(answer: SideAnswer) -> Verdict:
+    said = answer.reply.shown
+    verdict = None if answer.trouble else _VERDICT.match(said)
     if verdict is None:
-        return _unchecked(heard.trouble or "gave no verdict that can be read", heard.usage)
+        return _unchecked(answer.trouble or "gave no verdict that can be read", answer.usage)
     if verdict[1].lower() == "success":
-        return Verdict("", Notice("verifier", "The check found that what was asked for was done."), heard.usage)
+        return Verdict("", Notice("verifier", "The check found that what was asked for was done."), answer.usage)
     why = said[verdict.end() :].strip()[:MOST_READ] or "It gave no reason."
     return Verdict(
         WANTING.format(why=as_data("What the check says", why)),
         Notice("verifier", f"The check found that something is missing: {why} The model goes on."),
-        heard.usage,
+        answer.usage,
     )
 
 
