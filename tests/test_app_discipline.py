@@ -29,7 +29,7 @@ from app.runs.discipline.loop_detector import STREAK
 from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
-from app.transcript.reply import Reply
+from app.transcript.reply import TWICE, Reply
 from app.transcript.round_plan import Plan
 from app.transcript.run_totals import Account, account_of
 from parsing import Call
@@ -279,6 +279,13 @@ def test_what_was_done_is_known_after_a_restart() -> None:
     rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate(events)]
     assert account_of(rows, [AskedCall("c3", "write_file", {}, "native")]) == seen
     assert (seen.tokens, seen.dearest) == (132, 120)
+
+
+def test_a_call_that_came_twice_is_one_action() -> None:
+    used = Account()
+    used.saw(ToolRejected(TWICE, "c1", "bash"))
+    used.saw(ToolStarted("c0", "bash", {"command": "ls"}, "native"))
+    assert list(used.actions) == ["c0"]
 
 
 @pytest.mark.parametrize("reason", [*WHY, "something_else"])

@@ -1,4 +1,4 @@
-"""The agent: model, calls, results, again, as one async generator of events."""
+"""The agent: model, calls, results, again. `Agent.run` is the one async generator of a run's events."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.core.provider import TOO_LONG, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import Discipline
 from app.runs.discipline.round_end import TIME_LIMIT_S, Closing
+from app.runs.run_context import RunContext
 from app.runs.tool_executor import Calls, Unanswered
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
@@ -55,43 +56,38 @@ class Agent:
     def toolbox(self) -> Toolbox:
         return self.calls.toolbox
 
-    async def run(
+    def run(
         self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
     ) -> AsyncGenerator[AgentEvent, None]:
-        """All events of a run; the last one is RunFinished.
+        """Return all events of a run; the last one is RunFinished.
 
         Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: what a run that goes on after
         a restart has yet to answer.
         """
-        self.calls.guards.enter(run, conversation.messages if left else ())
-        self.view.run = run
-        yield Notice("resumed", RESUMED) if left else self._started(run, conversation.session)
+        context = RunContext(run, conversation, self.calls.guards, self.account)
+        return context.events(partial(self._run, context, inbox, left))
+
+    async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
+        conversation = context.conversation
+        context.guards.enter(context.run, conversation.messages if left else ())
+        self.view.run = context.run
+        await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
         waiting = left or Unanswered()
-        async with aclosing(self._answer(run, waiting, conversation, told=waiting.refused)) as answered:
-            async for event in answered:
-                yield event
-        closing = self._closing(conversation, inbox)
+        await self._answer(context, waiting, shown=waiting.refused)
+        closing = self._closing(context, inbox)
         while self.discipline.over is None:
             plan = self.discipline.plan(self.account, offers=self.toolbox.offers)
             self.account.rounds += 1
-            yield RoundStarted(self.account.rounds)
+            await context.emit(RoundStarted(self.account.rounds))
             for notice in plan.notices:
-                self.account.saw(notice)
-                yield notice
+                await context.emit(notice)
             reply, before = self._reply(conversation), len(conversation.messages)
-            async with aclosing(self._listen(reply, conversation, plan)) as heard:
-                async for event in heard:
-                    yield event
-            unanswered = self._unanswered(reply, plan)
-            async with aclosing(self._answer(run, unanswered, conversation, told=reply.refused)) as answered:
-                async for event in answered:
-                    yield event
-            async with aclosing(closing.conclude(plan, reply, conversation.messages[before:])) as concluded:
-                async for event in concluded:
-                    yield event
-        for event in () if closing.silent else await self.calls.guards.judge_answer(self.account, conversation):
-            yield event
-        yield self.account.finished(self.discipline.over)
+            await self._stream_reply(context, reply, plan)
+            await self._answer(context, self._unanswered(reply, plan), shown=reply.refused)
+            await closing.conclude(plan, reply, conversation.messages[before:])
+        for event in () if closing.silent else await context.guards.judge_answer(self.account, conversation):
+            await context.emit(event)
+        await context.emit(self.account.finished(self.discipline.over))
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(
@@ -107,29 +103,19 @@ class Agent:
         """The calls of a reply, with why those are refused that the rules of this round leave out."""
         return Unanswered(reply.calls, {**reply.refused, **self.discipline.refusals(plan, reply, self.account)})
 
-    async def _answer(
-        self, run: str, unanswered: Unanswered, conversation: Conversation, *, told: Collection[str]
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """Answer calls, and remember what becomes of each. `told` are those whose refusal the client knows of."""
+    async def _answer(self, context: RunContext, unanswered: Unanswered, *, shown: Collection[str]) -> None:
+        """Answer calls. The client knows already that those in `shown` are refused."""
         refused = unanswered.refused
-        for call in (call for call in unanswered.calls if call.id in refused):
-            rejected = self.calls.guards.plain(ToolRejected(refused[call.id], call.id, call.name or None))
-            self.account.saw(rejected)
-            if call.id not in told:
-                yield rejected
-        async with aclosing(self.calls.answer(run, unanswered, conversation)) as answered:
-            async for event in answered:
-                self.account.saw(event)
-                yield event
+        for call in (call for call in unanswered.calls if call.id in refused and call.id not in shown):
+            await context.emit(ToolRejected(refused[call.id], call.id, call.name or None))
+        await self.calls.answer(context, unanswered)
 
-    def _closing(self, conversation: Conversation, inbox: Inbox) -> Closing:
+    def _closing(self, context: RunContext, inbox: Inbox) -> Closing:
         aside = Aside(self.provider, self.calls.spending, self.view.counters, TIME_LIMIT_S)
-        new_reply = partial(self._reply, conversation)
-        return Closing(
-            self.discipline, aside, self.account, conversation, inbox, new_reply, self.toolbox.changes, self.may_go_on
-        )
+        new_reply = partial(self._reply, context.conversation)
+        return Closing(self.discipline, aside, context, inbox, new_reply, self.toolbox.changes, self.may_go_on)
 
-    def _started(self, run: str, session: str) -> RunStarted:
+    def _started(self, run_context: RunContext) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
         context, under = self.calls.context, self.calls.gate.under
         limits: dict[str, float | str] = {
@@ -140,33 +126,31 @@ class Agent:
         }
         if under.asks_nobody:
             limits["when_absent"] = "deny"
-        return RunStarted(run, session, self.provider.model, tools, limits)
+        session = run_context.conversation.session
+        return RunStarted(run_context.run, session, self.provider.model, tools, limits)
 
-    async def _listen(self, reply: Reply, conversation: Conversation, plan: Plan) -> AsyncGenerator[AgentEvent, None]:
-        """The model's stream as events. A server that refuses the prompt as too long is asked again, with less."""
+    async def _stream_reply(self, context: RunContext, reply: Reply, plan: Plan) -> None:
+        """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
         for _ in range(MOST_REFUSALS):
             self.may_go_on()
-            fitted = await self.view.fit(conversation, self.toolbox.offered, plan, self.account)
+            fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.account)
             for event in fitted.events:
-                yield event
+                await context.emit(event)
             try:
-                async with aclosing(self._hear(reply, conversation, fitted)) as heard:
-                    async for event in heard:
-                        yield event
-                return
+                return await self._request(context, reply, fitted)
             except ProviderFailed as failure:
                 if broken := self.discipline.go_on(plan, reply, failure, self.account):
-                    yield broken
-                    return
+                    return await context.emit(broken)
                 if failure.code != CONTEXT or reply.begun or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
-            yield Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN)
+            await context.emit(Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN))
         raise refusal
 
-    async def _hear(self, reply: Reply, conversation: Conversation, fitted: Fitted) -> AsyncGenerator[AgentEvent, None]:
-        """One request; what the model said is in the history afterwards, however the stream ends."""
+    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted) -> None:
+        """Make one request; what the model wrote is in the history afterwards, however the stream ends."""
         self.may_go_on()  # a summary may have taken its time
+        conversation, emit = context.conversation, context.emit
         asking = await self.calls.spending.asking(self.provider, fitted.request, fitted.counted, conversation)
         with asking.hearing(reply, self.account):  # a request that is cut off has cost tokens too
             try:
@@ -174,27 +158,30 @@ class Agent:
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
                         for event in reply.add(piece):
-                            yield event
+                            await emit(event)
                         asking.heard()
             except (ProviderFailed, BudgetSpent):
                 for event in reply.end():  # what it had said is still shown
-                    yield event
+                    await emit(event)
                 raise
             else:
                 for event in reply.end():
-                    yield event
+                    await emit(event)
             finally:
-                said = self.discipline.so_far + reply.shown
-                self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
-                if reply.characters or reply.calls:
-                    message = reply.message(cut=reply.stopped in (None, TOO_LONG))
-                    by = name_of(self.provider) if reply.called_natively else ""
-                    conversation.append(replace(message, by=by))
-                # Else another model has answered, or what was counted is a guess.
-                if reply.used and self.view.was_for(fitted) and not fitted.pictured:
-                    fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)
-        yield asking.usage
+                self._keep(conversation, reply, fitted)
+        await emit(asking.usage)
         if reply.stopped == "length":
-            yield Notice("cut", "The model reached its token limit in the middle of this answer.")
+            await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
         if spent := asking.spent(reply.stopped):
             raise spent
+
+    def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
+        said = self.discipline.so_far + reply.shown
+        self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
+        if reply.characters or reply.calls:
+            message = reply.message(cut=reply.stopped in (None, TOO_LONG))
+            by = name_of(self.provider) if reply.called_natively else ""
+            conversation.append(replace(message, by=by))
+        # Else another model has answered, or what was counted is a guess.
+        if reply.used and self.view.was_for(fitted) and not fitted.pictured:
+            fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

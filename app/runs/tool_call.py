@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import Running, Spending
@@ -16,6 +17,7 @@ from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.questions import Questions
 from app.redaction.redactor import Redactor
+from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs
 from app.runs.tool_results import Results
 from app.transcript.conversation import Conversation
@@ -89,26 +91,24 @@ class OneCall:
     redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
     may_go_on: Callable[[], None]  # raises Paused
 
-    async def steps(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
-        """Its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
-        outcome: Outcome | None = None
+    def stream(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
+        """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
+        emitter = Emitter[AgentEvent | Outcome]()
+        return emitter.stream(partial(self._in_its_time, cleared, company, emitter.emit))
+
+    async def _in_its_time(self, cleared: Cleared, company: Company, emit: Emit[AgentEvent | Outcome]) -> None:
         running = await company.time(self.spending, self.context.time_limit_s, self.conversation)
         with company.held(running):
             self.may_go_on()
-            async with aclosing(self._told(cleared, running)) as told:
-                async for one in told:
-                    if isinstance(one, Outcome):
-                        outcome = one
-                    else:
-                        yield one
+            outcome = await self._call(cleared, running, emit)
         if outcome:
-            yield outcome
+            await emit(outcome)
 
-    async def _told(self, cleared: Cleared, running: Running) -> AsyncGenerator[AgentEvent | Outcome, None]:
-        call = cleared.call
+    async def _call(self, cleared: Cleared, running: Running, emit: Emit[AgentEvent | Outcome]) -> Outcome | None:
+        call, outcome = cleared.call, None
         self.conversation.begin(call)
         started = time.monotonic()
-        yield ToolStarted(call.id, call.name, call.arguments, call.dialect)
+        await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
         await self.conversation.stored()  # with its time: after a kill it must not be run again
         self.gate.wrote(tool := self.toolbox.tool(call.name))
         steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
@@ -118,13 +118,14 @@ class OneCall:
                     match step:
                         case Progress(elapsed_s, tail, lines, size, output):
                             written.output = output
-                            yield ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size)
+                            await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size))
                             running.go_on()
                         case Result(ok, text, exit_code, untrusted):
                             self.gate.wrote(tool)
                             duration, text = round(time.monotonic() - started, 3), cleared.note + text
                             finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
-                            yield Outcome(finished, untrusted or self._is_untrusted(call.name))
+                            outcome = Outcome(finished, untrusted or self._is_untrusted(call.name))
+        return outcome
 
     def _context(self, running: Running) -> Context:
         return replace(

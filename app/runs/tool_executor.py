@@ -6,7 +6,7 @@ Calls run in the order called, one after the other; only neighbours that merely 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_
 from app.provenance.quotation import Provenance
 from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import side_by_side
+from app.runs.run_context import RunContext
 from app.runs.tool_call import Cleared, Company, OneCall, Outcome
 from app.runs.tool_results import Results
 from app.storage.approvals import ApprovalRow
@@ -72,25 +73,21 @@ class Calls:
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
 
-    async def answer(
-        self, run: str, unanswered: Unanswered, conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
+    async def answer(self, context: RunContext, unanswered: Unanswered) -> None:
         """Every call gets exactly one result under its own id, in the order called."""
+        conversation = context.conversation
         self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
         self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
-            yield usage
+            await context.emit(usage)
         while calls:
             reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
             if self.parallel_reads and len(reads) > 1:
-                answering = self._read(run, reads, conversation)
+                await self._read(context, reads)
             else:
                 reads = calls[:1]
-                answering = self._one(run, reads[0], unanswered, conversation)
-            async with aclosing(answering) as events:
-                async for event in events:
-                    yield event
+                await self._one(context, reads[0], unanswered)
             del calls[: len(reads)]
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
@@ -100,21 +97,15 @@ class Calls:
             return False
         return isinstance(self._decide(call)[0], Allow)
 
-    async def _read(
-        self, run: str, calls: Sequence[AskedCall], conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
-        for call in calls:
-            self.account.calls += 1
-            conversation.record(audit_of(self.gate.principal.name, run, self.guards.plain(call), *self._decide(call)))
+    async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
         cleared = [Cleared(self.guards.plain(call)) for call in calls]
-        async with aclosing(self._run(run, cleared, conversation)) as events:
-            async for event in events:
-                yield event
+        for call, one in zip(calls, cleared, strict=True):
+            self.account.calls += 1
+            self._audit(context, one.call, *self._decide(call))
+        await self._run(context, cleared)
 
-    async def _one(
-        self, run: str, wanted: AskedCall, unanswered: Unanswered, conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
-        refused, asked = unanswered.refused, unanswered.asked
+    async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
+        conversation, refused, asked = context.conversation, unanswered.refused, unanswered.asked
         self.account.calls += 1
         call = self.guards.plain(wanted)
         if call.id in refused:
@@ -123,24 +114,26 @@ class Calls:
             conversation.answer(call, self.guards.plain(reason))
             return
         decision, by = self._decide(wanted)
-        conversation.record(audit_of(self.gate.principal.name, run, call, decision, by))
+        self._audit(context, call, decision, by)
         if isinstance(decision, Refuse):
-            if row := await self.approvals.withdraw(run, by):  # it was asked for before the server was restarted
-                yield resolution(row)
-            yield ToolRejected(decision.reason, call.id, call.name)
-            conversation.answer(call, decision.reason)
+            if row := await self.approvals.withdraw(context.run, by):  # asked for before the server was restarted
+                await context.emit(resolution(row))
+            await self._refuse(context, call, decision.reason)
             for notice in self.guards.news(conversation):
-                yield notice
-            return
-        if asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
-            answering = self._decided(run, call, asked, conversation, resolved=unanswered.resolved)
+                await context.emit(notice)
+        elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
+            await self._decided(context, call, asked, resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
-            answering = self._ask(run, call, decision.reason, conversation)
+            await self._ask(context, call, decision.reason)
         else:
-            answering = self._run(run, [Cleared(call)], conversation)
-        async with aclosing(answering) as events:
-            async for event in events:
-                yield event
+            await self._run(context, [Cleared(call)])
+
+    def _audit(self, context: RunContext, call: AskedCall, decision: Decision, by: str) -> None:
+        context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision, by))
+
+    async def _refuse(self, context: RunContext, call: AskedCall, reason: str) -> None:
+        await context.emit(ToolRejected(reason, call.id, call.name))
+        context.conversation.answer(call, reason)
 
     def _meant(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
@@ -184,92 +177,65 @@ class Calls:
     def _has_effect(self, call: AskedCall) -> bool:
         return self.toolbox.changes(call.name)
 
-    async def _ask(
-        self, run: str, call: AskedCall, reason: str, conversation: Conversation, number: int = 1
-    ) -> AsyncGenerator[AgentEvent, None]:
+    async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
+        conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
         binding = await self._binding(call)
-        row = self.approvals.open(run, conversation.session, self.gate.principal, asked, reason, binding)
+        row = self.approvals.open(context.run, conversation.session, self.gate.principal, asked, reason, binding)
         conversation.record(row)
-        yield ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires)
+        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
         await conversation.stored()
-        async with aclosing(self._decided(run, call, row, conversation)) as events:
-            async for event in events:
-                yield event
+        await self._decided(context, call, row)
 
-    async def _decided(
-        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation, *, resolved: bool = False
-    ) -> AsyncGenerator[AgentEvent, None]:
+    async def _decided(self, context: RunContext, call: AskedCall, row: ApprovalRow, *, resolved: bool = False) -> None:
         """Wait for the decision and do as it says; with `resolved` the client knows of it."""
         with self.waiting():
             row = await self.approvals.wait(row)
         if not resolved:
-            yield resolution(row)
+            await context.emit(resolution(row))
         if row.state != "approved":
-            denial = denial_of(row)
-            yield ToolRejected(denial, call.id, call.name)
-            conversation.answer(call, denial)
+            await self._refuse(context, call, denial_of(row))
             return
         if row.scope == "session":
-            self.gate.grant(await self.approvals.grants(conversation.session))
-        if is_stale(row, call, await self._binding(call)):
-            answering = self._ask_again(run, call, row, conversation)
-        else:
-            answering = self._approved(run, call, row, conversation)
-        async with aclosing(answering) as events:
-            async for event in events:
-                yield event
+            self.gate.grant(await self.approvals.grants(context.conversation.session))
+        if not is_stale(row, call, await self._binding(call)):
+            await self._approved(context, call, row)
+        elif (number := number_of(row, call.id)) == MOST:
+            await self._refuse(context, call, given_up(call.name))
+        else:  # the person agreed to something else: nothing is done without another yes
+            await self._ask(context, call, reason_again(row), number + 1)
 
-    async def _ask_again(
-        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """What the person said yes to is not what it was: nothing is done without another yes."""
-        if (number := number_of(row, call.id)) == MOST:
-            yield ToolRejected(given_up(call.name), call.id, call.name)
-            conversation.answer(call, given_up(call.name))
-            return
-        async with aclosing(self._ask(run, call, reason_again(row), conversation, number + 1)) as events:
-            async for event in events:
-                yield event
-
-    async def _approved(
-        self, run: str, call: AskedCall, row: ApprovalRow, conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
+    async def _approved(self, context: RunContext, call: AskedCall, row: ApprovalRow) -> None:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
         binding = await self._binding(final) if row.edited else ""
         # What the person saw, not what stands in the history now.
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
         permit = Permit(approved)
         note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
-        async with aclosing(self._run(run, [Cleared(final, permit, note)], conversation)) as events:
-            async for event in events:
-                yield event
+        await self._run(context, [Cleared(final, permit, note)])
 
-    async def _run(
-        self, run: str, cleared: Sequence[Cleared], conversation: Conversation
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """Side by side, if there are several.
+    async def _run(self, context: RunContext, cleared: Sequence[Cleared]) -> None:
+        """Run the calls, at the same time if there are several.
 
         Each is finished in the order called, so that the log and the history tell the same whenever the server dies.
         """
-        one_call, company = self._one_call(run, conversation), Company()
+        one_call, company = self._one_call(context), Company()
         ended: dict[int, Outcome] = {}
         finished = 0
-        async with aclosing(side_by_side([one_call.steps(one, company) for one in cleared])) as told:
-            async for number, one in told:
-                if not isinstance(one, Outcome):
-                    yield self.guards.plain(one)
+        async with aclosing(side_by_side([one_call.stream(one, company) for one in cleared])) as streams:
+            async for number, item in streams:
+                if not isinstance(item, Outcome):
+                    await context.emit(item)
                     continue
-                ended[number] = one
+                ended[number] = item
                 while outcome := ended.pop(finished, None):
-                    for event in await self._finish(run, cleared[finished].call, outcome, conversation):
-                        yield event
+                    await self._finish(context, cleared[finished].call, outcome)
                     finished += 1
 
-    def _one_call(self, run: str, conversation: Conversation) -> OneCall:
+    def _one_call(self, context: RunContext) -> OneCall:
         return OneCall(
-            run,
-            conversation,
+            context.run,
+            context.conversation,
             self.toolbox,
             self.gate,
             self.context,
@@ -277,24 +243,23 @@ class Calls:
             self.spending,
             self.results,
             self.outputs,
-            (conversation.redactor, *self.guards.redactors),
+            (context.conversation.redactor, *self.guards.redactors),
             self.may_go_on,
         )
 
-    async def _finish(
-        self, run: str, call: AskedCall, outcome: Outcome, conversation: Conversation
-    ) -> Sequence[AgentEvent]:
+    async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
         """The result into the history, as the guards let it pass; its whole is kept, if the model is told a part."""
-        finished, untrusted = outcome.finished, outcome.untrusted
+        finished, untrusted, conversation = outcome.finished, outcome.untrusted, context.conversation
         whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
         readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         finished = replace(finished, text=self.results.shown(whole, call, readable=readable))
-        told: Sequence[AgentEvent] = ()
+        screened: Sequence[AgentEvent] = ()
         if untrusted:
             self.gate.taint()
-            finished, told = await self.guards.screen(finished, self.account, conversation)
+            finished, screened = await self.guards.screen(finished, self.account, conversation)
         finished = self.guards.plain(finished)
         if finished.text != WITHHELD:
-            self.results.keep(whole, run, call, conversation)
+            self.results.keep(whole, context.run, call, conversation)
         conversation.answer(call, finished.text, untrusted=untrusted)
-        return *told, finished, *self.guards.news(conversation)
+        for event in (*screened, finished, *self.guards.news(conversation)):
+            await context.emit(event)

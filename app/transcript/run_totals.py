@@ -23,6 +23,7 @@ from app.core.messages import AskedCall
 from app.core.provider import Used
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
+from app.transcript.reply import TWICE
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
@@ -80,6 +81,8 @@ class Account:
         if kind == Notice.type:
             self.told[fields["code"], fields["message"]] += 1
             return
+        if kind == ToolRejected.type and fields["reason"] == TWICE:
+            return  # its twin is the action
         action = self.actions.setdefault(fields.get("call", ""), Action(fields.get("name", "")))
         match kind:
             case ToolStarted.type:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
@@ -24,11 +23,9 @@ _LISTED = 20
 def backgroundable(foreground: Run) -> Run:
     """`bash`, which starts a job instead when `background` is true. The command's text is never looked into here."""
 
-    async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+    def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         chosen = answering(_asking(_start)) if arguments.get("background") else foreground
-        async with aclosing(chosen(arguments, context)) as updates:
-            async for update in updates:
-                yield update
+        return chosen(arguments, context)
 
     return run
 
