@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -72,6 +74,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     made: Chromium = pyfuncitem.funcargs["chromium"]  # type: ignore[assignment]
     made.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_core_for_a_model(request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    """Let the other workers have the rest: llama.cpp's threads wait for each other, at twice the price in all."""
+    if group_of(request.node.nodeid) != MODEL_GROUP or sys.platform != "linux":
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
 
 
 def group_of(nodeid: str) -> str:

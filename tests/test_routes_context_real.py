@@ -18,22 +18,24 @@ from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
 from app.models.scripted import Scripted
 from tests.guards import notices
+from tests.nightly import at_night
 from tests.real_models import need_embedded
 from tests.serving import serving
 from tests.test_routes_context import GOAL, LIMIT_S
 
 pytestmark = pytest.mark.anyio
+WINDOW, TURNS = at_night((512, 15), (256, 8))
 
 
 async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Path) -> None:
     """Real counts, a real window: no request is refused, whatever the model makes of the conversation."""
     need_embedded()
-    small = EmbeddedModel(replace(SMOLLM2, context=512), slots=1)
+    small = EmbeddedModel(replace(SMOLLM2, context=WINDOW), slots=1)
     model = Brief(EmbeddedProvider(model_client("http://127.0.0.1"), small))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         session: dict[str, Any] = {}
         told = []
-        for number in range(15):
+        for number in range(TURNS):
             text = (
                 f"{'' if session else GOAL} Part {number}: the engine weaves algebra, as looms weave leaves. Say yes."
             )
@@ -42,7 +44,7 @@ async def test_the_embedded_model_goes_on_and_on_in_a_small_window(tmp_path: Pat
             assert events[-1]["type"] == "run.finished", events[-1]
             told += events
     assert {event["type"] for event in told} & {"context.trimmed", "context.summarised"}
-    assert max(model.prompts) <= 512 and not [one for one in notices(told) if "refused" in one[1]]
+    assert max(model.prompts) <= WINDOW and not [one for one in notices(told) if "refused" in one[1]]
 
 
 class Brief(Scripted):

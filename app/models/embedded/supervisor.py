@@ -182,7 +182,8 @@ def usable_cores() -> int:
     model slows down, to a fortieth at worst (two busy cores: 0.8 tokens/s with two threads, 32 with one). Prompts do
     not suffer from that, and are read twice as fast with twice the threads.
     """
-    return min(4, os.cpu_count() or 1)
+    ours = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(4, ours)
 
 
 async def buried(child: Process, logging: asyncio.Task[None]) -> None:
