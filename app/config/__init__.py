@@ -1,1 +1,1 @@
-"""Settings: each field, where values come from, what they may name."""
+"""Settings: their fields, sources and checks."""

@@ -111,17 +111,19 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
     )
     allowed_commands: tuple[str, ...] = words(
         DEFAULT_COMMANDS,
-        "shell commands that never ask; a final * stands for any further words of a program that only reads",
+        "shell commands that never need approval; a final * stands for any further words of a program that only reads",
         "literal words, such as git status *",
     )
     tools: tuple[ToolRule, ...] = setting(
         (),
-        "rules that classify tools; tools that no rule matches are for admins and ask",
+        "rules that classify tools; tools that no rule matches are for admins and need approval",
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
         "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
     )
     taint: bool = setting(
-        True, "calls that leave the sandbox ask again once a conversation contains untrusted text", "true or false"
+        True,
+        "calls that leave the sandbox need approval again once a conversation contains untrusted text",
+        "true or false",
     )
     canary: bool = setting(
         False, "put a random code into each run's prompt; reject calls and block text that reveal it", "true or false"

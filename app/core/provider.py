@@ -203,7 +203,7 @@ class Provider(Protocol):
 
     @property
     def answers(self) -> str:
-        """That model, as `endpoint/model`; empty if it is just `model`."""
+        """The name of that model, as `endpoint/model`; empty if it is just `model`."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What is configured at run time, in SQLite: endpoints, MCP servers and their pins, states of the server."""
+"""Configuration of run time in SQLite: endpoints, MCP servers and their pins, states of the server."""
 
 from __future__ import annotations
 
