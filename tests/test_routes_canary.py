@@ -123,7 +123,7 @@ async def try_all(den: Den, client: httpx2.AsyncClient, attacks: Sequence[Attack
             assert MARKED in den.seen[f"/sessions/{session} ({attack.name})"] + response.content, attack.name
 
 
-CHILDREN = ("job_runner", "orphan_reaper", "command.sh")
+CHILDREN = ("jobs.supervisor", "orphan_reaper", "command.sh")
 
 
 async def look_at_children(den: Den, client: httpx2.AsyncClient) -> None:

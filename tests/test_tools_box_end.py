@@ -54,7 +54,7 @@ async def main(folder, filtered, way, sleeper, command):
         async for seen in news:
             if way == "cancelled" and isinstance(seen, Progress) and "attacked" in seen.tail:
                 break
-    # Before this process ends, and its undertaker looks for what is left.
+    # Before this process ends, and its orphan reaper looks for what is left.
     print(getattr(seen, "text", ""), *getattr(seen, "tail", ""), "gone" if all_gone(sleeper) else "left")
 
 asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -28,7 +28,7 @@ class KillGroups:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """For the undertaker."""
+        """For the orphan reaper."""
         return (str(self.folder),) if self.folder else ()
 
     def begin(self, mark: str) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _remove_empty(places: Iterable[str]) -> None:
 
 
 def clear_stale(places: Iterable[str]) -> None:
-    """Remove what was made for commands that are no more, because a server and its undertaker were killed."""
+    """Remove what was made for commands that are no more, because a server and its reaper were killed."""
     old = time.time() - _STALE_S
     places = tuple(places)
     left = [path for folder in _folders(places) for path in folder.glob(f"{PREFIX}*") if _is_mine_since(path, old)]

@@ -1,7 +1,7 @@
 """The launcher of the level `landlock`: shuts itself in, then becomes the command. Linux only, x86-64 and ARM64.
 
 Run as a script, without `site` and with few imports, because every command pays for its start:
-confine.py ABI PIDS PYTHON SCRIPT READ... -- WORKSPACE PROGRAM
+landlock_exec.py ABI PIDS PYTHON SCRIPT READ... -- WORKSPACE PROGRAM
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import find_sandbox
 from tools.tool import Context
 
-async def main(command, workspace, unsafe, kill_the_undertaker=None):
+async def main(command, workspace, unsafe, kill_the_orphan_reaper=None):
     [bash] = [tool for tool in TOOLS if tool.name == "bash"]
     context = Context(Path(workspace), sandbox=find_sandbox(unsafe=unsafe == "unsafe"))
     print("ready", flush=True)
-    if kill_the_undertaker:
+    if kill_the_orphan_reaper:
         async for seen in bash.run({"command": "true"}, context):
             pass
         for child in psutil.Process().children():
@@ -55,9 +55,9 @@ def test_a_command_ends_with_its_server(tmp_path: Path, level: str) -> None:
     assert all_gone(sleeper)
 
 
-def test_a_killed_undertaker_is_replaced(tmp_path: Path) -> None:
+def test_a_killed_orphan_reaper_is_replaced(tmp_path: Path) -> None:
     sleeper = endless()
-    with start(f"setsid {sleeper} & {sleeper} & echo up; wait", tmp_path, "unsafe", "kill the undertaker") as server:
+    with start(f"setsid {sleeper} & {sleeper} & echo up; wait", tmp_path, "unsafe", "kill the reaper") as server:
         assert server.stdout
         assert any("up" in line for line in server.stdout)  # a slow start tells of its progress first
         server.kill()
