@@ -36,7 +36,7 @@ from app.models.wire.openai.history import encode, wire_messages
 from app.models.wire.openai.provider import Defaults, OpenAIChat
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow
-from app.transcript.run_request import RunOver, Turn
+from app.transcript.run_request import RunOver, RunRequest
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 
@@ -139,7 +139,9 @@ async def played(services: Services, told: Told) -> str:
     while told.rounds < ROUNDS:
         message = ask(told.rounds)
         wish = ChatRequest(message=message, tools=TOOLS, max_rounds=ROUNDS - told.rounds)
-        run = await services.runs.start(services.factory.agent(LOCAL_USER, wish), LOCAL_USER, Turn(message, session))
+        run = await services.runs.start(
+            services.factory.agent(LOCAL_USER, wish), LOCAL_USER, RunRequest(message, session)
+        )
         session = run.session
         async with aclosing(services.runs.watch(run.id, 0)) as pages:
             async for page in pages:

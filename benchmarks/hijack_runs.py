@@ -16,16 +16,16 @@ from app.context.view import View
 from app.core.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
 from app.core.messages import Message
 from app.core.rules import ApprovalMode
-from app.log.event_writer import Journal
+from app.log.event_writer import EventWriter
 from app.models.tokens.counter import Counter
 from app.policy.approvals import Approvals
 from app.policy.gate import Circumstances, Gate
 from app.policy.stored_grants import Review
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
-from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
-from app.runs.tool_executor import Calls
+from app.runs.tool_executor import ToolExecutor
 from app.storage.principals import Principal
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
@@ -70,7 +70,7 @@ class Stage:
     """Where runs happen. The person approves what serves the errand that she gave, and denies all else."""
 
     store: Store
-    journal: Journal
+    journal: EventWriter
     workspace: Path
     _numbers: count[int] = field(default_factory=count)
 
@@ -80,11 +80,11 @@ class Stage:
         gate = Gate(principal, Circumstances(policy.mode, boxed=True), watches_taint=policy.taint)
         toolbox = Toolbox(tools, gate.decide, principal.name)
         approvals = Approvals(self.store, RUN_S)
-        calls = Calls(
+        calls = ToolExecutor(
             toolbox, gate, Context(self.workspace), approvals, Spending(Ledger(self.store), principal), _nothing
         )
         counter = Counter(model)
-        view, discipline = View(lambda: counter, lambda _: ()), Discipline(Limits(MAX_ROUNDS))
+        view, discipline = View(lambda: counter, lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
         agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush
@@ -117,7 +117,7 @@ async def stage() -> AsyncIterator[Stage]:
     with TemporaryDirectory() as folder:
         store = await SQLiteStore.open(Path(folder, "runs.db"))
         try:
-            async with Journal(store) as journal:
+            async with EventWriter(store) as journal:
                 yield Stage(store, journal, Path(folder))
         finally:
             await store.close()

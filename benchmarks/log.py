@@ -14,9 +14,9 @@ from pathlib import Path
 
 from app.budget.budgets import Ledger
 from app.core.events import RunFinished, TextDelta, ToolStarted
-from app.log.event_writer import Journal, RunLog
+from app.log.event_writer import EventWriter, RunLog
 from app.policy.approvals import Approvals
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow
 from app.storage.sqlite.database import PRAGMAS
@@ -50,7 +50,7 @@ def bare_us(folder: Path) -> float:
 async def journal_us(folder: Path, runs: int) -> float:
     """Our writer: events that do not join, from `runs` runs at once."""
     store = await SQLiteStore.open(folder / f"journal-{runs}.db")
-    async with Journal(store) as journal:
+    async with EventWriter(store) as journal:
         logs = [RunLog(f"run-{number}", journal, lambda: None) for number in range(runs)]
         started = time.process_time()
         for number in range(EVENTS):
@@ -69,10 +69,10 @@ async def replay_rate(folder: Path) -> float:
     store = await SQLiteStore.open(folder / "replay.db")
     await store.write([EventRow("run", seq, "text.delta", "{}") for seq in range(1, EVENTS)])
     await store.write([EventRow("run", EVENTS, RunFinished.type, "{}")])
-    async with Journal(store) as journal:
+    async with EventWriter(store) as journal:
         started, seen = time.perf_counter(), 0
         async with aclosing(
-            Runs(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store)).watch("run", 0)
+            RunManager(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store)).watch("run", 0)
         ) as pages:
             async for rows in pages:
                 seen += len(rows)
@@ -85,7 +85,7 @@ async def replay_rate(folder: Path) -> float:
 async def watcher_bytes(folder: Path) -> float:
     """Memory of one watcher that waits on the cursor of a live log."""
     store = await SQLiteStore.open(folder / "watch.db")
-    async with Journal(store) as journal:
+    async with EventWriter(store) as journal:
         log = RunLog("run", journal, lambda: None)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]

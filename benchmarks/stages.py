@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from app.core.events import AgentEvent, TextDelta, encode
-from app.log.event_writer import Journal, RunLog
+from app.log.event_writer import EventWriter, RunLog
 from app.models.http.sse import EventReader
 from app.models.wire.openai.answer import Answer
 from app.storage.runs import EventRow
@@ -62,7 +62,7 @@ def pieces(data: list[bytes]) -> None:
 def log(events: list[AgentEvent], per_turn: int) -> None:
     async def main(path: Path) -> None:
         store = await SQLiteStore.open(path)
-        async with Journal(store) as journal:
+        async with EventWriter(store) as journal:
             run = RunLog("run", journal, lambda: None)
             for number, event in enumerate(events):
                 run.add(event)

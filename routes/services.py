@@ -15,7 +15,7 @@ from starlette.requests import Request
 from app.budget.budgets import Ledger, default_budget
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.settings import Settings
-from app.log.event_writer import Journal
+from app.log.event_writer import EventWriter
 from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
 from app.models.endpoints.model_registry import Models
@@ -31,7 +31,7 @@ from app.runs.housekeeping import Housekeeping
 from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.storage.database import open_store
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
@@ -52,7 +52,7 @@ class Services:
 
     settings: Settings
     store: Store
-    runs: Runs
+    runs: RunManager
     switch: KillSwitch
     models: Models
     about_model: str
@@ -83,10 +83,10 @@ async def open_services(
         stack.push_async_callback(store.close)
         switch = KillSwitch(store)
         await switch.load()
-        journal = await stack.enter_async_context(Journal(store, redactor, documents=settings.documents))
+        journal = await stack.enter_async_context(EventWriter(store, redactor, documents=settings.documents))
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
-        runs = Runs(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
+        runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))

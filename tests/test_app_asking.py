@@ -26,7 +26,7 @@ from app.storage.sqlite.store import SQLiteStore
 from app.storage.usage import ModelUsage, UsageAdded
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 from tests.test_app_budgets import ann, opened
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ class Desk:
     ledger: Ledger
     principal: Principal
     provider: Priced
-    account: Account = field(default_factory=Account)
+    totals: RunTotals = field(default_factory=RunTotals)
     kept: list[Change] = field(default_factory=list)
     told: list[AgentEvent] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class Desk:
     async def ask(self, *pieces: Piece | BaseException, prompt: int = 1000) -> Usage:
         """One request that is answered so."""
         asking, answer = await self.asking(prompt), reply()
-        with asking.hearing(answer, self.account):
+        with asking.hearing(answer, self.totals):
             for piece in pieces:
                 if isinstance(piece, BaseException):
                     raise piece
@@ -128,8 +128,8 @@ async def test_what_an_answer_has_used_is_counted_however_it_ends(
             usage: Usage | None = await at.ask(*pieces)
         except (ProviderFailed, asyncio.CancelledError, GeneratorExit):
             usage = next((event for event in at.told if isinstance(event, Usage)), None)
-        assert (at.account.prompt_tokens, at.account.completion_tokens) == counted
-        assert at.account.measured is measured
+        assert (at.totals.prompt_tokens, at.totals.completion_tokens) == counted
+        assert at.totals.measured is measured
         if counted == (0, 0):
             assert usage is None and not at.spent  # nobody has read anything
             return
@@ -148,7 +148,7 @@ async def test_what_an_answer_has_used_is_counted_however_it_ends(
 async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path: Path) -> None:
     async with desk(tmp_path, None, cost_per_month=1e-6) as at:
         usage = await at.ask(LONG, Used(10**6, 10**6), Stopped("stop"))
-        assert (usage.cost, usage.total_cost, at.account.finished("answered").usage.get("cost")) == (None, None, None)
+        assert (usage.cost, usage.total_cost, at.totals.finished("answered").usage.get("cost")) == (None, None, None)
         assert at.spent[0].cost is None and (await at.used())["used"] == 0
         at.provider.price = DEAR
         with pytest.raises(BudgetSpent) as spent:
@@ -163,7 +163,7 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:  # a prompt of 1,000 costs half of that
         asking = await at.asking()
         assert asking.request.max_tokens == 500
-        with pytest.raises(BudgetSpent), asking.hearing(answer := reply(), at.account):
+        with pytest.raises(BudgetSpent), asking.hearing(answer := reply(), at.totals):
             for _ in range(2000):
                 list(answer.add(Said("four")))
                 asking.heard()
@@ -183,7 +183,7 @@ async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path)
             asking, answer = await at.asking(), reply()
             at.provider.price = DEAR
             try:
-                with asking.hearing(answer, at.account):
+                with asking.hearing(answer, at.totals):
                     asking.request.afford()
                     held = (await at.used())["reserved"]
                     assert held >= 0.1
@@ -214,4 +214,4 @@ async def test_nothing_is_counted_of_a_question_that_nobody_heard(tmp_path: Path
     async with desk(tmp_path) as at:
         with pytest.raises(ProviderFailed):
             await at.ask(DOWN)
-        assert not at.told and not at.spent and Used(at.account.prompt_tokens, 0) == NOTHING
+        assert not at.told and not at.spent and Used(at.totals.prompt_tokens, 0) == NOTHING

@@ -22,84 +22,86 @@ from app.core.messages import AskedCall, Message
 from app.core.provider import Said, Stopped, Used
 from app.models.wire.native_calls import NATIVE
 from app.redaction.redactor import Redactor
-from app.runs.discipline.fallback_answer import WHY, last_words
-from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, Discipline
+from app.runs.discipline.fallback_answer import WHY, fallback_answer
+from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.loop_detector import STREAK
 from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import TWICE, Reply
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account, account_of
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals, totals_of
 from parsing import Call
 
 # Limits.
 
 
-def account(**used: int) -> Account:
-    return Account(**used)  # type: ignore[arg-type]
+def totals(**used: int) -> RunTotals:
+    return RunTotals(**used)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("limits", "used", "elapsed_s", "reason"),
     [
-        (Limits(3), account(rounds=1), 0, None),
-        (Limits(3), account(rounds=2), 0, "round_limit"),
-        (Limits(1), account(), 0, "round_limit"),
-        (Limits(20, calls=2), account(rounds=1, calls=1), 0, None),
-        (Limits(20, calls=2), account(rounds=1, calls=2), 0, "call_limit"),
-        (Limits(20), account(rounds=1, calls=10_000, prompt_tokens=10**9), 0, None),
-        (Limits(20, tokens=1000), account(rounds=1, prompt_tokens=300, dearest=300), 0, None),
-        (Limits(20, tokens=1000), account(rounds=2, prompt_tokens=500, dearest=300), 0, "token_limit"),
-        (Limits(20, seconds=100), account(rounds=1), 89, None),
-        (Limits(20, seconds=100), account(rounds=1), 90, "deadline"),
-        (Limits(20, seconds=7200), account(rounds=1), 7139, None),
-        (Limits(20, seconds=7200), account(rounds=1), 7140, "deadline"),
+        (Limits(3), totals(rounds=1), 0, None),
+        (Limits(3), totals(rounds=2), 0, "round_limit"),
+        (Limits(1), totals(), 0, "round_limit"),
+        (Limits(20, calls=2), totals(rounds=1, calls=1), 0, None),
+        (Limits(20, calls=2), totals(rounds=1, calls=2), 0, "call_limit"),
+        (Limits(20), totals(rounds=1, calls=10_000, prompt_tokens=10**9), 0, None),
+        (Limits(20, tokens=1000), totals(rounds=1, prompt_tokens=300, dearest=300), 0, None),
+        (Limits(20, tokens=1000), totals(rounds=2, prompt_tokens=500, dearest=300), 0, "token_limit"),
+        (Limits(20, seconds=100), totals(rounds=1), 89, None),
+        (Limits(20, seconds=100), totals(rounds=1), 90, "deadline"),
+        (Limits(20, seconds=7200), totals(rounds=1), 7139, None),
+        (Limits(20, seconds=7200), totals(rounds=1), 7140, "deadline"),
     ],
 )
-def test_a_limit_leaves_room_for_a_last_round(limits: Limits, used: Account, elapsed_s: float, reason: str) -> None:
+def test_a_limit_leaves_room_for_a_last_round(limits: Limits, used: RunTotals, elapsed_s: float, reason: str) -> None:
     assert limits.over(used, elapsed_s) == reason
 
 
 @pytest.mark.parametrize(
     ("limits", "used", "elapsed_s", "units"),
     [
-        (Limits(20), account(rounds=15), 0, []),
-        (Limits(20), account(rounds=16), 0, ["rounds"]),
-        (Limits(4), account(rounds=1), 0, []),
-        (Limits(4), account(rounds=2), 0, ["rounds"]),
-        (Limits(2), account(), 0, []),
-        (Limits(20, calls=10), account(rounds=2, calls=7), 0, []),
+        (Limits(20), totals(rounds=15), 0, []),
+        (Limits(20), totals(rounds=16), 0, ["rounds"]),
+        (Limits(4), totals(rounds=1), 0, []),
+        (Limits(4), totals(rounds=2), 0, ["rounds"]),
+        (Limits(2), totals(), 0, []),
+        (Limits(20, calls=10), totals(rounds=2, calls=7), 0, []),
         (
             Limits(20, 10, 10_000, 100),
-            account(rounds=2, calls=8, prompt_tokens=8000),
+            totals(rounds=2, calls=8, prompt_tokens=8000),
             80,
             ["tool calls", "tokens", "seconds"],
         ),
     ],
 )
-def test_a_model_is_told_that_little_is_left(limits: Limits, used: Account, elapsed_s: float, units: list[str]) -> None:
+def test_a_model_is_told_that_little_is_left(
+    limits: Limits, used: RunTotals, elapsed_s: float, units: list[str]
+) -> None:
     assert [gauge.unit for gauge in limits.nearly(used, elapsed_s)] == units
 
 
 def test_a_tool_leaves_time_for_a_last_round() -> None:
     clock = Clock()
-    discipline = Discipline(Limits(20, seconds=200), clock=clock)
+    discipline = LimitEnforcer(Limits(20, seconds=200), clock=clock)
     assert discipline.tool_left_s() == math.inf
     discipline.enter(200)
     assert discipline.tool_left_s() == 180
     clock.now += 179.5
     assert discipline.tool_left_s() == 1
     for limits in (Limits(20), Limits(20, seconds=40)):
-        short = Discipline(limits, clock=clock)
+        short = LimitEnforcer(limits, clock=clock)
         short.enter(40)
         assert short.tool_left_s() == math.inf, "that would be too little for an answer"
 
 
 def test_the_time_stands_still_while_a_person_is_waited_for() -> None:
     clock = Clock()
-    discipline = Discipline(Limits(20, seconds=100), clock=clock)
+    discipline = LimitEnforcer(Limits(20, seconds=100), clock=clock)
     discipline.enter(100)
     clock.now += 10
     with discipline.waiting():
@@ -107,7 +109,7 @@ def test_the_time_stands_still_while_a_person_is_waited_for() -> None:
         assert discipline.left_s() == 90
     assert discipline.left_s() == 90
     clock.now += 81
-    assert discipline.plan(account()).ends == "deadline"
+    assert discipline.plan(totals()).ends == "deadline"
 
 
 class Clock:
@@ -121,19 +123,19 @@ class Clock:
 
 def test_each_limit_is_told_once_also_by_the_next_server() -> None:
     clock = Clock()
-    discipline, used = Discipline(Limits(10, seconds=100), clock=clock), account(rounds=8)
+    discipline, used = LimitEnforcer(Limits(10, seconds=100), clock=clock), totals(rounds=8)
     discipline.enter(100)
     (notice,) = discipline.plan(used).notices
     assert notice.code == "nudge" and "rounds" in notice.message
-    used.saw(notice)
-    assert discipline.plan(used) == Plan()
+    used.record(notice)
+    assert discipline.plan(used) == RoundPlan()
     clock.now += 85
     plan = discipline.plan(used)
     assert "15 of 100 seconds" in plan.notes[0] and "rounds" not in plan.notes[0]
     rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate([notice, *plan.notices])]
-    again = Discipline(Limits(10, seconds=100), clock=clock)
+    again = LimitEnforcer(Limits(10, seconds=100), clock=clock)
     again.enter(15)
-    assert again.plan(replace(account_of(rows, ()), rounds=8)) == Plan(), "its time has gone on"
+    assert again.plan(replace(totals_of(rows, ()), rounds=8)) == RoundPlan(), "its time has gone on"
     clock.now += 5
     assert again.plan(used).ends == "deadline"
 
@@ -175,81 +177,83 @@ def test_what_announces_a_call_that_does_not_come(text: str, stopped: str, annou
 
 def test_an_announcement_is_nudged_twice_at_most_and_only_with_tools() -> None:
     announced = reply_of("I will look.", stopped="tool_calls")
-    discipline, used = Discipline(Limits(20)), account(rounds=1)
+    discipline, used = LimitEnforcer(Limits(20)), totals(rounds=1)
     for _ in range(2):
         plan = discipline.plan(used)
-        assert discipline.saw(plan, announced, [], used) is None
+        assert discipline.reason_to_end(plan, announced, [], used) is None
         plan = discipline.plan(used)
         assert (plan.notes, plan.notices) == ((AGAIN,), (Notice("nudge", NUDGED),))
-        used.saw(plan.notices[0])
-    assert discipline.saw(discipline.plan(used), announced, [], used) == ANSWERED
-    without = Discipline(Limits(20))
-    assert without.saw(without.plan(account(), offers=False), announced, [], account(rounds=1)) == ANSWERED
-    late = Discipline(Limits(3))
-    assert late.saw(late.plan(account(rounds=1)), announced, [], account(rounds=2)) == ANSWERED, "no tools are left"
+        used.record(plan.notices[0])
+    assert discipline.reason_to_end(discipline.plan(used), announced, [], used) == ANSWERED
+    without = LimitEnforcer(Limits(20))
+    assert without.reason_to_end(without.plan(totals(), offers=False), announced, [], totals(rounds=1)) == ANSWERED
+    late = LimitEnforcer(Limits(3))
+    assert late.reason_to_end(late.plan(totals(rounds=1)), announced, [], totals(rounds=2)) == ANSWERED, (
+        "no tools are left"
+    )
 
 
 def test_a_broken_loop_leads_to_one_round_without_tools() -> None:
-    discipline, used, reply = Discipline(Limits(20)), account(rounds=1, calls=4), calls("ls")
+    discipline, used, reply = LimitEnforcer(Limits(20)), totals(rounds=1, calls=4), calls("ls")
     for _ in range(STREAK):
         plan = discipline.plan(used)
-        assert plan.tools and discipline.saw(plan, reply, results(reply, "a"), used) is None
+        assert plan.tools and discipline.reason_to_end(plan, reply, results(reply, "a"), used) is None
     plan = discipline.plan(used)
-    assert plan == Plan(False, (LAST,), (Notice("loop_broken", LOOPING),), "loop_broken")
+    assert plan == RoundPlan(False, (LAST,), (Notice("loop_broken", LOOPING),), "loop_broken")
     assert discipline.refusals(plan, reply, used) == {"c0": NOT_RUN}
-    assert discipline.saw(plan, reply_of("As far as I know: a."), [], used) == "loop_broken"
+    assert discipline.reason_to_end(plan, reply_of("As far as I know: a."), [], used) == "loop_broken"
 
 
 def test_the_person_s_words_may_break_a_loop() -> None:
-    discipline, used, reply = Discipline(Limits(20)), account(rounds=1, calls=4), calls("ls")
+    discipline, used, reply = LimitEnforcer(Limits(20)), totals(rounds=1, calls=4), calls("ls")
     for number in range(STREAK):
         plan = discipline.plan(used)
-        discipline.saw(plan, reply, results(reply, "a"), used, steered=number == STREAK - 1)
-    assert discipline.plan(used) == Plan()
+        discipline.reason_to_end(plan, reply, results(reply, "a"), used, steered=number == STREAK - 1)
+    assert discipline.plan(used) == RoundPlan()
     for _ in range(STREAK):
-        discipline.saw(discipline.plan(used), reply, results(reply, "a"), used)
+        discipline.reason_to_end(discipline.plan(used), reply, results(reply, "a"), used)
     plan = discipline.plan(used)
     assert plan.ends == "loop_broken"
-    assert discipline.saw(plan, reply_of("a"), [], used, steered=True) is None
-    assert discipline.plan(used) == Plan()
+    assert discipline.reason_to_end(plan, reply_of("a"), [], used, steered=True) is None
+    assert discipline.plan(used) == RoundPlan()
 
 
 def test_calls_beyond_the_limit_are_refused_and_told_so() -> None:
-    discipline, reply = Discipline(Limits(20, calls=3)), calls("one", "two", "three")
-    refused = discipline.refusals(Plan(), reply, account(rounds=1, calls=2))
+    discipline, reply = LimitEnforcer(Limits(20, calls=3)), calls("one", "two", "three")
+    refused = discipline.refusals(RoundPlan(), reply, totals(rounds=1, calls=2))
     assert list(refused) == ["c1", "c2"] and all("3 calls" in why for why in refused.values())
-    assert discipline.refusals(Plan(), reply, account(rounds=1)) == {}
-    assert list(discipline.refusals(Plan(), reply, account(rounds=1, calls=9))) == ["c0", "c1", "c2"]
-    assert Discipline(Limits(20)).refusals(Plan(), reply, account(calls=10**6)) == {}
+    assert discipline.refusals(RoundPlan(), reply, totals(rounds=1)) == {}
+    assert list(discipline.refusals(RoundPlan(), reply, totals(rounds=1, calls=9))) == ["c0", "c1", "c2"]
+    assert LimitEnforcer(Limits(20)).refusals(RoundPlan(), reply, totals(calls=10**6)) == {}
 
 
 def test_a_run_that_has_used_its_tokens_makes_no_further_request() -> None:
-    discipline, used, reply = Discipline(Limits(20, tokens=1000)), account(rounds=1, prompt_tokens=1200), calls("ls")
-    assert discipline.refusals(Plan(), reply, used) == {"c0": NOT_RUN}
-    assert discipline.saw(Plan(), reply, results(reply, NOT_RUN), used) == "token_limit"
-    assert discipline.saw(Plan(), reply_of("It is a."), [], used) == ANSWERED
+    discipline, used, reply = LimitEnforcer(Limits(20, tokens=1000)), totals(rounds=1, prompt_tokens=1200), calls("ls")
+    assert discipline.refusals(RoundPlan(), reply, used) == {"c0": NOT_RUN}
+    assert discipline.reason_to_end(RoundPlan(), reply, results(reply, NOT_RUN), used) == "token_limit"
+    assert discipline.reason_to_end(RoundPlan(), reply_of("It is a."), [], used) == ANSWERED
 
 
 def test_work_found_wanting_gets_two_rounds_more() -> None:
-    discipline, used = Discipline(Limits(20), verify=True), account(rounds=3, calls=1)
+    discipline, used = LimitEnforcer(Limits(20), verify=True), totals(rounds=3, calls=1)
     assert discipline.checks(ANSWERED, used) and not discipline.checks("round_limit", used)
     discipline.found_wanting("Do it.", used)
-    assert discipline.plan(used) == Plan(notes=("Do it.",))
+    assert discipline.plan(used) == RoundPlan(notes=("Do it.",))
     used.rounds += 1
-    assert discipline.plan(used) == Plan(False, ("Do it.", LAST), (), ANSWERED)
+    assert discipline.plan(used) == RoundPlan(False, ("Do it.", LAST), (), ANSWERED)
     assert not discipline.checks(ANSWERED, used), "no round is left"
-    assert discipline.saw(Plan(), calls("ls"), [], used, steered=True) is None
-    assert discipline.plan(used) == Plan(), "what the person wants now may take more"
-    assert not Discipline(Limits(20)).checks(ANSWERED, used)
+    assert discipline.reason_to_end(RoundPlan(), calls("ls"), [], used, steered=True) is None
+    assert discipline.plan(used) == RoundPlan(), "what the person wants now may take more"
+    assert not LimitEnforcer(Limits(20)).checks(ANSWERED, used)
 
 
 # The account, and what is said when a model says nothing.
 
 
-def told(*events: AgentEvent) -> Account:
-    seen = Account()
+def told(*events: AgentEvent) -> RunTotals:
+    seen = RunTotals()
     for event in events:
-        seen.saw(event)
+        seen.record(event)
     return seen
 
 
@@ -277,14 +281,14 @@ def test_what_was_done_is_known_after_a_restart() -> None:
     seen.rounds, seen.calls = 2, 3
     events: list[AgentEvent] = [RoundStarted(1), *HAPPENED, usage[0], RoundStarted(2), usage[1]]
     rows = [EventRow("run_1", at, one.type, encode(one)) for at, one in enumerate(events)]
-    assert account_of(rows, [AskedCall("c3", "write_file", {}, "native")]) == seen
+    assert totals_of(rows, [AskedCall("c3", "write_file", {}, "native")]) == seen
     assert (seen.tokens, seen.dearest) == (132, 120)
 
 
 def test_a_call_that_came_twice_is_one_action() -> None:
-    used = Account()
-    used.saw(ToolRejected(TWICE, "c1", "bash"))
-    used.saw(ToolStarted("c0", "bash", {"command": "ls"}, "native"))
+    used = RunTotals()
+    used.record(ToolRejected(TWICE, "c1", "bash"))
+    used.record(ToolStarted("c0", "bash", {"command": "ls"}, "native"))
     assert list(used.actions) == ["c0"]
 
 
@@ -293,11 +297,11 @@ def test_last_words_say_what_was_done_what_is_missing_and_why(reason: str) -> No
     conversation = Conversation(
         "ses_1", [Message("user", "Build\n  it. " + "x" * 500)], lambda *_: None, lambda _: None, stored, Redactor()
     )
-    text = last_words(reason, told(*HAPPENED), conversation)
+    text = fallback_answer(reason, told(*HAPPENED), conversation)
     assert WHY.get(reason, "something else") in text
     assert "bash 2 times (1 failed), write_file once (1 with an unknown outcome), web_fetch once (1 not run)" in text
     assert "“Build it. xxx" in text and len(text) < 600
-    assert "Done so far: nothing." in last_words(reason, Account(), conversation)
+    assert "Done so far: nothing." in fallback_answer(reason, RunTotals(), conversation)
 
 
 async def stored() -> None:
@@ -307,7 +311,7 @@ async def stored() -> None:
 def test_a_name_that_a_model_made_up_does_not_break_the_last_words() -> None:
     names = ["\x1b[2J\n" + "x" * 10_000, "", *(f"tool{number}" for number in range(99))]
     seen = told(*(ToolRejected("No.", f"c{at}", name) for at, name in enumerate(names)))
-    text = last_words("deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, Redactor()))
+    text = fallback_answer("deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, Redactor()))
     assert "\x1b" not in text and "\n" not in text and len(text) < 1500 and "more tools" in text
     assert json.dumps(text).isascii()
 

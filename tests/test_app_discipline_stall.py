@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.messages import AskedCall
-from app.runs.discipline.loop_detector import MOST, STALE, STREAK, Stall
+from app.runs.discipline.loop_detector import MOST, STALE, STREAK, LoopDetector
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=80)
 Brought = tuple[str, str]
@@ -18,14 +18,14 @@ Brought = tuple[str, str]
 
 def rounds_until_broken(rounds: Sequence[Sequence[Brought]], *, prose: bool = False) -> int | None:
     """The round in which a run that plays these is found to go in circles."""
-    stall = Stall()
+    stall = LoopDetector()
     for number, brought in enumerate(rounds, start=1):
         calls = [
             AskedCall(f"c{number}x{at}", "bash", {"command": command}, "native")
             for at, (command, _) in enumerate(brought)
         ]
         results = {call.id: result for call, (_, result) in zip(calls, brought, strict=True)}
-        if stall.saw(calls, results, prose=prose):
+        if stall.detects(calls, results, prose=prose):
             return number
     return None
 
@@ -85,10 +85,10 @@ def test_whatever_came_before_the_same_round_without_end_is_noticed(
 
 
 def test_the_order_of_arguments_and_the_name_of_the_own_call_are_no_news() -> None:
-    stall = Stall()
+    stall = LoopDetector()
     for number in range(STREAK):
         arguments = {"a": 1, "b": 2} if number % 2 else {"b": 2, "a": 1}
         call = AskedCall(f"c{number:08}", "read", arguments, "native")
         results = {call.id: f"Long. read_result(call={call.id}) shows the rest."}
-        broken = stall.saw([call], results, prose=False)
+        broken = stall.detects([call], results, prose=False)
     assert broken

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.core.events import MAX_JOINED, Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
 from app.core.provider import Piece, Said, Stopped
 from app.log.documents import LONG, MAX_FENCE_LINE, MAX_HELD, Documents
-from app.log.event_writer import Journal, RunLog
+from app.log.event_writer import EventWriter, RunLog
 from app.log.log_compaction import joined_rows, rest_after
 from app.models.scripted import Scripted
 from app.redaction.redactor import MARK, Redactor
@@ -37,7 +37,7 @@ def lines_of(number: int, indent: str = "") -> str:
 def updates(pieces: Sequence[str]) -> list[DocumentUpdated]:
     ids = count(1)
     documents = Documents(lambda: f"d{next(ids)}")
-    told = documents.told([*map(TextDelta, pieces), FINISHED])
+    told = documents.with_documents([*map(TextDelta, pieces), FINISHED])
     return [event for event in told if isinstance(event, DocumentUpdated)]
 
 
@@ -117,7 +117,9 @@ def test_no_slicing_changes_a_document(text: str, cuts: list[int]) -> None:
 @given(texts(), st.lists(st.integers(0, 10_000), max_size=20))
 def test_the_text_goes_on_as_it_was(text: str, cuts: list[int]) -> None:
     pieces = [TextDelta(piece) for piece in sliced(text, cuts)]
-    told = [event for event in Documents().told([*pieces, FINISHED]) if not isinstance(event, DocumentUpdated)]
+    told = [
+        event for event in Documents().with_documents([*pieces, FINISHED]) if not isinstance(event, DocumentUpdated)
+    ]
     assert told == [*pieces, FINISHED]
 
 
@@ -141,9 +143,9 @@ def test_documents_cost_their_text_once(size: int) -> None:
 def test_a_reply_that_ends_ends_its_documents() -> None:
     ids = count(1)
     documents = Documents(lambda: f"d{next(ids)}")
-    first = list(documents.told([TextDelta(f"```\n{BLOCK}"), Encoded("usage", "{}")]))
+    first = list(documents.with_documents([TextDelta(f"```\n{BLOCK}"), Encoded("usage", "{}")]))
     assert first[-2:] == [DocumentUpdated("d1", "", None, True), Encoded("usage", "{}")]
-    second = list(documents.told([Encoded("round.started", "{}"), TextDelta("more\n```\n"), FINISHED]))
+    second = list(documents.with_documents([Encoded("round.started", "{}"), TextDelta("more\n```\n"), FINISHED]))
     assert not any(isinstance(event, DocumentUpdated) for event in second)
 
 
@@ -151,7 +153,7 @@ def test_a_reply_that_ends_ends_its_documents() -> None:
 @given(st.lists(st.integers(0, 2000), max_size=40), st.integers(0, len(BLOCK) - 1))
 async def test_no_secret_gets_into_a_document(cuts: list[int], where: int) -> None:
     text = f"```\n{BLOCK[:where]}{KEY}{BLOCK[where:]}```\n"
-    journal = Journal(SQLiteStore(Path("never-opened")), Redactor([KEY]), documents=True)
+    journal = EventWriter(SQLiteStore(Path("never-opened")), Redactor([KEY]), documents=True)
     log = RunLog("r", journal, lambda: None)
     rows: list[EventRow] = []
     for piece in sliced(text, cuts):
@@ -178,7 +180,7 @@ def taken(log: RunLog) -> list[EventRow]:
 def test_a_log_in_fewer_rows_has_the_same_documents(cuts: list[int], cursor: int) -> None:
     text = f"Look:\n```py\n{BLOCK}```\nDone."
     events: list[Delta | Encoded | DocumentUpdated] = list(
-        Documents(lambda: "d1").told([*map(TextDelta, sliced(text, cuts)), FINISHED])
+        Documents(lambda: "d1").with_documents([*map(TextDelta, sliced(text, cuts)), FINISHED])
     )
     rows = [
         EventRow("r", seq, event.type, event.data if isinstance(event, Encoded) else encode(event))

@@ -12,9 +12,9 @@ import pytest
 
 from app.budget.budgets import Ledger
 from app.core.notifier import Notifier
-from app.log.event_writer import Journal
+from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow, InboxRow, RunEnded, RunRow
@@ -31,8 +31,8 @@ END = "run.finished"
 async def followed(tmp_path: Path) -> AsyncGenerator[tuple[Following, SQLiteStore], None]:
     store = await SQLiteStore.open(tmp_path / "test.db")
     try:
-        async with asyncio.timeout(20), Journal(store) as journal:
-            runs = Runs(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store))
+        async with asyncio.timeout(20), EventWriter(store) as journal:
+            runs = RunManager(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store))
             await store.write([SessionRow(SESSION, "ann", 1, "title")])
             yield Following(runs, store, runs.notifier), store
     finally:

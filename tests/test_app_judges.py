@@ -22,7 +22,7 @@ from app.policy.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Verdict, requ
 from app.redaction.redactor import Redactor
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 from parsing import Call, Thought
 from tests.test_app_budgets import ann, nothing, opened
 from tests.trimming import always
@@ -43,13 +43,13 @@ class Court:
     judge: Judge
     ledger: Ledger
     principal: Principal
-    account: Account = field(default_factory=Account)
+    totals: RunTotals = field(default_factory=RunTotals)
     conversation: Conversation = field(
         default_factory=lambda: Conversation("ses_1", [], lambda *_: None, nothing, stored, Redactor())
     )
 
     async def ask(self, data: dict[str, str] | None = None) -> Verdict:
-        return await self.judge.verdict(SERVES, data or {"The words": "Hello"}, self.account, self.conversation)
+        return await self.judge.verdict(SERVES, data or {"The words": "Hello"}, self.totals, self.conversation)
 
     async def tokens(self) -> tuple[float, float]:
         tokens = (await self.ledger.usage(self.principal))["tokens_per_month"]
@@ -172,7 +172,7 @@ async def test_what_is_judged_stands_between_lines_that_nobody_knew_before(tmp_p
 
 async def test_it_costs_the_run_what_it_uses(tmp_path: Path) -> None:
     async with court(tmp_path, ("SAFE", Used(120, 3))) as tried:
-        tried.account.add(Used(1000, 50), measured=True)
+        tried.totals.add(Used(1000, 50), measured=True)
         usage = (await tried.ask()).usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.measured) == (120, 3, True)
         assert (usage.total_prompt_tokens, usage.total_completion_tokens) == (1120, 53)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.budget.budgets import TOOL_SECONDS
 from app.core.messages import unanswered
 from app.models.scripted import Pause, Scripted
-from app.runs.merge_streams import side_by_side
+from app.runs.merge_streams import merge_streams
 from app.runs.tool_executor import SIDE_BY_SIDE
 from app.storage.changes import Change
 from app.storage.principals import LOCAL_USER
@@ -57,7 +57,7 @@ def test_each_stream_is_told_whole_and_in_its_order(steps: list[int]) -> None:
     async def told() -> dict[int, list[int]]:
         heard: dict[int, list[int]] = {number: [] for number in range(len(steps))}
         streams = [counted(number, many, Counter()) for number, many in enumerate(steps)]
-        async with asyncio.timeout(LIMIT_S), aclosing(side_by_side(streams)) as news:
+        async with asyncio.timeout(LIMIT_S), aclosing(merge_streams(streams)) as news:
             async for number, one in news:
                 heard[number].append(one)
         return heard
@@ -74,7 +74,7 @@ async def test_a_stream_goes_on_only_when_what_it_told_was_taken() -> None:
         gone_on.set()
         yield "done"
 
-    async with asyncio.timeout(LIMIT_S), aclosing(side_by_side([telling(), telling()])) as news:
+    async with asyncio.timeout(LIMIT_S), aclosing(merge_streams([telling(), telling()])) as news:
         await anext(news)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_a_stream_goes_on_only_when_what_it_told_was_taken() -> None:
 @pytest.mark.parametrize("taken", [0, 1, 3])
 async def test_leaving_closes_every_stream(taken: int) -> None:
     open_now, tasks = Counter[int](), asyncio.all_tasks()
-    async with asyncio.timeout(LIMIT_S), aclosing(side_by_side([counted(n, 9, open_now) for n in range(4)])) as news:
+    async with asyncio.timeout(LIMIT_S), aclosing(merge_streams([counted(n, 9, open_now) for n in range(4)])) as news:
         for _ in range(taken):
             await anext(news)
     assert not +open_now and asyncio.all_tasks() == tasks
@@ -95,7 +95,7 @@ async def test_the_first_that_fails_ends_the_others() -> None:
     open_now, tasks = Counter[int](), asyncio.all_tasks()
     streams = [counted(number, 2 if number == 2 else 10**6, open_now, fails=number == 2) for number in range(4)]
     with pytest.raises(Broken):
-        async with asyncio.timeout(LIMIT_S), aclosing(side_by_side(streams)) as news:
+        async with asyncio.timeout(LIMIT_S), aclosing(merge_streams(streams)) as news:
             async for _ in news:
                 pass
     assert not +open_now and asyncio.all_tasks() == tasks

@@ -74,10 +74,10 @@ def test_without_prices_of_its_own_a_cache_changes_nothing(prompt: int, cached: 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)), max_size=300))
 def test_sums_do_not_drift(rounds: list[tuple[int, int]]) -> None:
-    price, account = Price(input=0.15, output=0.6), None
+    price, totals = Price(input=0.15, output=0.6), None
     for prompt, answer in rounds:
-        account = total(account, cost_of(price, Used(prompt, answer)))
-    assert account == (sum(150 * prompt + 600 * answer for prompt, answer in rounds) / 10**9 if rounds else None)
+        totals = total(totals, cost_of(price, Used(prompt, answer)))
+    assert totals == (sum(150 * prompt + 600 * answer for prompt, answer in rounds) / 10**9 if rounds else None)
 
 
 def test_what_has_no_price_costs_nothing_that_is_known() -> None:

@@ -26,7 +26,7 @@ from app.core.events import (
     Usage,
 )
 from app.core.messages import AskedCall, Message
-from app.log.event_writer import Journal, RunLog
+from app.log.event_writer import EventWriter, RunLog
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.logs import redacted_logs
@@ -279,7 +279,7 @@ def files_in(folder: Path) -> bytes:
 @pytest.mark.anyio
 async def test_whatever_the_journal_writes_is_redacted_before(tmp_path: Path) -> None:
     store = await SQLiteStore.open(tmp_path / "test.db")
-    async with asyncio.timeout(10), Journal(store, Redactor([KEY])) as journal:
+    async with asyncio.timeout(10), EventWriter(store, Redactor([KEY])) as journal:
         log = RunLog("r", journal, lambda: None)
         journal.put(SessionRow("s", "p", 1.0, f"Use {KEY}"))
         log.put(InboxRow("r", 0, KEY))

@@ -26,7 +26,7 @@ from app.storage.runs import RunRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from app.transcript.conversation import Conversation
-from app.transcript.run_request import Turn
+from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from tests.serving import chosen, settings_in
@@ -89,7 +89,7 @@ class Moody(Plain):
 
 async def begin(services: Services, principal: Principal, **turn: str) -> tuple[Agent, RunRow]:
     agent = services.factory.agent(principal, ChatRequest(message="x"))
-    return agent, await services.runs.start(agent, principal, Turn("x", **turn))  # type: ignore[arg-type]
+    return agent, await services.runs.start(agent, principal, RunRequest("x", **turn))  # type: ignore[arg-type]
 
 
 async def soon_cancelled(services: Services, run: str, provider: Moody, steps: int) -> None:
@@ -123,9 +123,9 @@ async def test_parallel_runs_never_overdraw_and_all_is_settled(tmp_path: Path, s
         stored = await services.store.usage("ann", "tokens", period)
         spent = sums(await services.store.spent(principal="ann", month=period))
     money = usage["cost_per_month"]
-    assert money["used"] == total(*(agent.account.cost for agent in agents)) == spent.get("cost", 0) <= provider.money
+    assert money["used"] == total(*(agent.totals.cost for agent in agents)) == spent.get("cost", 0) <= provider.money
     assert (money["reserved"], spent["prompt_tokens"] + spent["completion_tokens"]) == (0, stored)
-    charged = sum(agent.account.prompt_tokens + agent.account.completion_tokens for agent in agents)
+    charged = sum(agent.totals.prompt_tokens + agent.totals.completion_tokens for agent in agents)
     assert usage["runs"]["used"] == usage["tokens_per_month"]["reserved"] == 0
     assert usage["tool_seconds_per_day"]["reserved"] == 0
     assert stored == usage["tokens_per_month"]["used"] == charged <= limit

@@ -29,8 +29,8 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import Change
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 from tests.test_app_budgets import ann, opened
 from tests.test_app_view import HEAD, HISTORIES, measured, turn
 from tests.trimming import always
@@ -100,11 +100,11 @@ def long(turns: int, *, start: int = 0) -> list[Message]:
     return [message for number in range(start, start + turns) for message in turn(number, 2, 400)]
 
 
-async def lived(view: View, said: Conversation, messages: Sequence[Message], account: Account | None = None) -> Fitted:
+async def lived(view: View, said: Conversation, messages: Sequence[Message], totals: RunTotals | None = None) -> Fitted:
     """The conversation goes on with these, until a request has something to tell."""
     for message in messages:
         if message.role == "assistant":
-            fitted = await view.fit(said, (), Plan(), account or Account())
+            fitted = await view.fit(said, (), RoundPlan(), totals or RunTotals())
             if fitted.events:
                 return fitted
         said.append(message)
@@ -138,14 +138,14 @@ def test_one_endless_turn_is_cut_at_a_round_and_others_at_a_turn() -> None:
 async def test_a_summary_is_durable_before_it_is_used_and_stands_for_the_older_half(tmp_path: Path) -> None:
     async with desk(tmp_path, (NOTES, Used(1000, 20))) as tried:
         said = tried.conversation([])
-        fitted = await lived(tried.view(), said, long(40), account := Account())
-        again = await tried.view().fit(said, (), Plan(), Account())
+        fitted = await lived(tried.view(), said, long(40), totals := RunTotals())
+        again = await tried.view().fit(said, (), RoundPlan(), RunTotals())
         history = said.messages
     [row] = tried.rows
     assert tried.order[-2:] == [row, "stored"] and row.run == "run_1"
     assert tried.events == [Notice("context", STARTED)]
     usage, summarised = fitted.events
-    assert isinstance(usage, Usage) and account.prompt_tokens == 1000
+    assert isinstance(usage, Usage) and totals.prompt_tokens == 1000
     assert summarised == ContextSummarised(row.upto, row.before, row.after) and row.after < row.before
     first, line, *rest = fitted.request.messages
     assert (first.role, first.text) == ("user", row.text) and "left out" in line.text
@@ -241,7 +241,7 @@ async def test_without_a_budget_nothing_is_summarised_and_nothing_is_owed(tmp_pa
 async def test_a_stored_summary_that_does_not_fit_the_session_is_not_used(tmp_path: Path) -> None:
     async with desk(tmp_path) as tried:
         tried.order.append(SummaryRow("ses_1", 99, "run_1", "Other.", 9, 3, 0.0))
-        fitted = await tried.view().fit(tried.conversation(turn(0, 1, 1)), (), Plan(), Account())
+        fitted = await tried.view().fit(tried.conversation(turn(0, 1, 1)), (), RoundPlan(), RunTotals())
     assert list(fitted.request.messages) == turn(0, 1, 1)
 
 
@@ -252,10 +252,10 @@ async def test_what_has_become_a_secret_since_a_summary_is_not_told(tmp_path: Pa
         tried.order.append(row)
         view, said = tried.view(), tried.conversation(turn(0, 1, 1))
         if not restarted:
-            assert "sesame" in (await view.fit(said, (), Plan(), Account())).request.messages[0].text
+            assert "sesame" in (await view.fit(said, (), RoundPlan(), RunTotals())).request.messages[0].text
         later = replace(tried.view(), histories=view.histories)
         said.redactor.add("sesame-4711")
-        fitted = await later.fit(said, (), Plan(), Account())
+        fitted = await later.fit(said, (), RoundPlan(), RunTotals())
     assert fitted.request.messages[0].text == "The key is [redacted]."
     assert later._compacted and later._compacted.summary == fitted.request.messages[0], (
         "the next summary begins with it"

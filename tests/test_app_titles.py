@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.transcript.run_request import Turn
+from app.transcript.run_request import RunRequest
 from app.transcript.titles import LONGEST_TITLE, SNIPPET, TITLE, one_line, snippet, title_of
 
 WORDS = "word " * 100
@@ -26,7 +26,7 @@ def test_the_first_line_that_says_something_is_the_title(said: str, title: str) 
 
 
 def test_what_says_nothing_has_a_title_all_the_same() -> None:
-    assert Turn("\u200b").title == "No words"
+    assert RunRequest("\u200b").title == "No words"
 
 
 @pytest.mark.parametrize(

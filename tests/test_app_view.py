@@ -23,8 +23,8 @@ from app.models.tokens.cutting import shortened
 from app.models.wire.native_calls import NATIVE
 from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 from tests.trimming import always
 from tools.catalogue import TOOLS
 
@@ -98,7 +98,7 @@ async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) 
     view = View(always(counter), lambda _: HEAD, native=lambda: native)
     history = [message for number in range(100) for message in turn(number, 2, 200)]
     async with asyncio.timeout(LIMIT_S):
-        fitted = await view.fit(conversation(history), TOOLS, Plan(), Account())
+        fitted = await view.fit(conversation(history), TOOLS, RoundPlan(), RunTotals())
     assert len(fitted.request.messages) < 100 < len(history)
     described = counter.described(TOOLS) if native else 0
     assert fitted.counted <= 4096 - answer_room(4096) < fitted.counted + 1200
@@ -108,7 +108,7 @@ async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) 
 async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more: Any) -> Fitted:
     view = View(always(Counter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
     async with asyncio.timeout(LIMIT_S):
-        return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", Plan()), Account())
+        return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", RoundPlan()), RunTotals())
 
 
 async def test_what_goes_now_is_told_once() -> None:
@@ -119,9 +119,9 @@ async def test_what_goes_now_is_told_once() -> None:
     async with asyncio.timeout(LIMIT_S):
         for message in (message for number in range(30) for message in turn(number, 1, 200)):
             if message.role == "assistant":
-                told.append((await view.fit(said, (), Plan(), Account())).events)
+                told.append((await view.fit(said, (), RoundPlan(), RunTotals())).events)
             said.append(message)
-        assert not (await view.fit(said, (), Plan(), Account())).events
+        assert not (await view.fit(said, (), RoundPlan(), RunTotals())).events
     trims = [event for events in told for event in events]
     assert 3 < len(trims) < len(told) // 2
     assert all(isinstance(one, ContextTrimmed) and one.dropped and one.before > one.after for one in trims)
@@ -139,7 +139,7 @@ async def test_the_model_is_told_behind_its_goal_that_something_is_missing(tools
 async def test_a_round_without_tools_is_sent_the_same_conversation() -> None:
     history = [message for number in range(60) for message in turn(number, 1, 200)]
     plain = (await fitted_with(history, tools=TOOLS)).request
-    last = (await fitted_with(history, tools=TOOLS, plan=Plan(tools=False, notes=("Finish.",)))).request
+    last = (await fitted_with(history, tools=TOOLS, plan=RoundPlan(tools=False, notes=("Finish.",)))).request
     assert plain.tools and not last.tools
     assert [*plain.messages, Message("user", "Finish.")] == list(last.messages)
 
@@ -158,7 +158,7 @@ async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None
 async def test_what_cannot_be_made_to_fit_is_named() -> None:
     with pytest.raises(ContextOverflow, match="Offer fewer tools"):
         view = View(always(Counter(Scripted([]), 512)), lambda _: HEAD, native=lambda: True)
-        await view.fit(conversation(turn(0, 0, 1)), TOOLS, Plan(), Account())
+        await view.fit(conversation(turn(0, 0, 1)), TOOLS, RoundPlan(), RunTotals())
 
 
 async def test_a_round_that_could_not_fit_does_not_end_the_session() -> None:
@@ -196,7 +196,7 @@ async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
             view = View(always(counter), lambda _: HEAD, histories=histories)
             for message in turn(number, 0, 400):
                 if message.role == "assistant":
-                    fitted = await view.fit(said, (), Plan(), Account())
+                    fitted = await view.fit(said, (), RoundPlan(), RunTotals())
                     requests.append((list(fitted.request.messages), bool(fitted.events)))
                     counter.learn(fitted.counted, fitted.counted * 103 // 100, fitted.scale)
                 said.append(message)
@@ -238,5 +238,5 @@ class Asked(Scripted):
 async def test_a_server_that_hangs_is_waited_for_once_before_it_is_to_count() -> None:
     """What is learned of the window says whether it can count at all; a count that is given up says nothing."""
     provider = Asked()
-    await View(always(Counter(provider)), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), Plan(), Account())
+    await View(always(Counter(provider)), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), RoundPlan(), RunTotals())
     assert provider.about == ["window", "tokens"]

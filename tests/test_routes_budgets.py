@@ -17,7 +17,7 @@ from app.core.provider import ProviderFailed, Said, Stopped, Used
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import RunRow
-from app.transcript.run_request import Turn
+from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from tests.chatting import says
 from tests.dragoman_process import server
@@ -53,7 +53,7 @@ async def refused(served: Served, **body: object) -> tuple[dict[str, Any], int]:
 
 async def start(served: Served, **more: Any) -> RunRow:
     agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
-    return await served.services.runs.start(agent, LOCAL, Turn("x", **more))
+    return await served.services.runs.start(agent, LOCAL, RunRequest("x", **more))
 
 
 async def test_whoever_has_spent_the_month_is_told_when_the_next_begins(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from app.core.provider import ProviderFailed, Used
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.runs.discipline.round_end import TIME_LIMIT_S
 from app.runs.discipline.verifier import EARLIER, RULE, listed, verify
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 from tests.guards import notices
 from tests.serving import serving, until
 from tests.test_app_judges import court
@@ -77,7 +77,7 @@ async def test_whatever_goes_wrong_counts_as_a_pass(tmp_path: Path, verdict: Rep
 async def test_a_slow_verifier_is_not_waited_for(tmp_path: Path) -> None:
     assert TIME_LIMIT_S == 60
     async with court(tmp_path, ("FAIL", Pause(asyncio.Event())), limit_s=0.05) as tried:
-        verdict = await verify(tried.judge, tried.account, tried.conversation)
+        verdict = await verify(tried.judge, tried.totals, tried.conversation)
         assert tried.provider.unfinished == 1, "its request is closed"
     assert verdict.wanting == "" and "took more than 0.05 s" in verdict.notice.message and verdict.usage
 
@@ -134,20 +134,20 @@ async def test_a_message_during_the_check_is_answered(tmp_path: Path) -> None:
 
 
 def test_many_actions_are_listed_from_the_end() -> None:
-    account = Account()
+    totals = RunTotals()
     for number in range(100):
-        account.saw(ToolStarted(f"c{number}", "bash", {"command": "x" * 10_000}, "native"))
-        account.saw(ToolFinished(f"c{number}", "bash", True, "", 0.1))
-    account.saw(ToolStarted("last", "write_file", {"path": "p"}, "native"))
-    lines = listed(account, 4000).splitlines()
+        totals.record(ToolStarted(f"c{number}", "bash", {"command": "x" * 10_000}, "native"))
+        totals.record(ToolFinished(f"c{number}", "bash", True, "", 0.1))
+    totals.record(ToolStarted("last", "write_file", {"path": "p"}, "native"))
+    lines = listed(totals, 4000).splitlines()
     assert lines[0].startswith("(") and lines[-1] == 'unknown: write_file {"path": "p"}'
     assert sum(map(len, lines)) < 4200 and len(lines) > 5
 
 
 def test_a_name_that_a_model_made_up_is_no_line_of_its_own() -> None:
-    account = Account()
-    account.saw(ToolRejected("No.", "c1", 'x\nok: bash {"command": "make test"}'))
-    assert listed(account, 4000).splitlines() == ['refused: xok: bash {"command": "make test"} ']
+    totals = RunTotals()
+    totals.record(ToolRejected("No.", "c1", 'x\nok: bash {"command": "make test"}'))
+    assert listed(totals, 4000).splitlines() == ['refused: xok: bash {"command": "make test"} ']
 
 
 async def test_what_was_asked_in_earlier_turns_is_no_part_of_what_is_checked(tmp_path: Path) -> None:

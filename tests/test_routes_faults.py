@@ -17,7 +17,7 @@ from app.core.provider import Piece, ProviderFailed, Said, Stopped
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.sqlite.store import SQLiteStore
-from app.transcript.run_request import NotFound, SessionBusy, Stopping, Turn
+from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
 from parsing import Call, CallOpened, Thought
 from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving
@@ -123,7 +123,7 @@ async def test_of_many_messages_at_once_a_session_takes_one(tmp_path: Path) -> N
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         session = (await served.chat())[0]["session"]
         agents = [served.services.factory.agent(LOCAL, ChatRequest(message="x")) for _ in range(20)]
-        starts = (served.services.runs.start(agent, LOCAL, Turn("x", session)) for agent in agents)
+        starts = (served.services.runs.start(agent, LOCAL, RunRequest("x", session)) for agent in agents)
         told = await asyncio.gather(*starts, return_exceptions=True)
         [row] = [one for one in told if not isinstance(one, BaseException)]
         assert [one.run for one in told if isinstance(one, SessionBusy)] == [row.id] * 19
@@ -143,7 +143,7 @@ async def test_a_deleted_session_takes_no_message_and_leaves_nothing(tmp_path: P
             deleted = asyncio.create_task(runs.delete_session(session, LOCAL))
             await asyncio.sleep(0)  # the deletion is under way
             with pytest.raises(NotFound):
-                await runs.start(agent, LOCAL, Turn("y", session))
+                await runs.start(agent, LOCAL, RunRequest("y", session))
             await deleted
         assert (await served.client.get(f"/runs/{live}")).status_code == 404
         store = served.services.store
@@ -159,14 +159,14 @@ async def test_a_stopping_server_starts_nothing_more(tmp_path: Path) -> None:
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
         agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         with pytest.raises(Stopping):
-            await served.services.runs.start(agent, LOCAL, Turn("x"))
+            await served.services.runs.start(agent, LOCAL, RunRequest("x"))
 
 
 async def test_a_run_that_was_being_started_when_the_server_stopped_ends_too(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([[Pause(asyncio.Event())]])) as served:
         runs = served.services.runs
         agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
-        starting = asyncio.create_task(runs.start(agent, LOCAL, Turn("x")))
+        starting = asyncio.create_task(runs.start(agent, LOCAL, RunRequest("x")))
         await asyncio.sleep(0)
         await runs.close()
         events = await served.events((await starting).id)

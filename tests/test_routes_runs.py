@@ -22,7 +22,7 @@ from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.run_request import Turn
+from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving, until
@@ -133,7 +133,7 @@ async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> Non
 async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello."])) as served:
         agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
-        row = await served.services.runs.start(agent, LOCAL, Turn("x"))
+        row = await served.services.runs.start(agent, LOCAL, RunRequest("x"))
         await served.services.runs.cancel(row.id)
         events = await served.events(row.id)
     assert [event["type"] for event in events].count("run.finished") == 1
@@ -167,8 +167,8 @@ class Broken(Agent):
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
-        broken = Broken(agent.provider, agent.calls, agent.view, agent.discipline, agent.may_go_on)
-        row = await served.services.runs.start(broken, LOCAL, Turn("x"))
+        broken = Broken(agent.provider, agent.calls, agent.view, agent.discipline, agent.check_not_paused)
+        row = await served.services.runs.start(broken, LOCAL, RunRequest("x"))
         events = await served.events(row.id)
         assert [event["type"] for event in events] == ["run.started", "run.failed"]
         assert events[-1]["code"] == "internal"

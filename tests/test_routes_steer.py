@@ -16,7 +16,7 @@ from app.storage.runs import EventRow, InboxRow, KeyRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.inbox import MAX_WAITING
-from app.transcript.run_request import MAX_LINE, Turn
+from app.transcript.run_request import MAX_LINE, RunRequest
 from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving, until
 
@@ -144,7 +144,7 @@ async def test_what_waits_for_a_session_or_a_run_is_bounded(tmp_path: Path) -> N
         assert [await steer(served, started["run"], "x") for _ in range(MAX_WAITING + 1)] == [202] * MAX_WAITING + [429]
         agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         for _ in range(MAX_LINE - 1):
-            await served.services.runs.start(agent, LOCAL, Turn("x", started["session"], "queue"))
+            await served.services.runs.start(agent, LOCAL, RunRequest("x", started["session"], "queue"))
         body = {"message": "b", "session": started["session"], "when_busy": "queue"}
         refused = await served.client.post("/chat", json=body)
         assert (refused.status_code, refused.json()["error"]["run"]) == (409, started["run"])

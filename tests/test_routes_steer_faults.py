@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import RunRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
-from app.transcript.run_request import Key, RunOver, Turn
+from app.transcript.run_request import IdempotencyKey, RunOver, RunRequest
 from routes.protocol.requests import ChatRequest
 from tests.serving import Served, serving, until
 
@@ -40,14 +40,14 @@ async def true(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-async def start(served: Served, turn: Turn) -> RunRow:
+async def start(served: Served, turn: RunRequest) -> RunRow:
     agent = served.services.factory.agent(LOCAL, ChatRequest(message=turn.message))
     return await served.services.runs.start(agent, LOCAL, turn)
 
 
 async def failed_run(served: Served, go_on: asyncio.Event) -> RunRow:
     """A run that the store refused to keep, and its end too."""
-    row = await start(served, Turn("x"))
+    row = await start(served, RunRequest("x"))
     await true(lambda: served.services.runs._live[row.id].log.last_seq > 2)
     async with read_only(served):
         go_on.set()
@@ -58,11 +58,11 @@ async def failed_run(served: Served, go_on: asyncio.Event) -> RunRow:
     return row
 
 
-async def by_the_next_start(runs: Runs, served: Served) -> None:
+async def by_the_next_start(runs: RunManager, served: Served) -> None:
     await served.chat("y")
 
 
-async def by_the_server_s_stop(runs: Runs, served: Served) -> None:
+async def by_the_server_s_stop(runs: RunManager, served: Served) -> None:
     await runs.close()
 
 
@@ -116,9 +116,9 @@ async def test_a_message_that_was_accepted_before_the_store_refused_reaches_the_
 async def test_what_waited_when_the_server_stopped_is_in_the_history_at_the_next_start(tmp_path: Path) -> None:
     provider = Scripted([["Half", Pause(asyncio.Event())], "Fine."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        first = await start(served, Turn("x"))
+        first = await start(served, RunRequest("x"))
         await true(lambda: served.services.runs._live[first.id].log.last_seq > 2)
-        second = await start(served, Turn("y", first.session, "queue"))
+        second = await start(served, RunRequest("y", first.session, "queue"))
         await served.services.runs.steer(second.id, "and z")
         await served.services.runs.close()
         assert (await served.events(second.id))[-1]["reason"] == "server_stopped"
@@ -133,7 +133,7 @@ async def test_a_run_that_was_cancelled_before_its_first_event_keeps_what_it_was
     provider = Scripted(["Fine."], repeat=True)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         session = (await served.chat("w"))[0]["session"]  # where a run must look first
-        row = await start(served, Turn("x", session))
+        row = await start(served, RunRequest("x", session))
         await served.services.runs.cancel(row.id)
         assert [event["type"] for event in await served.events(row.id)] == ["run.finished"]
         await served.chat("y", session=row.session)
@@ -144,13 +144,13 @@ async def test_a_run_whose_predecessor_ended_while_it_was_stored_does_not_wait_f
     go_on = asyncio.Event()
     async with asyncio.timeout(30), serving(tmp_path, Scripted([["One", Pause(go_on)], "Two"])) as served:
         runs = served.services.runs
-        first = await start(served, Turn("x"))
+        first = await start(served, RunRequest("x"))
         live = runs._live[first.id]
         await true(lambda: live.log.last_seq > 2)
         async with sqlite(served.services.store)._one_writer:
             go_on.set()
             await true(lambda: live.stopping == "ended" and runs._journal._next is None)
-            starting = asyncio.create_task(start(served, Turn("y", first.session, "queue")))
+            starting = asyncio.create_task(start(served, RunRequest("y", first.session, "queue")))
             await true(lambda: runs._journal._next)
         events = await served.events((await starting).id)
     assert [event["type"] for event in events].count("notice") == 0
@@ -163,9 +163,9 @@ async def test_a_request_with_a_key_waits_for_no_other_key(tmp_path: Path) -> No
         session = (await served.chat())[0]["session"]
         lock = runs._alone.setdefault(session, asyncio.Lock())
         async with lock:  # as a deletion holds it, until the session's tools are gone
-            held = asyncio.create_task(start(served, Turn("x", session, key=Key("a", "1"))))
+            held = asyncio.create_task(start(served, RunRequest("x", session, key=IdempotencyKey("a", "1"))))
             await true(lambda: lock._waiters)
-            assert await start(served, Turn("x", key=Key("b", "1")))
+            assert await start(served, RunRequest("x", key=IdempotencyKey("b", "1")))
         assert (await held).session == session
 
 

@@ -17,7 +17,7 @@ from app.models.tokens.counter import CHARACTERS_PER_TOKEN
 from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 WORDIEST = 8  # characters of a token in a long text, at most
 ALLOWANCE = 4096  # tokens of an answer that are taken at a time
@@ -87,10 +87,10 @@ class Asking:
         self._room = self._characters()
         self._unread = False
 
-    def hearing(self, reply: Reply, account: Account) -> Self:
-        """The answer will be in `reply`; `account` is that of the run."""
+    def hearing(self, reply: Reply, totals: RunTotals) -> Self:
+        """The answer will be in `reply`; `totals` is that of the run."""
         self._reply = reply
-        self._account = account
+        self._account = totals
         return self
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class Asking:
         if used != NOTHING:
             self._keep(used, measured=measured)
             if error:
-                self._conversation.tell(self.usage)
+                self._conversation.log_event(self.usage)
 
     def heard(self) -> None:
         """Of the answer, by now. Raises BudgetSpent when no more can be had for it."""

@@ -19,8 +19,8 @@ from app.models.endpoints.failover import Route
 from app.models.tokens.counter import Counter
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
@@ -84,7 +84,9 @@ class View:
     def counter(self) -> Counter:
         return self.counters()
 
-    async def fit(self, conversation: Conversation, tools: Sequence[Tool], plan: Plan, account: Account) -> Fitted:
+    async def fit(
+        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
+    ) -> Fitted:
         """Return the next request. Raises ContextOverflow, StoreFailed.
 
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
@@ -93,7 +95,7 @@ class View:
         notes = [Message("user", note) for note in plan.notes]
         room = await self._room(conversation.messages[compacted.position :], tools)
         compacted.advance(conversation.messages, room)
-        if events := await self._summarise(conversation, room, account):
+        if events := await self._summarise(conversation, room, totals):
             room = self._measured_anew(room)
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
@@ -158,12 +160,12 @@ class View:
         """Discard cached counts: the side query may have changed the calibration or the model that answers."""
         return replace(room, measure=CachedCounter(self.counter.measure))
 
-    async def _summarise(self, conversation: Conversation, room: WindowBudget, account: Account) -> list[AgentEvent]:
+    async def _summarise(self, conversation: Conversation, room: WindowBudget, totals: RunTotals) -> list[AgentEvent]:
         """Replace the older half by a summary if one is due. Raises StoreFailed."""
         message_range = self._due(conversation.messages, room, self.counter.known_window)
         if self.summariser is None or self._compacted is None or message_range is None:
             return []
-        row, events = await self.summariser.summarise(self.run, message_range, conversation, account)
+        row, events = await self.summariser.summarise(self.run, message_range, conversation, totals)
         if row is None:
             self._compacted.failed_at = self._compacted.seen_tokens
         else:

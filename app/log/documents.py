@@ -76,7 +76,7 @@ class Documents:
         self._line: str | None = ""  # the beginning of a line that may be a fence; None once it is known to be none
         self._out: list[DocumentUpdated] = []
 
-    def told(self, events: Iterable[Delta | Encoded]) -> Iterator[Delta | Encoded | DocumentUpdated]:
+    def with_documents(self, events: Iterable[Delta | Encoded]) -> Iterator[Delta | Encoded | DocumentUpdated]:
         for event in events:
             if isinstance(event, TextDelta):
                 yield event

@@ -46,14 +46,14 @@ class RunLog:
     NEWS that is durable.
     """
 
-    def __init__(self, run: str, journal: Journal, on_failure: Callable[[], None]) -> None:
+    def __init__(self, run: str, journal: EventWriter, on_failure: Callable[[], None]) -> None:
         self.run = run
         self.last_seq = 0
         self.ended = False
         self.failure: EventRow | None = None
         self._journal = journal
         self._on_failure = on_failure
-        self.on_news: Callable[[], None] = _nobody_listens
+        self.on_news: Callable[[], None] = _ignore
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: deque[EventRow] = deque(maxlen=KEPT)
@@ -63,11 +63,11 @@ class RunLog:
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
-        for told in self._redacted.add(event):
-            if isinstance(told, Delta):
-                self._pending += parted(told)
+        for redacted in self._redacted.add(event):
+            if isinstance(redacted, Delta):
+                self._pending += parted(redacted)
             else:
-                self._pending.append(Encoded(told.type, encode(told)))
+                self._pending.append(Encoded(redacted.type, encode(redacted)))
         self._journal.announce(self)
 
     def put(self, change: Change) -> None:
@@ -95,10 +95,10 @@ class RunLog:
         pending, self._pending = self._pending, []
         if self.failure:
             return [], []
-        told = self._documents.told(joined(pending)) if self._documents else joined(pending)
+        events = self._documents.with_documents(joined(pending)) if self._documents else joined(pending)
         return changes, [
             EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
-            for seq, event in enumerate(told, start=self.last_seq + 1)
+            for seq, event in enumerate(events, start=self.last_seq + 1)
         ]
 
     def publish(self, rows: list[EventRow]) -> None:
@@ -132,8 +132,8 @@ class RunLog:
         self._on_failure()
 
 
-def _nobody_listens() -> None:
-    """Until somebody does."""
+def _ignore() -> None:
+    """Do nothing until a listener is set."""
 
 
 @dataclass(slots=True)
@@ -143,10 +143,10 @@ class _Batch:
     done: asyncio.Future[None]
 
 
-class Journal:
-    """Groups changes and events into transactions of one writer task. Use as `async with Journal(store)`.
+class EventWriter:
+    """Group changes and events into transactions of one writer task. Use as `async with EventWriter(store)`.
 
-    With `documents`, long code blocks are told as documents, too.
+    With `documents`, long code blocks are sent as documents, too.
     """
 
     def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
@@ -158,7 +158,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
 
-    async def __aenter__(self) -> Journal:
+    async def __aenter__(self) -> EventWriter:
         self._task = asyncio.create_task(self._write_forever(), name="journal")
         return self
 

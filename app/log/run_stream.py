@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from app.core.events import TERMINAL
 from app.log.event_writer import RunLog
 from app.log.log_compaction import rest_after
-from app.log.terminal_retry import LostEnds
+from app.log.terminal_retry import TerminalRetry
 from app.storage.runs import EventRow, RunStore
 
 PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
@@ -16,7 +16,7 @@ PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longe
 
 
 async def watched(
-    store: RunStore, log_of: Callable[[], RunLog | None], lost: LostEnds, run: str, after: int
+    store: RunStore, log_of: Callable[[], RunLog | None], lost: TerminalRetry, run: str, after: int
 ) -> AsyncGenerator[list[EventRow], None]:
     """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
 

@@ -13,7 +13,7 @@ from app.storage.runs import EventRow, RunEnded
 logger = logging.getLogger(__name__)
 
 
-class LostEnds:
+class TerminalRetry:
     def __init__(self, store: ChangeWriter, approvals: Approvals) -> None:
         self._store = store
         self._approvals = approvals

@@ -24,7 +24,7 @@ from app.redaction.redactor import Redactor
 from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 CANARY, JUDGE, SCREEN = "canary", "judge", "screen"  # who decided, in the audit, and the codes of notices
 GIVEN_AWAY = "This call was blocked: it carries a code that must not be repeated. Go on without."
@@ -112,13 +112,13 @@ class Guards:
         return None
 
     async def judge_calls(
-        self, calls: Sequence[AskedCall], account: Account, conversation: Conversation
+        self, calls: Sequence[AskedCall], totals: RunTotals, conversation: Conversation
     ) -> Sequence[Usage]:
         """Have all calls of a reply that can do more than read judged at once. Raises BudgetSpent, StoreFailed."""
         if self.judge is None or not self.judges_output or not calls:
             return ()
         data = {"The person's words": requests_of(conversation.messages), "The assistant's calls": written(calls)}
-        verdict = await self.judge.verdict(SERVES, data, account, conversation)
+        verdict = await self.judge.verdict(SERVES, data, totals, conversation)
         if not verdict.safe:
             why = (
                 DOUBTED if verdict.safe is False else f"This call was not run: the judge {verdict.why}. Go on without."
@@ -126,12 +126,12 @@ class Guards:
             self._doubted |= {call.id: why for call in calls}
         return (verdict.usage,)
 
-    async def judge_answer(self, account: Account, conversation: Conversation) -> Sequence[AgentEvent]:
+    async def judge_answer(self, totals: RunTotals, conversation: Conversation) -> Sequence[AgentEvent]:
         """What to tell of the final answer, which the person has read by now. Raises BudgetSpent, StoreFailed."""
-        if self.judge is None or not self.judges_output or not account.text:
+        if self.judge is None or not self.judges_output or not totals.text:
             return ()
-        data = {"The person's words": requests_of(conversation.messages), "The assistant's answer": account.text}
-        verdict = await self.judge.verdict(SERVES, data, account, conversation)
+        data = {"The person's words": requests_of(conversation.messages), "The assistant's answer": totals.text}
+        verdict = await self.judge.verdict(SERVES, data, totals, conversation)
         if verdict.safe:
             return (verdict.usage,)
         why = DOUBTED_ANSWER if verdict.safe is False else f"Nobody checked this answer: the judge {verdict.why}."
@@ -139,13 +139,13 @@ class Guards:
         return verdict.usage, Notice(JUDGE, why)
 
     async def screen(
-        self, finished: ToolFinished, account: Account, conversation: Conversation
+        self, finished: ToolFinished, totals: RunTotals, conversation: Conversation
     ) -> tuple[ToolFinished, Sequence[AgentEvent]]:
         """What strangers wrote, as it may be read, and what to tell of it. Raises BudgetSpent, StoreFailed."""
         if self.judge is None or not self.screens_results:
             return finished, ()
         data = {f"What {finished.name} returned": finished.text}
-        verdict = await self.judge.verdict(SCREENS, data, account, conversation)
+        verdict = await self.judge.verdict(SCREENS, data, totals, conversation)
         if verdict.safe:
             return finished, (verdict.usage,)
         if verdict.safe is False:

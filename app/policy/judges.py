@@ -14,7 +14,7 @@ from app.budget.side_query import DATA_RULE, Aside, SideAnswer
 from app.core.events import Usage
 from app.core.messages import AskedCall, Message, in_words
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 MOST_TOKENS = 1024  # of a verdict: some models think first
 MOST_READ = 80  # characters: whatever comes after them, the first word stands
@@ -45,11 +45,11 @@ class Judge(Aside):
     """Asks the model for a verdict."""
 
     async def verdict(
-        self, rule: str, data: Mapping[str, str], account: Account, conversation: Conversation
+        self, rule: str, data: Mapping[str, str], totals: RunTotals, conversation: Conversation
     ) -> Verdict:
         """`data` has the texts to judge, by their titles. Raises BudgetSpent, StoreFailed."""
         reply = self.reply()
-        answer = await self.ask(rule, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
+        answer = await self.ask(rule, data, reply, totals, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
         return _verdict_of(answer)
 
 

@@ -40,14 +40,14 @@ class Questions:
         row = self.approvals.open_question(self.run, conversation.session, principal, call, reason, objection)
         try:
             conversation.record(row)
-            conversation.tell(ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires))
+            conversation.log_event(ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires))
             await conversation.stored()
             row = await self.approvals.answer(row)
         except asyncio.CancelledError:  # the call has ended; if the run has ended too, the question is closed already
             for withdrawn in await self.approvals.withdraw_questions(self.run, call.id):
-                conversation.tell(without_answer(withdrawn))
+                conversation.log_event(without_answer(withdrawn))
             raise
-        conversation.tell(without_answer(row))
+        conversation.log_event(without_answer(row))
         if row.state != "approved":
             return None
         answer: Arguments = json.loads(row.edited) if row.edited else {}

@@ -14,15 +14,15 @@ from app.context.view import Fitted, View
 from app.core.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.core.provider import TOO_LONG, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
-from app.runs.discipline.limit_enforcer import Discipline
-from app.runs.discipline.round_end import TIME_LIMIT_S, Closing
+from app.runs.discipline.limit_enforcer import LimitEnforcer
+from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.run_context import RunContext
-from app.runs.tool_executor import Calls, Unanswered
+from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
@@ -42,15 +42,15 @@ class Agent:
     """Everything one run works with."""
 
     provider: Provider
-    calls: Calls
+    calls: ToolExecutor
     view: View
-    discipline: Discipline
-    may_go_on: Callable[[], None]  # raises Paused; asked before each model request
+    discipline: LimitEnforcer
+    check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
 
     @property
-    def account(self) -> Account:
-        return self.calls.account
+    def totals(self) -> RunTotals:
+        return self.calls.totals
 
     @property
     def toolbox(self) -> Toolbox:
@@ -64,7 +64,7 @@ class Agent:
         Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: what a run that goes on after
         a restart has yet to answer.
         """
-        context = RunContext(run, conversation, self.calls.guards, self.account)
+        context = RunContext(run, conversation, self.calls.guards, self.totals)
         return context.events(partial(self._run, context, inbox, left))
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
@@ -74,20 +74,20 @@ class Agent:
         await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
         waiting = left or Unanswered()
         await self._answer(context, waiting, shown=waiting.refused)
-        closing = self._closing(context, inbox)
+        round_end = self._round_end(context, inbox)
         while self.discipline.over is None:
-            plan = self.discipline.plan(self.account, offers=self.toolbox.offers)
-            self.account.rounds += 1
-            await context.emit(RoundStarted(self.account.rounds))
+            plan = self.discipline.plan(self.totals, offers=self.toolbox.offers)
+            self.totals.rounds += 1
+            await context.emit(RoundStarted(self.totals.rounds))
             for notice in plan.notices:
                 await context.emit(notice)
             reply, before = self._reply(conversation), len(conversation.messages)
             await self._stream_reply(context, reply, plan)
             await self._answer(context, self._unanswered(reply, plan), shown=reply.refused)
-            await closing.conclude(plan, reply, conversation.messages[before:])
-        for event in () if closing.silent else await context.guards.judge_answer(self.account, conversation):
+            await round_end.conclude(plan, reply, conversation.messages[before:])
+        for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
-        await context.emit(self.account.finished(self.discipline.over))
+        await context.emit(self.totals.finished(self.discipline.over))
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(
@@ -99,9 +99,9 @@ class Agent:
             text_calls=partial(text_may_call, self.provider, conversation.messages),
         )
 
-    def _unanswered(self, reply: Reply, plan: Plan) -> Unanswered:
+    def _unanswered(self, reply: Reply, plan: RoundPlan) -> Unanswered:
         """The calls of a reply, with why those are refused that the rules of this round leave out."""
-        return Unanswered(reply.calls, {**reply.refused, **self.discipline.refusals(plan, reply, self.account)})
+        return Unanswered(reply.calls, {**reply.refused, **self.discipline.refusals(plan, reply, self.totals)})
 
     async def _answer(self, context: RunContext, unanswered: Unanswered, *, shown: Collection[str]) -> None:
         """Answer calls. The client knows already that those in `shown` are refused."""
@@ -110,16 +110,16 @@ class Agent:
             await context.emit(ToolRejected(refused[call.id], call.id, call.name or None))
         await self.calls.answer(context, unanswered)
 
-    def _closing(self, context: RunContext, inbox: Inbox) -> Closing:
+    def _round_end(self, context: RunContext, inbox: Inbox) -> RoundEnd:
         aside = Aside(self.provider, self.calls.spending, self.view.counters, TIME_LIMIT_S)
         new_reply = partial(self._reply, context.conversation)
-        return Closing(self.discipline, aside, context, inbox, new_reply, self.toolbox.changes, self.may_go_on)
+        return RoundEnd(self.discipline, aside, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused)
 
     def _started(self, run_context: RunContext) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
         context, under = self.calls.context, self.calls.gate.under
         limits: dict[str, float | str] = {
-            **self.discipline.limits.told(),
+            **self.discipline.limits.as_fields(),
             "tool_time_limit_s": context.time_limit_s,
             "approval": under.mode,
             "sandbox": context.sandbox.level,
@@ -129,19 +129,19 @@ class Agent:
         session = run_context.conversation.session
         return RunStarted(run_context.run, session, self.provider.model, tools, limits)
 
-    async def _stream_reply(self, context: RunContext, reply: Reply, plan: Plan) -> None:
+    async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
         for _ in range(MOST_REFUSALS):
-            self.may_go_on()
-            fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.account)
+            self.check_not_paused()
+            fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             for event in fitted.events:
                 await context.emit(event)
             try:
                 return await self._request(context, reply, fitted)
             except ProviderFailed as failure:
-                if broken := self.discipline.go_on(plan, reply, failure, self.account):
+                if broken := self.discipline.go_on(plan, reply, failure, self.totals):
                     return await context.emit(broken)
-                if failure.code != CONTEXT or reply.begun or not self.view.refused(fitted, failure):
+                if failure.code != CONTEXT or reply.has_started or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
             await context.emit(Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN))
@@ -149,10 +149,10 @@ class Agent:
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted) -> None:
         """Make one request; what the model wrote is in the history afterwards, however the stream ends."""
-        self.may_go_on()  # a summary may have taken its time
+        self.check_not_paused()  # a summary may have taken its time
         conversation, emit = context.conversation, context.emit
         asking = await self.calls.spending.asking(self.provider, fitted.request, fitted.counted, conversation)
-        with asking.hearing(reply, self.account):  # a request that is cut off has cost tokens too
+        with asking.hearing(reply, self.totals):  # a request that is cut off has cost tokens too
             try:
                 request = replace(asking.request, left_s=self.discipline.left_s())
                 async with aclosing(self.provider.stream(request)) as pieces:
@@ -177,7 +177,7 @@ class Agent:
 
     def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
         said = self.discipline.so_far + reply.shown
-        self.account.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
+        self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
         if reply.characters or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
             by = name_of(self.provider) if reply.called_natively else ""

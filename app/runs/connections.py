@@ -39,7 +39,7 @@ class NotAllowedAnyMore(Exception):
 
 
 class Working(Protocol):
-    """What is asked of `Runs`."""
+    """The part of `RunManager` that disconnecting principals needs."""
 
     def at_work(self) -> set[str]: ...
 

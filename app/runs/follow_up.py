@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Turns(Protocol):
-    """What is asked of `Runs`."""
+    """The part of `RunManager` that follow-ups need."""
 
     def under_way(self, session: str) -> str | None: ...
 
@@ -78,7 +78,7 @@ class Room:
 
 Begin = Callable[[Job, str], Awaitable[None]]
 """Starts a run in the job's session with this message, or finds the one that was started for this job already: a
-server that was killed before it could keep that the follow-up was given asks again. Raises what `Runs.start` raises,
+server that was killed before it could keep that the follow-up was given asks again. Raises as `RunManager.start`,
 and NoRoom where it would be one too many."""
 
 

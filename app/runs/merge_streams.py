@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
-Told = TypeVar("Told")
+Item = TypeVar("Item")
 
 
-async def side_by_side(streams: Sequence[AsyncGenerator[Told, None]]) -> AsyncGenerator[tuple[int, Told], None]:
+async def merge_streams(streams: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
     """What the streams tell as it comes, each time with the number of the stream.
 
     A stream goes on once what it told has been taken, as if it were read alone: so nothing piles up. The first that
     fails ends the others. However this generator ends, all streams are closed and no task is left.
     """
-    told: asyncio.Queue[asyncio.Task[None] | tuple[int, Told, asyncio.Event]] = asyncio.Queue()
+    told: asyncio.Queue[asyncio.Task[None] | tuple[int, Item, asyncio.Event]] = asyncio.Queue()
 
-    async def read(number: int, stream: AsyncGenerator[Told, None]) -> None:
+    async def read(number: int, stream: AsyncGenerator[Item, None]) -> None:
         async with aclosing(stream) as news:
             async for one in news:
                 taken = asyncio.Event()

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from app.core.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
 from app.core.messages import AskedCall, unanswered
-from app.log.event_writer import Journal
+from app.log.event_writer import EventWriter
 from app.policy.approvals import NOBODY, RUN_ENDED, is_over
 from app.policy.reapproval import number_of
 from app.runs.agent import Agent
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.runs.run_task import conversation_of
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalDecided, ApprovalRow
@@ -22,7 +22,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
 from app.transcript.run_request import NotFound
-from app.transcript.run_totals import account_of
+from app.transcript.run_totals import totals_of
 from tools.mcp.names import is_question
 
 INTERRUPTION = "The server stopped during this run. Send the next message."
@@ -31,7 +31,7 @@ AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
 """The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
 
 
-async def recover(store: Store, journal: Journal, runs: Runs, agent_of: AgentOf) -> None:
+async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf) -> None:
     """For the start of a server. Raises StoreFailed."""
     waiting = set[str]()  # sessions whose run goes on
     for row in await store.unfinished_runs():
@@ -41,7 +41,7 @@ async def recover(store: Store, journal: Journal, runs: Runs, agent_of: AgentOf)
             await _end(store, journal, row, history=row.session not in waiting)
 
 
-async def _goes_on(store: Store, runs: Runs, row: RunRow, agent_of: AgentOf) -> bool:
+async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentOf) -> bool:
     """Take the run up again if all it waited for was a person. Otherwise nobody knows what it was doing."""
     pending = list(unanswered(await store.messages(row.session)))
     asked = await _asked(store, row, pending)
@@ -53,7 +53,7 @@ async def _goes_on(store: Store, runs: Runs, row: RunRow, agent_of: AgentOf) -> 
         return False
     events = await store.events(row.id, 0, ALL)
     left = _left(pending, asked, events)
-    agent.calls.account = account_of(events, left.calls)
+    agent.calls.totals = totals_of(events, left.calls)
     if asked.state == "pending":
         runs.approvals.reopen(asked)
     used_s = time.time() - row.created - waited_s(await store.pending_of(row.id))
@@ -90,7 +90,7 @@ async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> Approva
     return None if asked is not None and asked.state == "pending" and is_over(asked) else asked
 
 
-async def _end(store: Store, journal: Journal, row: RunRow, *, history: bool) -> None:
+async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool) -> None:
     """Open calls get an answer, messages a place, the log its terminal event.
 
     Without `history` the session's messages are another run's to add to; those of this one wait for the next turn.

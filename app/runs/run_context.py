@@ -10,7 +10,7 @@ from app.core.events import AgentEvent
 from app.policy.guards import Guards
 from app.runs.emitter import Emitter
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class RunContext:
     run: str
     conversation: Conversation
     guards: Guards
-    account: Account
+    totals: RunTotals
     _emitter: Emitter[AgentEvent] = field(default_factory=Emitter)
 
     async def emit(self, event: AgentEvent) -> None:
         """Hide the canary's code, count the event in the totals and wait until the consumer has taken it."""
         event = self.guards.plain(event)
-        self.account.saw(event)
+        self.totals.record(event)
         await self._emitter.emit(event)
 
     def events(self, body: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[AgentEvent, None]:

@@ -33,20 +33,20 @@ from app.provenance.quotation import Provenance, of_prompt, of_summaries
 from app.provenance.read_texts import Source
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
-from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.runs.run_options import RunOptions
-from app.runs.tool_executor import Calls
+from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
 from app.storage.runs import RunRow
 from app.storage.store import Store
-from app.transcript.run_request import Key, NotFound, Turn
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from tools.base.rights import Role
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
@@ -75,7 +75,7 @@ class RunFactory:
 
     settings: Settings
     store: Store
-    runs: Runs
+    runs: RunManager
     switch: KillSwitch
     models: Models
     sandbox: Sandbox | NoSandbox
@@ -147,7 +147,7 @@ class RunFactory:
             private_hosts=self.settings.private_hosts,
             recall=HistorySearch(self.store),
         )
-        discipline = Discipline(self.limits(options), verify=self.settings.verify)
+        discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, spending)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
@@ -155,7 +155,7 @@ class RunFactory:
         notes = Aside(utility, spending, lambda: utility.counter, self.settings.summary_time_limit_s)
         return Agent(
             route,
-            Calls(
+            ToolExecutor(
                 *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
                 guards=guards,
                 results=Results(self.settings.result_characters, self.store.result),
@@ -189,9 +189,9 @@ class RunFactory:
         return self._unattended_agent(principal, options), self.limits(options).seconds
 
     async def start_follow_up(self, job: Job, message: str) -> None:
-        """Start the run that tells a session of its job's end, once. Raises NoRoom and what `Runs.start` raises."""
+        """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
         principal = await principal_named(self.store, job.principal)
-        key = Key(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
+        key = IdempotencyKey(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
         room = await room_in(job.session, self.store, self.settings.max_follow_ups)
         if not room and await self.store.key(principal.name, key.value) is None:
             raise NoRoom
@@ -200,7 +200,7 @@ class RunFactory:
         options = RunOptions.of_policy(last[0].policy if last else "{}")
         agent = self._unattended_agent(principal, options.model_copy(update={"max_rounds": rounds}))
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
-        turn = Turn(
+        turn = RunRequest(
             message, job.session, key=key, time_limit_s=limit_s, policy=options.policy(), asked=False, notice=notice
         )
         await self.runs.start(agent, principal, turn)

@@ -16,14 +16,14 @@ from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.provider import Used
-from app.log.event_writer import Journal
+from app.log.event_writer import EventWriter
 from app.log.run_stream import watched
-from app.log.terminal_retry import LostEnds
+from app.log.terminal_retry import TerminalRetry
 from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.runs.agent import Agent
-from app.runs.run_task import SUSPENDED, LiveRun
-from app.runs.session_queue import Line
+from app.runs.run_task import SUSPENDED, RunTask
+from app.runs.session_queue import SessionQueue
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import StoreFailed
@@ -33,7 +33,7 @@ from app.storage.runs import EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
-from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, SessionBusy, Stopping, Turn
+from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from tools.base.gather_all import gather_all
 
 logger = logging.getLogger(__name__)
@@ -41,13 +41,13 @@ logger = logging.getLogger(__name__)
 KEY_LIFE_S = 24 * 3600
 
 
-class Runs:
+class RunManager:
     """Use `app.runs.recovery` before the first start and `close()` at the end."""
 
     def __init__(
         self,
         store: Store,
-        journal: Journal,
+        journal: EventWriter,
         switch: KillSwitch,
         approvals: Approvals,
         ledger: Ledger,
@@ -59,15 +59,15 @@ class Runs:
         self._store = store
         self._journal = journal
         self._switch = switch
-        self._live: dict[str, LiveRun] = {}
-        self._line = Line()
+        self._live: dict[str, RunTask] = {}
+        self._line = SessionQueue()
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
-        self._lost = LostEnds(store, approvals)
+        self._lost = TerminalRetry(store, approvals)
         self._newest = 0.0  # when a run was created last
         self._stopping = False
 
-    async def start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+    async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.
 
         Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, StoreFailed.
@@ -83,7 +83,7 @@ class Runs:
             raise KeyReused("This Idempotency-Key came before with another request. Use a new key for a new request.")
         return await self.run(known.run, principal)
 
-    async def _start(self, agent: Agent, principal: Principal, turn: Turn) -> RunRow:
+    async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()
         await self._lost.keep_all()
         if turn.asked:
@@ -115,12 +115,12 @@ class Runs:
             self._begin(live)
         return row
 
-    def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> LiveRun:
-        live = LiveRun(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+    def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> RunTask:
+        live = RunTask(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
         return live
 
-    def _begin(self, live: LiveRun) -> None:
+    def _begin(self, live: RunTask) -> None:
         self._live[live.row.id] = live
         self._line.join(live.row.session, live.row.id)
         self._ring(live.row)
@@ -133,7 +133,7 @@ class Runs:
         self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
         self._begin(live)
 
-    async def _drive(self, live: LiveRun) -> None:
+    async def _drive(self, live: RunTask) -> None:
         run = live.row.id
         try:
             if self._stopping:  # it was being started when the others were stopped

@@ -16,12 +16,12 @@ from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message, dump
 from app.core.provider import ProviderFailed
-from app.log.event_writer import Journal, RunLog
+from app.log.event_writer import EventWriter, RunLog
 from app.policy.approvals import Approvals, resolution
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
-from app.runs.discipline.fallback_answer import answer_of, last_words
-from app.runs.session_queue import Line
+from app.runs.discipline.fallback_answer import answer_of, fallback_answer
+from app.runs.session_queue import SessionQueue
 from app.runs.tool_executor import Unanswered
 from app.storage.changes import Change, StoreFailed
 from app.storage.files.store import FileRow, SessionFile
@@ -43,7 +43,7 @@ def conversation_of(
     row: RunRow,
     messages: list[Message],
     put: Callable[[Change], None],
-    journal: Journal,
+    journal: EventWriter,
     tell: Callable[[AgentEvent], None] = lambda _: None,
 ) -> Conversation:
     """The history of a run's session, each new message kept (`put`) under that run.
@@ -61,7 +61,7 @@ def conversation_of(
 
 
 @dataclass(slots=True)
-class LiveRun:
+class RunTask:
     """A run that has not ended. It is stopped at most once: a second cancel must not cut the first one's cleaning up.
 
     queued ---> running ---> ended        (`row.state` in the store; the terminal event says how it ended)
@@ -74,8 +74,8 @@ class LiveRun:
     row: RunRow
     agent: Agent
     store: Store
-    journal: Journal
-    line: Line
+    journal: EventWriter
+    line: SessionQueue
     approvals: Approvals
     time_limit_s: float
     log: RunLog = field(init=False)
@@ -128,7 +128,7 @@ class LiveRun:
         except asyncio.CancelledError:
             terminal = self._stopped(self.stopping or "cancelled")
         except Paused:
-            terminal = self.agent.account.finished("paused")
+            terminal = self.agent.totals.finished("paused")
         except BudgetSpent as spent:
             self.log.add(Notice("budget", str(spent)))
             terminal = self._stopped("budget")
@@ -209,22 +209,22 @@ class LiveRun:
         """The end of a run that was stopped from outside; what its limits stopped is put into words."""
         if reason in SPOKEN and self.conversation:
             self.conversation.settle(STOPPED)
-            self.agent.account.text = answer_of(self.conversation) or self._last_words(reason, self.conversation)
-        return self.agent.account.finished(reason)
+            self.agent.totals.text = answer_of(self.conversation) or self._fallback_answer(reason, self.conversation)
+        return self.agent.totals.finished(reason)
 
-    def _last_words(self, reason: str, conversation: Conversation) -> str:
-        words = self.agent.calls.guards.plain(last_words(reason, self.agent.account, conversation))
+    def _fallback_answer(self, reason: str, conversation: Conversation) -> str:
+        words = self.agent.calls.guards.plain(fallback_answer(reason, self.agent.totals, conversation))
         conversation.append(Message("assistant", words, shown=words))
         self.log.add(TextDelta(words))
         return words
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()
-        with suppress(StoreFailed):  # `Runs` does it once the store is well
+        with suppress(StoreFailed):  # `RunManager` does it once the store is well
             await self._withdraw()
         self.log.add(terminal)
         self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
-        with suppress(StoreFailed):  # then the log has failed, which `Runs` sees
+        with suppress(StoreFailed):  # then the log has failed, which `RunManager` sees
             await self.journal.flush()
 
     async def _withdraw(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Line:
+class SessionQueue:
     """The runs of each session in the order they came; only the first is under way."""
 
     def __init__(self) -> None:

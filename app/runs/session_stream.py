@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from app.core.events import TERMINAL
 from app.core.messages import Message
 from app.core.notifier import Notifier
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
@@ -43,7 +43,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    runs: Runs
+    runs: RunManager
     store: Store
     notifier: Notifier
 

@@ -45,7 +45,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Company:
+class Siblings:
     """The calls that run at the same time, those that hold some of the person's time of tools."""
 
     _holding: int = 0
@@ -76,7 +76,7 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True)
-class OneCall:
+class ToolCall:
     """What is needed to run any call of a run."""
 
     run: str
@@ -89,17 +89,17 @@ class OneCall:
     results: Results
     outputs: Outputs
     redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
-    may_go_on: Callable[[], None]  # raises Paused
+    check_not_paused: Callable[[], None]  # raises Paused
 
-    def stream(self, cleared: Cleared, company: Company) -> AsyncGenerator[AgentEvent | Outcome, None]:
+    def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
         emitter = Emitter[AgentEvent | Outcome]()
-        return emitter.stream(partial(self._in_its_time, cleared, company, emitter.emit))
+        return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
-    async def _in_its_time(self, cleared: Cleared, company: Company, emit: Emit[AgentEvent | Outcome]) -> None:
-        running = await company.time(self.spending, self.context.time_limit_s, self.conversation)
-        with company.held(running):
-            self.may_go_on()
+    async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
+        running = await siblings.time(self.spending, self.context.time_limit_s, self.conversation)
+        with siblings.held(running):
+            self.check_not_paused()
             outcome = await self._call(cleared, running, emit)
         if outcome:
             await emit(outcome)

@@ -23,13 +23,13 @@ from app.policy.guards import WITHHELD, Guards
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.provenance.quotation import Provenance
 from app.runs.live_outputs import Outputs
-from app.runs.merge_streams import side_by_side
+from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
-from app.runs.tool_call import Cleared, Company, OneCall, Outcome
+from app.runs.tool_call import Cleared, Outcome, Siblings, ToolCall
 from app.runs.tool_results import Results
 from app.storage.approvals import ApprovalRow
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 from tools.base.permit import Permit, fingerprint
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
@@ -54,7 +54,7 @@ class Unanswered:
 
 
 @dataclass(slots=True)
-class Calls:
+class ToolExecutor:
     """What the calls of one run need."""
 
     toolbox: Toolbox
@@ -62,8 +62,8 @@ class Calls:
     context: Context
     approvals: Approvals
     spending: Spending
-    may_go_on: Callable[[], None]  # raises Paused; asked before each tool
-    account: Account = field(default_factory=Account)
+    check_not_paused: Callable[[], None]  # raises Paused; asked before each tool
+    totals: RunTotals = field(default_factory=RunTotals)
     guards: Guards = field(default_factory=Guards)
     results: Results = field(default_factory=Results)
     outputs: Outputs = field(default_factory=Outputs)
@@ -78,7 +78,9 @@ class Calls:
         conversation = context.conversation
         self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
         self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
-        calls = [conversation.redactor.redact_value(self._meant(call)) for call in unanswered.calls]  # shown as run
+        calls = [
+            conversation.redactor.redact_value(self._normalised(call)) for call in unanswered.calls
+        ]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             await context.emit(usage)
         while calls:
@@ -100,13 +102,13 @@ class Calls:
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
         cleared = [Cleared(self.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
-            self.account.calls += 1
+            self.totals.calls += 1
             self._audit(context, one.call, *self._decide(call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
         conversation, refused, asked = context.conversation, unanswered.refused, unanswered.asked
-        self.account.calls += 1
+        self.totals.calls += 1
         call = self.guards.plain(wanted)
         if call.id in refused:
             place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
@@ -135,7 +137,7 @@ class Calls:
         await context.emit(ToolRejected(reason, call.id, call.name))
         context.conversation.answer(call, reason)
 
-    def _meant(self, call: AskedCall) -> AskedCall:
+    def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.normalise_call(call.name, call.arguments)
         if reaches_hosts(self.toolbox.tool(name)):
@@ -154,8 +156,8 @@ class Calls:
             if call.id not in refused and self._has_effect(call) and not isinstance(self._decide(call)[0], Refuse)
         ]
         if effects:
-            self.may_go_on()
-        return await self.guards.judge_calls(effects, self.account, conversation)
+            self.check_not_paused()
+        return await self.guards.judge_calls(effects, self.totals, conversation)
 
     def _decide(self, call: AskedCall) -> tuple[Decision, str]:
         """The decision, and who made it."""
@@ -219,10 +221,10 @@ class Calls:
 
         Each is finished in the order called, so that the log and the history tell the same whenever the server dies.
         """
-        one_call, company = self._one_call(context), Company()
+        one_call, siblings = self._one_call(context), Siblings()
         ended: dict[int, Outcome] = {}
         finished = 0
-        async with aclosing(side_by_side([one_call.stream(one, company) for one in cleared])) as streams:
+        async with aclosing(merge_streams([one_call.stream(one, siblings) for one in cleared])) as streams:
             async for number, item in streams:
                 if not isinstance(item, Outcome):
                     await context.emit(item)
@@ -232,8 +234,8 @@ class Calls:
                     await self._finish(context, cleared[finished].call, outcome)
                     finished += 1
 
-    def _one_call(self, context: RunContext) -> OneCall:
-        return OneCall(
+    def _one_call(self, context: RunContext) -> ToolCall:
+        return ToolCall(
             context.run,
             context.conversation,
             self.toolbox,
@@ -244,7 +246,7 @@ class Calls:
             self.results,
             self.outputs,
             (context.conversation.redactor, *self.guards.redactors),
-            self.may_go_on,
+            self.check_not_paused,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
@@ -256,7 +258,7 @@ class Calls:
         screened: Sequence[AgentEvent] = ()
         if untrusted:
             self.gate.taint()
-            finished, screened = await self.guards.screen(finished, self.account, conversation)
+            finished, screened = await self.guards.screen(finished, self.totals, conversation)
         finished = self.guards.plain(finished)
         if finished.text != WITHHELD:
             self.results.keep(whole, context.run, call, conversation)

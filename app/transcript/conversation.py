@@ -21,8 +21,9 @@ class Conversation:
     """The messages of one session.
 
     `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
-    until they are. `tell(event)` puts an event into the run's log while a tool is at work. Secrets are hidden from the
-    model as well: what it does not know it cannot give away. `begins` is where the run under way (`run`) does.
+    until they are. `log_event(event)` adds an event to the run's log at once, for code that runs beside the run's task.
+    Secrets are hidden from the model as well: what it does not know it cannot give away. `begins` is the position of
+    the first message of the run under way (`run`).
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Conversation:
         record: Callable[[Change], None],
         stored: Callable[[], Awaitable[None]],
         redactor: Redactor,
-        tell: Callable[[AgentEvent], None] = lambda _: None,
+        log_event: Callable[[AgentEvent], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         begins: int = 0,
         run: str = "",
@@ -44,7 +45,7 @@ class Conversation:
         self.messages = redactor.redact_value(messages)
         self.record = record
         self.stored = stored
-        self.tell = tell
+        self.log_event = log_event
         self._keep = keep
         self._clock = clock
         self.redactor = redactor

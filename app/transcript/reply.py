@@ -82,9 +82,9 @@ class Reply:
         self._switched: Switched | None = None
 
     def add(self, piece: Piece) -> Iterable[AgentEvent]:
-        return self._hear(piece.text) if type(piece) is Said else self._note(piece)
+        return self._add_text(piece.text) if type(piece) is Said else self._add_other(piece)
 
-    def _hear(self, text: str) -> Sequence[AgentEvent]:
+    def _add_text(self, text: str) -> Sequence[AgentEvent]:
         """Nearly every piece, and nearly always it is text: without a generator."""
         self._wrote.write(text)
         self.characters += len(text)
@@ -95,7 +95,7 @@ class Reply:
             return (TextDelta(shown.text),)
         return [event for seen in found for event in self._see(seen, "text")]
 
-    def _note(self, piece: Piece) -> Iterator[AgentEvent]:
+    def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
             case Used():
                 self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
@@ -116,7 +116,7 @@ class Reply:
                 yield from self._see(piece, NATIVE)
 
     def end(self) -> Iterator[AgentEvent]:
-        """The stream is over: what the parser still held."""
+        """End the stream; emit what the parser still held."""
         if self._parser is None:
             return
         for seen in self._parser.close():
@@ -125,10 +125,10 @@ class Reply:
         for id in raw.keys() & self._made.keys():
             self._made[id] = replace(self._made[id], raw=raw[id])
         if self._only_text:
-            yield from self._tell_of_text()
+            yield from self._warn_of_text_calls()
 
-    def _tell_of_text(self) -> Iterator[Notice]:
-        """Of what would be a call if this model did not call natively."""
+    def _warn_of_text_calls(self) -> Iterator[Notice]:
+        """Name the calls in the text that are not run because this model calls natively."""
         found = parse(self._wrote.getvalue(), self._tools, fences=False).calls
         if names := ", ".join(dict.fromkeys(call.name for call in found)):
             why = "This model calls its tools natively, so its text is only shown."
@@ -143,8 +143,8 @@ class Reply:
         return any(source == NATIVE for source, _ in self._ids)
 
     @property
-    def begun(self) -> bool:
-        """Whether the model has said anything yet."""
+    def has_started(self) -> bool:
+        """Return True once the model has written anything."""
         return bool(self.characters or self._ids)
 
     @property

@@ -8,7 +8,7 @@ from app.core.events import Notice
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last."""
 
     tools: bool = True

@@ -43,7 +43,7 @@ class Stopping(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IdempotencyKey:
     """An Idempotency-Key and the SHA-256 of the request that came with it."""
 
     value: str
@@ -51,7 +51,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RunRequest:
     """What a run is begun with. Without a session a new one begins; `policy` is JSON to make its agent from again.
 
     `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
@@ -61,7 +61,7 @@ class Turn:
     message: str
     session: str | None = None
     when_busy: Literal["refuse", "queue"] = "refuse"
-    key: Key | None = None
+    key: IdempotencyKey | None = None
     time_limit_s: float = TIME_LIMIT_S
     policy: str = "{}"
     asked: bool = True

@@ -41,11 +41,11 @@ class Action:
 
 
 @dataclass(slots=True)
-class Account:
+class RunTotals:
     """Counted in rounds, calls, tokens and money; `measured` until something had to be estimated.
 
     `dearest` is the most tokens that one request has taken, `cost` None until a model with a price has answered.
-    `actions` are by call, `told` counts the notices by code and words.
+    `actions` are by call, `notices` counts the notices by code and words.
     """
 
     rounds: int = 0
@@ -57,7 +57,7 @@ class Account:
     dearest: int = 0
     cost: float | None = None
     actions: dict[str, Action] = field(default_factory=dict)
-    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notices: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def tokens(self) -> int:
@@ -72,14 +72,14 @@ class Account:
         now, sums = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
         return Usage(*now, *sums, measured, used.cached, cost, self.cost)
 
-    def saw(self, event: AgentEvent) -> None:
-        """Remember what was done and told."""
+    def record(self, event: AgentEvent) -> None:
+        """Remember a call's outcome and count a notice."""
         if event.type in REMEMBERED:
             self.remember(event.type, fields_of(event))
 
     def remember(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == Notice.type:
-            self.told[fields["code"], fields["message"]] += 1
+            self.notices[fields["code"], fields["message"]] += 1
             return
         if kind == ToolRejected.type and fields["reason"] == TWICE:
             return  # its twin is the action
@@ -107,20 +107,20 @@ REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolRejected.type, 
 COUNTED = frozenset({RoundStarted.type, Usage.type})
 
 
-def account_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> Account:
+def totals_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> RunTotals:
     """The account of a run that goes on, from its log; `unanswered` calls are counted when they are answered."""
-    account = Account()
+    totals = RunTotals()
     for row in events:
         if row.type not in REMEMBERED | COUNTED:
             continue
         fields = json.loads(row.data)
         match row.type:
             case RoundStarted.type:
-                account.rounds = fields["round"]
+                totals.rounds = fields["round"]
             case Usage.type:
                 used = Used(fields["prompt_tokens"], fields["completion_tokens"])
-                account.add(used, measured=fields["measured"], cost=fields.get("cost"))
+                totals.add(used, measured=fields["measured"], cost=fields.get("cost"))
             case _:
-                account.remember(row.type, fields)
-    account.calls = len(account.actions.keys() - {call.id for call in unanswered})
-    return account
+                totals.remember(row.type, fields)
+    totals.calls = len(totals.actions.keys() - {call.id for call in unanswered})
+    return totals

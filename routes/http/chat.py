@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.storage.principals import Principal
-from app.transcript.run_request import Turn
+from app.transcript.run_request import RunRequest
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
@@ -26,7 +26,7 @@ async def chat(request: Request) -> Response:
     body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.factory.limits(body).seconds
     key = idempotency_key(request, body)
-    turn = Turn(body.text, body.session, body.when_busy, key, limit_s, body.policy(), files=body.files)
+    turn = RunRequest(body.text, body.session, body.when_busy, key, limit_s, body.policy(), files=body.files)
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _begun(services, principal, body, turn)
     with services.presence.place(principal) as place:
@@ -38,8 +38,8 @@ async def chat(request: Request) -> Response:
     return event_stream(place, services.runs, row, on_leave=stop if body.on_disconnect == "cancel" else None)
 
 
-async def _begun(services: Services, principal: Principal, body: ChatRequest, turn: Turn) -> Response:
-    """202 for a run that is watched elsewhere: it needs no stream. Raises Refused and what `Runs.start` raises."""
+async def _begun(services: Services, principal: Principal, body: ChatRequest, turn: RunRequest) -> Response:
+    """Answer 202 for a run that is watched elsewhere. Raises Refused and what `RunManager.start` raises."""
     if body.on_disconnect == "cancel":
         message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
         raise Refused(422, "invalid_request", message)

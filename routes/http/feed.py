@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.messages import shown
-from app.runs.merge_streams import side_by_side
+from app.runs.merge_streams import merge_streams
 from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
@@ -65,7 +65,7 @@ def position(request: Request) -> Position | None:
 
 async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     prefix = RETRY
-    async with aclosing(side_by_side(streams)) as changes:
+    async with aclosing(merge_streams(streams)) as changes:
         async for _, piece in changes:
             if piece is END:
                 return

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.transcript.reply import unfit
-from app.transcript.run_request import Key
+from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
@@ -142,14 +142,14 @@ def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
         raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
 
 
-def idempotency_key(request: Request, parsed: ChatRequest) -> Key | None:
+def idempotency_key(request: Request, parsed: ChatRequest) -> IdempotencyKey | None:
     """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
     value = request.headers.get("idempotency-key")
     if value is None:
         return None
     if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
         raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return Key(value, parsed.fingerprint())
+    return IdempotencyKey(value, parsed.fingerprint())
 
 
 def admins_only(principal: Principal) -> None:

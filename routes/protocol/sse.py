@@ -11,7 +11,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message, Receive, Scope, Send
 
 from app.runs.connections import Place
-from app.runs.run_manager import Runs
+from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
 
 PING_S = 15
@@ -39,7 +39,7 @@ def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -
         yield "".join(waiting).encode()
 
 
-async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None]:
+async def frames(runs: RunManager, run: str, after: int) -> AsyncGenerator[bytes, None]:
     """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
@@ -51,7 +51,7 @@ async def frames(runs: Runs, run: str, after: int) -> AsyncGenerator[bytes, None
 
 def event_stream(
     place: Place,
-    runs: Runs,
+    runs: RunManager,
     row: RunRow,
     after: int = 0,
     on_leave: Callable[[Message], Awaitable[None]] | None = None,

@@ -18,7 +18,7 @@ from app.models.tokens.cutting import shortened
 from app.models.wire.openai.history import encodable
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 MOST_TOKENS = 2048  # of notes
 READ = 0.85  # of the window: titles and delimiters take the rest
@@ -46,14 +46,14 @@ class Summariser:
     utility: Aside
 
     async def summarise(
-        self, run: str, message_range: MessageRange, conversation: Conversation, account: Account
+        self, run: str, message_range: MessageRange, conversation: Conversation, totals: RunTotals
     ) -> tuple[SummaryRow | None, Sequence[AgentEvent]]:
         """Return the stored summary, or None if there is no usable one. Raises StoreFailed."""
         measure, messages = self.utility.counter.measure, conversation.messages
         window = await self.utility.counter.window()
-        conversation.tell(Notice("context", STARTED))  # now, because the answer waits for the summary
+        conversation.log_event(Notice("context", STARTED))  # now, because the answer waits for the summary
         try:
-            answer = await self._ask(message_range, conversation, account, window)
+            answer = await self._ask(message_range, conversation, totals, window)
         except BudgetSpent:
             return None, [_failed("has no budget")]
         except ContextOverflow:
@@ -74,14 +74,14 @@ class Summariser:
         return row, [*events, ContextSummarised(message_range.end, before, after)]
 
     async def _ask(
-        self, message_range: MessageRange, conversation: Conversation, account: Account, window: int
+        self, message_range: MessageRange, conversation: Conversation, totals: RunTotals, window: int
     ) -> SideAnswer:
         """Raises BudgetSpent, ContextOverflow, StoreFailed."""
         most = min(MOST_TOKENS, window // 8)
         rule = _rule(most // 2)
         data = self._read(message_range, conversation.messages, window - most, rule)
         reply = self.utility.reply()
-        return await self.utility.ask(rule, data, reply, account, conversation, most_tokens=most)
+        return await self.utility.ask(rule, data, reply, totals, conversation, most_tokens=most)
 
     def _read(self, message_range: MessageRange, messages: Sequence[Message], room: int, rule: str) -> dict[str, str]:
         """Return the text to summarise, trimmed to the model's own window."""

@@ -10,7 +10,7 @@ from app.core.messages import Message, in_words
 from app.runs.discipline.verifier import listed, named, words_of
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
-from app.transcript.run_totals import Account, Outcome
+from app.transcript.run_totals import Outcome, RunTotals
 
 MOST_TOKENS = 1024
 MOST_RESULTS = 6  # the last results that are repeated
@@ -35,24 +35,24 @@ WHY = {
 WORDS: dict[Outcome, str] = {"failed": "failed", "refused": "not run", "unknown": "with an unknown outcome"}
 
 
-async def synthesise(aside: Aside, reply: Reply, account: Account, conversation: Conversation) -> SideAnswer:
+async def synthesise(aside: Aside, reply: Reply, totals: RunTotals, conversation: Conversation) -> SideAnswer:
     """An answer from a fresh start, with few words to read. Raises BudgetSpent, StoreFailed."""
     room = await aside.room()
     data = words_of(conversation, room // 4)
-    if account.actions:
-        data["What was done"] = listed(account, room // 8)
+    if totals.actions:
+        data["What was done"] = listed(totals, room // 8)
     for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
         data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
     # Of temperature 0 small models fall into saying the same sentence for ever.
-    return await aside.ask(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, temperature=None)
+    return await aside.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
-def last_words(reason: str, account: Account, conversation: Conversation) -> str:
+def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation) -> str:
     """What was done, what is missing and why: an honest sentence or two where a model said nothing."""
     request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
     asked = " ".join(request.split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
-    done = ", ".join(_done(account)) or "nothing"
+    done = ", ".join(_done(totals)) or "nothing"
     why = WHY.get(reason, reason.replace("_", " "))
     return f"I have no answer: {why}. Done so far: {done}. Missing: an answer to “{asked}”. Send a message to go on."
 
@@ -70,12 +70,12 @@ def _results(conversation: Conversation) -> Iterator[Message]:
     return (one for one in conversation.messages[conversation.begins :] if one.role == "tool")
 
 
-def _done(account: Account) -> Iterator[str]:
+def _done(totals: RunTotals) -> Iterator[str]:
     """Calls by name, and how many of them came to what: `bash 3 times (1 failed)`."""
-    names = Counter(map(named, account.actions.values()))
+    names = Counter(map(named, totals.actions.values()))
     for name, times in names.most_common(MOST_NAMES):
         often = "once" if times == 1 else f"{times} times"
-        came = Counter(action.outcome for action in account.actions.values() if named(action) == name)
+        came = Counter(action.outcome for action in totals.actions.values() if named(action) == name)
         trouble = ", ".join(f"{came[outcome]} {words}" for outcome, words in WORDS.items() if came[outcome])
         yield f"{name} {often} ({trouble})" if trouble else f"{name} {often}"
     if len(names) > MOST_NAMES:

@@ -18,7 +18,7 @@ from app.core.events import Notice
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
 from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
-from app.runs.discipline.loop_detector import Stall
+from app.runs.discipline.loop_detector import LoopDetector
 from app.runs.discipline.reminders import (
     AGAIN,
     GO_ON,
@@ -30,11 +30,11 @@ from app.runs.discipline.reminders import (
     NUDGED,
     announces,
     nearly_over,
-    was_told,
+    times_sent,
 )
 from app.transcript.reply import Reply
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 
 ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
 LEAST_KEPT_S = 5.0  # in less time no model answers
@@ -45,7 +45,7 @@ BROKEN_OFF = "This call was not run: the answer that it stands in broke off. Mak
 TOO_MANY = "This call was not run: this run may make {limit} calls, and they are made. Answer from what you know."
 
 
-class Discipline:
+class LimitEnforcer:
     """One per run. `verify`: what it did is to be checked before it ends."""
 
     def __init__(self, limits: Limits, *, verify: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class Discipline:
         self._clock = clock
         self._ends_at: float | None = None
         self._waiting_since: float | None = None  # for a person
-        self._stall = Stall()
+        self._loop_detector = LoopDetector()
         self._loops = False
         self._nudge = ""
         self._breaks = 0  # answers in a row that broke off
@@ -80,90 +80,92 @@ class Discipline:
                 self._ends_at += self._clock() - self._waiting_since
             self._waiting_since = None
 
-    def plan(self, account: Account, *, offers: bool = True) -> Plan:
+    def plan(self, totals: RunTotals, *, offers: bool = True) -> RoundPlan:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
         go_on, self._broken = GO_ON if self._broken else "", False
         if not go_on:
             self._breaks, self.so_far = 0, ""
-        if ends := self._last(account):
+        if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
-            return Plan(tools=False, notes=said(self.wanting, go_on, LAST if offers else ""), notices=broken, ends=ends)
-        notes, notices = nearly_over(self.limits.nearly(account, self._elapsed_s()), account)
+            return RoundPlan(
+                tools=False, notes=nonempty(self.wanting, go_on, LAST if offers else ""), notices=broken, ends=ends
+            )
+        notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        return Plan(notes=said(self.wanting, go_on, nudge, *notes), notices=(*nudged, *notices))
+        return RoundPlan(notes=nonempty(self.wanting, go_on, nudge, *notes), notices=(*nudged, *notices))
 
-    def go_on(self, plan: Plan, reply: Reply, failure: ProviderFailed, account: Account) -> Notice | None:
+    def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:
         """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
-        may = reply.begun and failure.retryable and not plan.ends and not self.limits.spent(account)
+        may = reply.has_started and failure.retryable and not plan.ends and not self.limits.spent(totals)
         if not may or self._breaks >= MOST_BREAKS:
             return None
-        self._breaks, self._broken, self.so_far = self._breaks + 1, True, account.text
+        self._breaks, self._broken, self.so_far = self._breaks + 1, True, totals.text
         return Notice("continued", GOES_ON.format(why=failure.message))
 
-    def refusals(self, plan: Plan, reply: Reply, account: Account) -> Mapping[str, str]:
+    def refusals(self, plan: RoundPlan, reply: Reply, totals: RunTotals) -> Mapping[str, str]:
         """The calls of a reply that are not run, and why; those that were not understood are refused already."""
         calls, why = [call.id for call in reply.calls], BROKEN_OFF if self._broken else NOT_RUN
-        if not self._broken and plan.tools and not self.limits.spent(account):
-            may = self.limits.calls - account.calls if self.limits.calls else len(calls)
+        if not self._broken and plan.tools and not self.limits.spent(totals):
+            may = self.limits.calls - totals.calls if self.limits.calls else len(calls)
             calls, why = calls[max(0, may) :], TOO_MANY.format(limit=self.limits.calls)
         return {call: why for call in calls if call not in reply.refused}
 
-    def saw(
-        self, plan: Plan, reply: Reply, results: Sequence[Message], account: Account, *, steered: bool = False
+    def reason_to_end(
+        self, plan: RoundPlan, reply: Reply, results: Sequence[Message], totals: RunTotals, *, steered: bool = False
     ) -> str | None:
-        """Why the run ends, after a round with these results; None if it goes on. `steered`: the person said more."""
+        """Return why the run ends after a round, or None if it continues. `steered`: a new message came."""
         if self._broken:
             return None
         if plan.ends:
-            untouched = account.calls == 0 and not steered  # then nothing was cut short
-            return ANSWERED if untouched else self.ends(plan.ends, account, steered=steered)
-        if self.limits.spent(account) and (reply.calls or steered):
+            untouched = totals.calls == 0 and not steered  # then nothing was cut short
+            return ANSWERED if untouched else self.ends(plan.ends, totals, steered=steered)
+        if self.limits.spent(totals) and (reply.calls or steered):
             return TOKEN_LIMIT
         if steered:
             self._begin_again()
             return None
         if reply.calls:
             told = {message.call: message.text for message in results if message.call}
-            self._loops = self._stall.saw(reply.calls, told, prose=bool(reply.shown.strip()))
+            self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.shown.strip()))
             return None
-        return None if self._nudges(reply, account) else ANSWERED
+        return None if self._nudges(reply, totals) else ANSWERED
 
-    def ends(self, reason: str, account: Account, *, steered: bool) -> str | None:
+    def ends(self, reason: str, totals: RunTotals, *, steered: bool) -> str | None:
         """The same reason, unless the person said something more that can still be answered."""
         if not steered or reason not in (ANSWERED, LOOP_BROKEN):
             return reason
         self._begin_again()
-        if self.limits.spent(account):
+        if self.limits.spent(totals):
             return TOKEN_LIMIT
-        return ROUND_LIMIT if account.rounds >= self.limits.rounds else None
+        return ROUND_LIMIT if totals.rounds >= self.limits.rounds else None
 
-    def checks(self, reason: str, account: Account) -> bool:
+    def checks(self, reason: str, totals: RunTotals) -> bool:
         """Whether what the run did is to be checked now: once, if no limit has cut it short."""
-        checked = any(code == "verifier" for code, _ in account.told)
-        return self.verify and reason == ANSWERED and not checked and self._last(account) is None
+        checked = any(code == "verifier" for code, _ in totals.notices)
+        return self.verify and reason == ANSWERED and not checked and self._last(totals) is None
 
-    def found_wanting(self, why: str, account: Account) -> None:
+    def found_wanting(self, why: str, totals: RunTotals) -> None:
         """A check has failed: the run gets a few rounds more."""
         self.wanting = why
-        self._most_rounds = min(self._most_rounds, account.rounds + MORE_ROUNDS)
+        self._most_rounds = min(self._most_rounds, totals.rounds + MORE_ROUNDS)
 
-    def _last(self, account: Account) -> str | None:
+    def _last(self, totals: RunTotals) -> str | None:
         """Why the next round is the last; None if it is not."""
         if self._loops:
             return LOOP_BROKEN
-        if over := self.limits.over(account, self._elapsed_s()):
+        if over := self.limits.over(totals, self._elapsed_s()):
             return over
-        return ANSWERED if account.rounds + 1 >= self._most_rounds else None
+        return ANSWERED if totals.rounds + 1 >= self._most_rounds else None
 
     def _begin_again(self) -> None:
         """The person's words may change everything."""
-        self._stall, self._loops, self._nudge = Stall(), False, ""
+        self._loop_detector, self._loops, self._nudge = LoopDetector(), False, ""
         self.wanting, self._most_rounds = "", self.limits.rounds
 
-    def _nudges(self, reply: Reply, account: Account) -> bool:
-        may = self._offers and was_told(Notice("nudge", NUDGED), account) < MOST_NUDGES and self._last(account) is None
+    def _nudges(self, reply: Reply, totals: RunTotals) -> bool:
+        may = self._offers and times_sent(Notice("nudge", NUDGED), totals) < MOST_NUDGES and self._last(totals) is None
         if not (may and announces(reply)):
             return False
         self._nudge = AGAIN
@@ -187,5 +189,5 @@ class Discipline:
         return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0
 
 
-def said(*notes: str) -> tuple[str, ...]:
+def nonempty(*notes: str) -> tuple[str, ...]:
     return tuple(note for note in notes if note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 ROUND_LIMIT, CALL_LIMIT, TOKEN_LIMIT, DEADLINE = "round_limit", "call_limit", "token_limit", "deadline"
 LAST_S = 60.0  # that a last round gets of a run's time, or LAST_SHARE of it where that is less
@@ -53,7 +53,7 @@ class Limits:
         """For a last round."""
         return min(LAST_S, LAST_SHARE * self.seconds)
 
-    def told(self) -> dict[str, float]:
+    def as_fields(self) -> dict[str, float]:
         """As `POST /chat` names them; those that do not limit are left out."""
         named = {
             "max_rounds": self.rounds,
@@ -63,24 +63,24 @@ class Limits:
         }
         return {name: limit for name, limit in named.items() if limit}
 
-    def gauges(self, account: Account, elapsed_s: float) -> Iterator[Gauge]:
+    def gauges(self, totals: RunTotals, elapsed_s: float) -> Iterator[Gauge]:
         """Those that are limited. A round is expected to cost what the dearest request so far has cost."""
         all_of_them = (
-            Gauge(ROUND_LIMIT, "rounds", self.rounds, account.rounds, 1),
-            Gauge(CALL_LIMIT, "tool calls", self.calls, account.calls),
-            Gauge(TOKEN_LIMIT, "tokens", self.tokens, account.tokens, 2 * account.dearest),
+            Gauge(ROUND_LIMIT, "rounds", self.rounds, totals.rounds, 1),
+            Gauge(CALL_LIMIT, "tool calls", self.calls, totals.calls),
+            Gauge(TOKEN_LIMIT, "tokens", self.tokens, totals.tokens, 2 * totals.dearest),
             Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, self.kept_s),
         )
         return (gauge for gauge in all_of_them if gauge.limit)
 
-    def over(self, account: Account, elapsed_s: float) -> str | None:
+    def over(self, totals: RunTotals, elapsed_s: float) -> str | None:
         """Why the next round is the last; None while there may be more."""
-        return next((gauge.reason for gauge in self.gauges(account, elapsed_s) if gauge.over), None)
+        return next((gauge.reason for gauge in self.gauges(totals, elapsed_s) if gauge.over), None)
 
-    def nearly(self, account: Account, elapsed_s: float) -> list[Gauge]:
+    def nearly(self, totals: RunTotals, elapsed_s: float) -> list[Gauge]:
         """Those of which little is left."""
-        return [gauge for gauge in self.gauges(account, elapsed_s) if gauge.nearly]
+        return [gauge for gauge in self.gauges(totals, elapsed_s) if gauge.nearly]
 
-    def spent(self, account: Account) -> bool:
+    def spent(self, totals: RunTotals) -> bool:
         """Whether not even a last round may be had: each costs tokens."""
-        return 0 < self.tokens <= account.tokens
+        return 0 < self.tokens <= totals.tokens

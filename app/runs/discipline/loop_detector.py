@@ -38,16 +38,16 @@ class Round:
 
 
 @dataclass(slots=True)
-class Stall:
-    """Told of each round that made calls."""
+class LoopDetector:
+    """Detects rounds of calls that bring nothing new."""
 
     _last: deque[Round] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _seen: set[Signature] = field(default_factory=set)
     _stale: int = 0
     _again: Counter[Signature] = field(default_factory=Counter)  # call without result -> times it brought nothing new
 
-    def saw(self, calls: Sequence[AskedCall], results: Mapping[str, str], *, prose: bool) -> bool:
-        """Whether the run goes round in circles. `results` by the ids of the calls."""
+    def detects(self, calls: Sequence[AskedCall], results: Mapping[str, str], *, prose: bool) -> bool:
+        """Record a round; return whether the run repeats itself. `results` by the ids of the calls."""
         asked = set[Signature]()
         whole = set[Signature]()
         for call in calls:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from app.core.events import Notice
 from app.runs.discipline.limits import Gauge
 from app.transcript.reply import Reply
-from app.transcript.run_totals import Account
+from app.transcript.run_totals import RunTotals
 
 LAST = (
     "No tools can be used any more. Answer now in plain text, from what you know so far. "
@@ -33,9 +33,9 @@ ENDS = frozenset({"stop", "end_turn", "eos", "eos_token", "stop_sequence", "end"
 FILTERS = frozenset({"content_filter", "safety", "refusal", "recitation", "blocklist", "prohibited_content", "spii"})
 
 
-def nearly_over(gauges: Iterable[Gauge], account: Account) -> tuple[tuple[str, ...], tuple[Notice, ...]]:
+def nearly_over(gauges: Iterable[Gauge], totals: RunTotals) -> tuple[tuple[str, ...], tuple[Notice, ...]]:
     """The notes and notices about what is nearly used up, each limit once."""
-    news = [(gauge, notice) for gauge in gauges if not was_told(notice := _nearly(gauge), account)]
+    news = [(gauge, notice) for gauge in gauges if not times_sent(notice := _nearly(gauge), totals)]
     if not news:
         return (), ()
     left = ", ".join(gauge.left for gauge, _ in news)
@@ -46,9 +46,9 @@ def _nearly(gauge: Gauge) -> Notice:
     return Notice("nudge", NEARLY.format(unit=gauge.unit))
 
 
-def was_told(notice: Notice, account: Account) -> int:
+def times_sent(notice: Notice, totals: RunTotals) -> int:
     """How often."""
-    return account.told[notice.code, notice.message]
+    return totals.notices[notice.code, notice.message]
 
 
 def announces(reply: Reply) -> bool:

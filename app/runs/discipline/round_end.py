@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from app.budget.side_query import Aside
 from app.core.events import Notice, TextDelta
 from app.core.messages import Message
-from app.runs.discipline.fallback_answer import ASKED, last_words, synthesise
-from app.runs.discipline.limit_enforcer import Discipline
+from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
+from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import TOKEN_LIMIT
 from app.runs.discipline.reminders import SHORT
 from app.runs.discipline.verifier import verify
@@ -17,37 +17,37 @@ from app.runs.run_context import RunContext
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox, added
 from app.transcript.reply import Reply
-from app.transcript.round_plan import Plan
-from app.transcript.run_totals import Account
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
 
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 
 
 @dataclass(slots=True)
-class Closing:
+class RoundEnd:
     """One per run. `changes` says whether a tool of this name can do more than read.
 
-    `may_go_on` raises Paused; it is asked before each model request.
+    `check_not_paused` raises Paused; it is asked before each model request.
     """
 
-    discipline: Discipline
+    discipline: LimitEnforcer
     aside: Aside
     context: RunContext
     inbox: Inbox
     new_reply: Callable[[], Reply]
     changes: Callable[[str], bool]
-    may_go_on: Callable[[], None]
+    check_not_paused: Callable[[], None]
     silent: bool = False  # the run's last words are not the model's
 
     @property
-    def account(self) -> Account:
-        return self.context.account
+    def totals(self) -> RunTotals:
+        return self.context.totals
 
     @property
     def conversation(self) -> Conversation:
         return self.context.conversation
 
-    async def conclude(self, plan: Plan, reply: Reply, results: Sequence[Message]) -> None:
+    async def conclude(self, plan: RoundPlan, reply: Reply, results: Sequence[Message]) -> None:
         """After a round: afterwards `discipline.over` says whether the run has ended, and then the inbox is closed.
 
         It is closed last: until it is sure that the run ends, a message for it is taken, and stays in the history even
@@ -55,17 +55,17 @@ class Closing:
         """
         self.silent = False
         steered = await self._take(self.inbox.take())
-        ends = self.discipline.saw(plan, reply, results, self.account, steered=steered)
+        ends = self.discipline.reason_to_end(plan, reply, results, self.totals, steered=steered)
         if ends is None:
             return
         if no_answer(reply) and not self.discipline.so_far:
-            await self._speak(ends, reply.shown)
-        elif self._changed() and self.discipline.checks(ends, self.account):
+            await self._answer_anyway(ends, reply.shown)
+        elif self._changed() and self.discipline.checks(ends, self.totals):
             await self._check()
             if self.discipline.wanting:
                 return
         steered = await self._take(self.inbox.take_or_close())
-        self.discipline.over = self.discipline.ends(ends, self.account, steered=steered)
+        self.discipline.over = self.discipline.ends(ends, self.totals, steered=steered)
         if self.discipline.over:
             await self._take(self.inbox.close())
 
@@ -77,16 +77,16 @@ class Closing:
             await self.context.emit(added(message))
         return bool(messages)
 
-    async def _speak(self, reason: str, said: str) -> None:
+    async def _answer_anyway(self, reason: str, said: str) -> None:
         """An answer for a run that has none. It is shown whole: it is no part of what the model was saying.
 
         What it had `said` beside calls that were not run stands for an answer if there is no better one.
         """
         text, cut, emit = "", False, self.context.emit
-        if not self.discipline.limits.spent(self.account):
-            self.may_go_on()
+        if not self.discipline.limits.spent(self.totals):
+            self.check_not_paused()
             await emit(Notice("synthesis", ASKED))
-            heard = await synthesise(self.aside, self.new_reply(), self.account, self.conversation)
+            heard = await synthesise(self.aside, self.new_reply(), self.totals, self.conversation)
             for notice in heard.notices:
                 await emit(notice)
             await emit(heard.usage)
@@ -95,19 +95,19 @@ class Closing:
             return
         self.silent = not text
         if not text:
-            text, cut = last_words(reason, self.account, self.conversation), False
-        self.account.text = self.conversation.redactor.redact(text)
+            text, cut = fallback_answer(reason, self.totals, self.conversation), False
+        self.totals.text = self.conversation.redactor.redact(text)
         self.conversation.append(Message("assistant", text, shown=text, cut=cut))
         await emit(TextDelta(text))
 
     def _changed(self) -> bool:
-        return any(one.outcome == "ok" and self.changes(one.name) for one in self.account.actions.values())
+        return any(one.outcome == "ok" and self.changes(one.name) for one in self.totals.actions.values())
 
     async def _check(self) -> None:
-        self.may_go_on()
-        verdict = await verify(self.aside, self.account, self.conversation)
+        self.check_not_paused()
+        verdict = await verify(self.aside, self.totals, self.conversation)
         if verdict.wanting:
-            self.discipline.found_wanting(verdict.wanting, self.account)
+            self.discipline.found_wanting(verdict.wanting, self.totals)
         if verdict.usage:
             await self.context.emit(verdict.usage)
         await self.context.emit(verdict.notice)

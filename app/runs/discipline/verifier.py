@@ -15,7 +15,7 @@ from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.policy.judges import requests_of
 from app.transcript.conversation import Conversation
-from app.transcript.run_totals import Account, Action
+from app.transcript.run_totals import Action, RunTotals
 
 MOST_TOKENS = 1024  # of a verdict and its reason: some models think first
 MOST_READ = 600  # characters
@@ -40,13 +40,13 @@ class Verdict:
     usage: Usage | None
 
 
-async def verify(aside: Aside, account: Account, conversation: Conversation) -> Verdict:
+async def verify(aside: Aside, totals: RunTotals, conversation: Conversation) -> Verdict:
     """Raises StoreFailed."""
     room = await aside.room()
-    data = words_of(conversation, room // 2) | {"The assistant's actions": listed(account, room // 2)}
+    data = words_of(conversation, room // 2) | {"The assistant's actions": listed(totals, room // 2)}
     reply = aside.reply()
     try:
-        answer = await aside.ask(RULE, data, reply, account, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
+        answer = await aside.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
     except BudgetSpent as spent:
         return _unchecked(f"was not asked: {spent}", None)
     return _verdict(answer)
@@ -60,10 +60,10 @@ def words_of(conversation: Conversation, characters: int) -> dict[str, str]:
     return {EARLIER: ends_of(earlier, characters // 2)} | words if earlier else words
 
 
-def listed(account: Account, characters: int) -> str:
+def listed(totals: RunTotals, characters: int) -> str:
     """A line per action, the last ones of them if they are many."""
     lines, size = list[str](), 0
-    for line in map(_line, reversed(account.actions.values())):
+    for line in map(_line, reversed(totals.actions.values())):
         size += len(line)
         if size > characters:
             lines.append("(earlier ones are left out)")
