@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.config.settings import NAMES, Loaded, Settings, load_settings
-from app.config.sources import WORD_LISTS, SettingsError
+from app.config.settings import NAMES, PATHS, WORD_LISTS, Loaded, Settings, load_settings
+from app.config.sources import SettingsError
 from app.models.providers import PROVIDERS, ProviderKind
 
 HOME = {"HOME": "/home/someone"}
@@ -139,6 +139,8 @@ def test_a_wrong_entry_of_a_list_is_pointed_at(tmp_path: Path, toml: str, where:
         "port = true",
         "keep_days = true",
         "audit_days = true",
+        "max_follow_ups = true",
+        "job_time_limit_s = true",
         "port = 'x'",
         "port = [1]",
         "port = 1979-05-27",
@@ -227,6 +229,12 @@ def test_an_empty_list_of_words_is_a_list_with_nothing_in_it(tmp_path: Path, nam
     by_variable, by_flag = load(tmp_path, environ={variable: ""}), load(tmp_path, flags={name: ""})
     assert getattr(by_variable.settings, name) == getattr(by_flag.settings, name) == ()
     assert by_variable.origins[name] == f"environment {variable}"
+
+
+def test_how_a_value_is_read_follows_from_the_type_of_its_field(tmp_path: Path) -> None:
+    assert {"data_dir", "workspace", "mcp_config", "tokenizer"} == PATHS
+    assert {"allowed_commands", "private_hosts", "fallback", "trusted_proxies"} == set(WORD_LISTS)
+    assert load(tmp_path, environ={"DRAGOMAN_TRANSPORT": "LEAN"}).settings.transport == "lean"
 
 
 def test_settings_cannot_change(tmp_path: Path) -> None:

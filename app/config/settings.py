@@ -6,14 +6,13 @@ neither the origin of a value nor the most similar known name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import ConfigDict, SecretStr, ValidationError, field_validator
+from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
@@ -21,7 +20,6 @@ from app.config.model_settings import ModelSettings, key_files, model_problems, 
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
 from app.config.sources import (
-    WORD_LISTS,
     SettingsError,
     absolute,
     current_folder,
@@ -32,7 +30,19 @@ from app.config.sources import (
     in_flags,
 )
 from app.core.rules import ApprovalMode, ToolRule
-from app.core.settings_fields import DAY_S, mode, path, seconds, setting, web_address, whole, words
+from app.core.settings_fields import (
+    DAY_S,
+    WORDS,
+    mode,
+    path,
+    read_value,
+    seconds,
+    setting,
+    types_in,
+    web_address,
+    whole,
+    words,
+)
 from tools.base.rights import Role
 from tools.shell_policy.plain_commands import DEFAULT_COMMANDS, refusal
 from tools.web.addresses import is_valid_private_host
@@ -168,16 +178,12 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _printable(cls, value: Any) -> Any:
-        # Control characters and broken UTF-8 would cause errors much later, in a path, a header or a terminal.
+    def _read(cls, value: Any, info: ValidationInfo) -> Any:
+        value = read_value(value, cls.model_fields[info.field_name or ""].annotation)
+        # Control characters and broken UTF-8 would surface much later, in a path, a header or a terminal.
         if isinstance(value, str) and (not value.strip() or not value.isprintable()):
             raise ValueError("is empty or holds characters that cannot be printed")
         return value
-
-    @field_validator(*WORD_LISTS, "trusted_proxies", mode="before")
-    @classmethod
-    def _separated(cls, value: Any) -> Any:
-        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @field_validator("approval_guest", "approval_user")
     @classmethod
@@ -193,42 +199,10 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
             return value
         raise ValueError("has an entry that is none of these")
 
-    @field_validator("tools", "endpoints", "aliases", "prices", mode="before")
-    @classmethod
-    def _as_json(cls, value: Any) -> Any:
-        return json.loads(value) if isinstance(value, str) else value  # raises ValueError
-
     def mode_of(self, role: Role) -> ApprovalMode:
         """The approval mode of runs whose request names none."""
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]
-
-    @field_validator(
-        *("max_connections", "max_connections_per_address"),
-        *("port", "max_rounds", "max_message_bytes", "max_streams", "job_limit", "keep_days", "audit_days"),
-        *(
-            "window",
-            "max_calls",
-            "max_run_tokens",
-            "result_characters",
-            "max_runs",
-            "requests_per_minute",
-            "tokens_per_month",
-            "tool_seconds_per_day",
-            "cost_per_month",
-        ),
-        mode="before",
-    )
-    @classmethod
-    def _reject_bool(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("is true or false")
-        return value
-
-    @field_validator("log_level", "tool_calls", "approval_guest", "approval_user", "approval_admin", mode="before")
-    @classmethod
-    def _any_case(cls, value: Any) -> Any:
-        return value.lower() if isinstance(value, str) else value
 
     @field_validator("model_url")
     @classmethod
@@ -247,7 +221,8 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
 
 
 NAMES = tuple(Settings.model_fields)
-PATHS = frozenset({"data_dir", "workspace", "mcp_config", "tokenizer"})
+PATHS = frozenset(name for name, field in Settings.model_fields.items() if Path in types_in(field.annotation))
+WORD_LISTS = tuple(name for name, field in Settings.model_fields.items() if field.annotation == WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +243,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     folder = folder or current_folder()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
-    given = from_file | in_environment(environ, NAMES, folder, problems) | in_flags(flags, NAMES, folder)
+    given = from_file | in_environment(environ, NAMES, WORD_LISTS, folder, problems) | in_flags(flags, NAMES, folder)
     home = home_of(environ)
     values: dict[str, object] = {"data_dir": default_data_dir(environ, home), "workspace": folder / "workspace"}
     values["mcp_config"] = (file.parent if file else folder) / "mcp.json"

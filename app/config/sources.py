@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,8 +13,6 @@ PREFIX = "DRAGOMAN_"
 DEFAULT_FILE = "dragoman.toml"
 MAX_FILE_BYTES = 1 << 20
 
-# Settings that are lists, separated by commas in flags and in the environment.
-WORD_LISTS = ("allowed_commands", "private_hosts", "fallback")
 # Read elsewhere: the path of the file, and the variables of the terminal client.
 OTHER_VARIABLES = ("DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN", "DRAGOMAN_URL")
 # Kubernetes sets these variables, and DRAGOMAN_PORT=tcp://..., in every pod for a service called dragoman:
@@ -49,19 +47,19 @@ def in_flags(flags: Mapping[str, object], names: Sequence[str], folder: Path) ->
 
 
 def in_environment(
-    environ: Mapping[str, str], names: Sequence[str], folder: Path, problems: list[str]
+    environ: Mapping[str, str], names: Sequence[str], word_lists: Collection[str], folder: Path, problems: list[str]
 ) -> dict[str, Given]:
     """The `DRAGOMAN_*` variables.
 
-    An empty one counts as not set, as in compose files, except for settings that are lists: there it is the empty
-    list, which allows nothing.
+    An empty one counts as not set, as in compose files, except for settings that are lists of words: there it is the
+    empty list, which allows nothing.
     """
     known = {PREFIX + name.upper(): name for name in names}
     given: dict[str, Given] = {}
     for variable, value in environ.items():
         if not variable.startswith(PREFIX) or _from_kubernetes(variable, value):
             continue
-        if not value and known.get(variable) not in WORD_LISTS:
+        if not value and known.get(variable) not in word_lists:
             continue
         if variable in known:
             given[known[variable]] = Given(value, f"environment {variable}", folder)

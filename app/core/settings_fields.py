@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -10,6 +14,7 @@ from pydantic import Field
 from app.core.rules import ApprovalMode
 
 DAY_S = 86_400
+WORDS = tuple[str, ...]  # in text separated by commas
 BUILT_IN_MODELS = ("embedded:", "scripted:")  # model URLs without a host: models of dragoman itself
 
 
@@ -36,6 +41,26 @@ def words(default: tuple[str, ...], help_text: str, allowed: str) -> Any:
 
 def path(default: Any, help_text: str) -> Any:
     return setting(default, help_text, "a path")
+
+
+def types_in(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union such as `int | None`; of any other annotation the annotation itself."""
+    return get_args(annotation) if get_origin(annotation) is UnionType else (annotation,)
+
+
+def read_value(value: Any, annotation: Any) -> Any:
+    """The value for a field of this type, from the text of a flag or variable where it is one. Raises ValueError."""
+    if isinstance(value, bool) and not {int, float}.isdisjoint(types_in(annotation)):
+        raise ValueError("is true or false")  # which pydantic would take for 1 or 0
+    if not isinstance(value, str):
+        return value
+    if annotation == WORDS:
+        return tuple(filter(None, map(str.strip, value.split(","))))
+    if get_origin(annotation) in (tuple, Mapping):
+        return json.loads(value)
+    if get_origin(annotation) is Literal or (isinstance(annotation, type) and issubclass(annotation, Enum)):
+        return value.lower()
+    return value
 
 
 def web_address(value: str) -> str:
