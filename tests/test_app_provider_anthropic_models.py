@@ -11,8 +11,8 @@ from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import Ability
 from app.models.http.client import base_url_of
 from app.models.providers import kind_of
-from app.models.server_connection import AnthropicConnection, Manner
-from app.models.wire.anthropic.provider import WINDOW
+from app.models.server_connection import HTTPConnection, Manner
+from app.models.wire.anthropic.provider import WINDOW, AnthropicMessages
 from tests.chatting import failure_of, pieces_of
 from tests.messages_streams import HI, KEY, WHOLE, claude_at
 from tests.upstream import Paths, answer, upstream
@@ -65,7 +65,7 @@ async def test_the_first_model_is_asked_for_by_name_and_all_are_listed() -> None
         paths.server = server
         await pieces_of(chat)
         assert chat.model == "claude-new" and server.asked[-1].json["model"] == "claude-new"
-        connection = AnthropicConnection(EndpointSpec(url=server.base_url), KEY, Manner())
+        connection = HTTPConnection(AnthropicMessages, EndpointSpec(url=server.base_url), KEY, Manner())
         assert await connection.models(KEY) == ["claude-new", "claude-old"]
         assert connection.provider("claude-old").model == "claude-old"
         await connection.close()

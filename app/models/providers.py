@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from app.core.endpoint_spec import EndpointSpec, WireFormat
 from app.models.http.failures import shown_url
 from app.models.server_connection import (
-    AnthropicConnection,
     Connection,
     EmbeddedConnection,
+    HTTPConnection,
     Manner,
-    OpenAIConnection,
     ScriptedConnection,
 )
+from app.models.wire.anthropic.provider import AnthropicMessages
+from app.models.wire.openai.provider import OpenAIChat
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,10 @@ class ProviderKind:
 
 
 PROVIDERS: tuple[ProviderKind, ...] = (
-    ProviderKind("anthropic", ("http", "https"), AnthropicConnection, "anthropic", ("api.anthropic.com",)),
-    ProviderKind("openai-compatible", ("http", "https"), OpenAIConnection, "openai"),
+    ProviderKind(
+        "anthropic", ("http", "https"), partial(HTTPConnection, AnthropicMessages), "anthropic", ("api.anthropic.com",)
+    ),
+    ProviderKind("openai-compatible", ("http", "https"), partial(HTTPConnection, OpenAIChat), "openai"),
     ProviderKind("embedded", ("embedded",), EmbeddedConnection),
     ProviderKind("scripted", ("scripted",), ScriptedConnection),
 )

@@ -17,11 +17,10 @@ from app.models.capabilities.abilities import Abilities, Stated
 from app.models.capabilities.model_list import model_names
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
+from app.models.hosted_provider import ANY_MODEL, Defaults, Hosted
 from app.models.http import failures
 from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
 from app.models.scripted import DEMO, Raise, Scripted
-from app.models.wire.anthropic.provider import AnthropicMessages
-from app.models.wire.openai.provider import ANY_MODEL, Defaults, OpenAIChat
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +62,13 @@ class Connection(Protocol):
 
 
 class HTTPConnection:
-    """A server that is reached over HTTP and `speaks` a wire format: one pooled client for all of its models."""
+    """A server that is reached over HTTP in the wire format of a provider: one pooled client for all of its models."""
 
     only = None
     awake = True
-    speaks: type[OpenAIChat | AnthropicMessages] = OpenAIChat
 
-    def __init__(self, spec: EndpointSpec, key: str | None, manner: Manner) -> None:
+    def __init__(self, provider: type[Hosted], spec: EndpointSpec, key: str | None, manner: Manner) -> None:
+        self._provider = provider
         self.base_url = base_url_of(spec.url)
         self._spec = spec
         self._key = key
@@ -86,7 +85,7 @@ class HTTPConnection:
         """A server of somebody else's: it runs, or it does not."""
 
     def provider(self, model: str | None) -> Provider:
-        return self.speaks(
+        return self._provider(
             self._client,
             self.base_url,
             model or ANY_MODEL,
@@ -101,7 +100,7 @@ class HTTPConnection:
         url = f"{self.base_url}/models"
         try:
             return await model_names(
-                self._client, self.base_url, headers=self.speaks.headers(key), query=self.speaks.list_query
+                self._client, self.base_url, headers=self._provider.headers(key), query=self._provider.list_query
             )
         except httpx2.TimeoutException as error:
             raise failures.silent(url, self._client.timeout.read) from error
@@ -110,16 +109,6 @@ class HTTPConnection:
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-class OpenAIConnection(HTTPConnection):
-    """A server that speaks OpenAI's chat completions."""
-
-
-class AnthropicConnection(HTTPConnection):
-    """A server that speaks Anthropic's Messages."""
-
-    speaks = AnthropicMessages
 
 
 class EmbeddedConnection:
