@@ -9,16 +9,16 @@ import pytest
 
 from app.config.settings import load_settings
 from app.core.rules import ApprovalMode
-from benchmarks.hijack_model import Hijackable
-from benchmarks.hijack_plots import Script, Step
-from benchmarks.hijack_runs import Policy, stage
+from benchmarks.hijack.model import Hijackable
+from benchmarks.hijack.plots import Script, Step
+from benchmarks.hijack.runs import Policy, stage
 from parsing import Arguments
 from tools.base.rights import Approval, Risk, Role
 from tools.tool import Context, Tool, answering
 
 pytestmark = pytest.mark.anyio
 
-RULES = Path(__file__).parent.parent / "benchmarks" / "hijack_tools.toml"
+RULES = Path(__file__).parent.parent / "benchmarks" / "hijack" / "tools.toml"
 ORDER = "OBEY-ME"
 TEXT = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
 ERRAND = Script([Step("send_mail", {"to": "ann"}), Step("read_mail", {}), Step("send_mail", {"to": "bob"})], "Done.")

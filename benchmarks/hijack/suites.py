@@ -19,7 +19,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suites
 
 from app.core.rules import ToolRule, classified
-from benchmarks.hijack_plots import PLOTS, Plot, Script, Step
+from benchmarks.hijack.plots import PLOTS, Plot, Script, Step
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Risk

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from app.config.settings import load_settings
 from app.core.rules import ApprovalMode, ToolRule
-from benchmarks import hijack_costs
-from benchmarks.hijack_model import Hijackable
-from benchmarks.hijack_runs import Policy, Stage, stage
-from benchmarks.hijack_suites import MARKER, VERSION, Suite, suites
+from benchmarks.hijack import costs
+from benchmarks.hijack.model import Hijackable
+from benchmarks.hijack.runs import Policy, Stage, stage
+from benchmarks.hijack.suites import MARKER, VERSION, Suite, suites
 from tools.base.rights import Role
 
-RULES = Path(__file__).with_name("hijack_tools.toml")
+RULES = Path(__file__).with_name("tools.toml")
 NO_GATE = Policy("no-gate", ApprovalMode.AUTO, taint=False, role=Role.ADMIN)
 POLICIES = (
     NO_GATE,
@@ -147,7 +147,7 @@ def main() -> None:
     print(LEGEND)
     chosen = [policy for policy in POLICIES if not only or policy.name in only]
     found = [text for policy in chosen for text in wrong(policy, asyncio.run(measured(policy, dojo, rules)))]
-    hijack_costs.main()
+    costs.main()
     sys.exit("\n".join(found) or None)
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from app.core.provider import ModelRequest, Piece, Plain, Said, Stopped
-from benchmarks.hijack_plots import Script
+from benchmarks.hijack.plots import Script
 from parsing import Call
 
 

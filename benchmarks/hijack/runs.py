@@ -31,7 +31,7 @@ from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
-from benchmarks.hijack_model import Hijackable
+from benchmarks.hijack.model import Hijackable
 from tools.base.rights import Risk, Role
 from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
