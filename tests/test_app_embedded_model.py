@@ -95,7 +95,7 @@ async def test_a_prompt_that_is_too_long_says_so() -> None:
 
 
 async def test_only_those_who_know_the_key_are_answered() -> None:
-    async with embedded() as (model, _), httpx2.AsyncClient(trust_env=False) as client:
+    async with embedded() as (model, _), httpx2.AsyncClient(trust_env=False, timeout=LIMIT_S) as client:
         url = f"{await model.start()}/chat/completions"
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         assert (await client.post(url, json=body)).status_code == 401

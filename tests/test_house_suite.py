@@ -15,7 +15,7 @@ LIMIT_S = 110
 
 def collected(files: list[str]) -> set[str]:
     """The ids of all tests in these files, as another process sees them, at another time and with other hashes."""
-    command = (sys.executable, "-m", "pytest", "--collect-only", "--quiet", "--assert=plain")
+    command = (sys.executable, "-m", "pytest", "--collect-only", "--quiet")
     environ = {**os.environ, "PYTHONHASHSEED": "1", "PYTEST_ADDOPTS": ""}
     ended = subprocess.run([*command, *files], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -155,7 +155,7 @@ async def test_a_tool_that_is_disabled_while_its_call_waits_is_not_run(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "review",
     [
         {"decision": "deny", "scope": "session"},
         {"decision": "deny", "arguments": ARGUMENTS},
