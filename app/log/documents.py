@@ -41,11 +41,11 @@ class Block:
     text: list[str] = field(default_factory=list)  # of the document, not sent yet
 
     def may_end(self, line: str) -> bool:
-        """Whether this beginning of a line may become the closing fence."""
+        """Return True if this beginning of a line may become the closing fence."""
         return len(line) <= MAX_FENCE_LINE and set(line.strip(" \t\r\n")) <= {self.fence[0]}
 
     def ends(self, line: str) -> bool:
-        """Whether this whole line is the closing fence."""
+        """Return True if this whole line is the closing fence."""
         if not self.may_end(line):
             return False
         near = columns(line[: indent_of(line)]) <= columns(self.outer) + CLOSER_INDENT

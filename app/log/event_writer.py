@@ -184,7 +184,7 @@ class EventWriter:
 
     @property
     def full(self) -> bool:
-        """Whether the writer is far behind, and who brings more should wait for `room`: memory has its bounds."""
+        """Return True if the writer is so far behind that producers must wait for `room`."""
         return self._announced > BACKLOG
 
     async def room(self) -> None:

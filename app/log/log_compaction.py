@@ -38,7 +38,7 @@ def joined_rows(rows: Sequence[EventRow]) -> list[EventRow]:
 
 
 def rest_after(row: EventRow, after: int) -> EventRow:
-    """What is left of a joined row for a reader who has seen the events up to `after`; other rows are whole."""
+    """Return the part of a joined row after event `after`; other rows are whole."""
     if row.parts is None:
         return row
     parts: list[int] = json.loads(row.parts)
@@ -64,7 +64,7 @@ def _continues(group: list[tuple[EventRow, dict[str, Any]]], row: EventRow, fiel
 
 
 def _splits_character(left: str, right: str) -> bool:
-    """Whether the two halves of a surrogate pair would meet: read back as JSON they are one character, not two."""
+    """Return True if two halves of a surrogate pair would meet: read back as JSON they are one character."""
     return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"
 
 

@@ -1,4 +1,4 @@
-"""What the store keeps, with its secrets hidden."""
+"""Redacted rows for the store."""
 
 from __future__ import annotations
 

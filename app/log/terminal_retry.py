@@ -47,4 +47,4 @@ class TerminalRetry:
             for run in list(self._ends):
                 await self.keep(run)
         except StoreFailed as failure:
-            logger.error("the ends of %d runs could not be kept: %s", len(self._ends), failure)
+            logger.error("terminal events of %d runs not stored: %s", len(self._ends), failure)

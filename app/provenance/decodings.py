@@ -1,4 +1,4 @@
-"""What a text says, however its characters are written: escapes of HTML, JSON, URLs and terminals, and look-alikes.
+"""Decode a text: escapes of HTML, JSON, URLs and terminals, and look-alike characters.
 
 Texts are read layer by layer, because one writing is put into another. Pure, linear, bounded.
 """

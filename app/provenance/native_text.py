@@ -1,4 +1,4 @@
-"""Whether what a model writes as text can be calls: not where it makes them natively.
+"""Decide if a model's text can hold calls: not where the model calls natively.
 
 A model that has native calls and writes one as text, quotes it, or is made to. Only servers that are known to leave
 calls in the text are believed to have meant it.
@@ -13,7 +13,7 @@ from app.core.provider import Provider
 
 
 def name_of(provider: Provider) -> str:
-    """Of the model that answers now or has answered last, with its endpoint's if that is known."""
+    """Return the name of the model that answers or answered last, with its endpoint's name if known."""
     return provider.answers or provider.model
 
 

@@ -32,7 +32,7 @@ _OUR_NOTE = re.compile(rf"\n\[{READ_RESULT}\(call=\"(?P<call>\w+)\", offset=\d+\
 
 
 Others = Callable[[str], Awaitable[Sequence[Source]]]
-"""What the model of a session has read besides its messages. Raises StoreFailed."""
+"""Returns the texts that a session's model has read besides its messages. Raises StoreFailed."""
 
 
 async def no_others(session: str) -> Sequence[Source]:
@@ -50,7 +50,7 @@ class Provenance:
     async def quotations(
         self, calls: Iterable[AskedCall], conversation: Conversation, toolbox: Toolbox
     ) -> dict[str, str]:
-        """Of those calls that stand in what the model had read: by id, where. Raises StoreFailed."""
+        """Return where the model has read each quoted call, by the call's id. Raises StoreFailed."""
         asked = [conversation.redactor.redact_value(call) for call in calls if call.dialect != NATIVE]
         if not asked:
             return {}
@@ -106,7 +106,7 @@ def _without_our_note(message: Message) -> str:
 
 
 def of_prompt(persona: Persona, override: Override | None, tools: Iterable[Tool]) -> Iterator[Source]:
-    """What others than we have written into the prompt; `tools` are those of servers that were added."""
+    """Return the third-party text in the prompt; `tools` are those of added servers."""
     yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
     if override:
         yield Source("the system text of the request", override.text)

@@ -1,4 +1,4 @@
-"""Whether a call stands in lines that have something before them: where they are from, a number, a name, a time.
+"""Find a call in lines that have a prefix: where they are from, a number, a name, a time.
 
 No table can have all that tools put there. So a call is followed from line to line, each of which goes on with it from
 some word to its end, through texts that were read one after the other: a result can be a page of another one.
@@ -28,7 +28,7 @@ Take = Callable[[int], None]
 
 
 def compact(text: str) -> str:
-    """What counts, in one line."""
+    """Reduce a line to the characters that count."""
     return _compact(text).replace("\n", "")
 
 
@@ -141,7 +141,7 @@ class Sought:
                 yield len(self.text)
 
     def _ends(self, line: str, starts: Sequence[int], at: int) -> bool:
-        """Whether no word is cut there."""
+        """Return True if no word is cut there."""
         return not self.whole or not (line[at - 1].isalnum() and line[at].isalnum()) or at in starts
 
 

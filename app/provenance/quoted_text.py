@@ -1,4 +1,4 @@
-"""Whether a call stands in a text: word for word, or as a call that the parser finds there. Pure, linear, bounded.
+"""Find a call in a text: word for word, or as a call that the parser finds there. Pure, linear, bounded.
 
 Quoting changes the form: line breaks, quotation marks, bullets, fences, escapes. So both sides are compared without
 what quoting adds, and the text is read in several views: as it is, without the marks of blocks and of quotations, and
@@ -35,7 +35,7 @@ TELLING = 8  # characters of an argument that make a call of the same tool the s
 
 Schemas = Mapping[str, Mapping[str, Any]]
 Meant = Callable[[str, Arguments], tuple[str, Arguments]]
-"""What a call stands for, see `Toolbox.meant`."""
+"""Normalises a call, see `Toolbox.meant`."""
 
 _WORD = re.compile(r"[A-Za-z0-9_]{2,64}")
 _LETTER = re.compile(r"\w")
@@ -59,7 +59,7 @@ class TooMuch(Exception):
 
 @dataclass(slots=True)
 class Work:
-    """What may still be done for one reply, about in characters that are looked at."""
+    """The work budget of one reply, roughly in characters examined."""
 
     left: int = MOST_WORK
 
@@ -273,7 +273,7 @@ def squeezed(text: str) -> str:
 
 
 def _joins(before: str, behind: str) -> bool:
-    """Whether these two characters are in the middle of a word."""
+    """Return True if these two characters are in the middle of a word."""
     return bool(_LETTER.match(before) and _LETTER.match(behind))
 
 

@@ -1,4 +1,4 @@
-"""What a model has read in a run, kept so that it is looked through once, and which calls stand in it."""
+"""The texts a model has read in a run, each searched for calls once."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class CallOutput:
     redactor: Redactor
 
     async def part(self, run: RunRow, call: str, after: int) -> OutputPart:
-        """What comes behind the character `after`. Raises NotFound, StoreFailed."""
+        """Return the output after character `after`. Raises NotFound, StoreFailed."""
         if written := self.outputs.of(run.id, call):
             return await written.part(after)
         logged = {row.type: json.loads(row.data) for row in await self.store.call_events(run.id, call)}

@@ -1,4 +1,4 @@
-"""Who is here: open streams, counted per principal; and whoever loses the right to be here is shown out.
+"""Open streams per principal; principals whose token is revoked or expires are disconnected.
 
 A token that is revoked or expires admits no further request. What its principal began before ends here: runs with the
 reason `revoked`, background jobs, streams. It is looked at who is still allowed, not at what was said to have changed:
@@ -47,7 +47,7 @@ class Working(Protocol):
 
 
 class Labouring(Protocol):
-    """What is asked of `Jobs`."""
+    """The part of `Jobs` that disconnecting principals needs."""
 
     def at_work(self) -> set[str]: ...
 
@@ -111,7 +111,7 @@ class Presence:
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
     def place(self, principal: Principal) -> Place:
-        """For one stream. Raises TooManyStreams, NotAllowedAnyMore."""
+        """Count one open stream. Raises TooManyStreams, NotAllowedAnyMore."""
         self.check(principal)
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
@@ -134,11 +134,11 @@ class Presence:
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether there has been a token when it was looked last: then nobody is here without one."""
+        """Return True if any token existed at the last check: then every request needs one."""
         return self._counts is not None and self._counts.all > 0
 
     def streams(self, name: str) -> int:
-        """How many a principal has open."""
+        """Return the number of a principal's open streams."""
         return len(self._places.get(name, ()))
 
     async def watch_for_ever(self) -> None:
@@ -147,7 +147,7 @@ class Presence:
             try:
                 await self.look()
             except StoreFailed as failure:
-                _log.warning("who may still be here is not known: %s", failure)
+                _log.warning("tokens in force not read, retrying: %s", failure)
             await asyncio.sleep(EVERY_S)
 
     async def look(self) -> None:
@@ -159,7 +159,7 @@ class Presence:
         self._begin_to_show_out(self._gone)
 
     def _sort(self, rows: Sequence[TokenRow], now: float) -> None:
-        """Who may be here, and who may not."""
+        """Reconcile open streams, runs and jobs with the tokens in force."""
         allowed = dict[str, set[str]]()
         for row in rows:
             if in_use(row, now):
@@ -215,4 +215,4 @@ class Presence:
         except NoSuchJob:
             return  # forgotten meanwhile
         except JobsFailed as failure:
-            _log.error("%s of %s, who may not be here any more, goes on: %s", job, name, failure)
+            _log.error("%s of disconnected principal %s not stopped: %s", job, name, failure)

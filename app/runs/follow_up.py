@@ -47,7 +47,7 @@ class Turns(Protocol):
 
 
 class Sessions(Protocol):
-    """What is asked of `Store`."""
+    """The part of the store that follow-ups need."""
 
     async def runs(self, session: str) -> list[RunRow]: ...
 
@@ -62,7 +62,7 @@ class Sessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many follow-ups a session may still have, and model requests in them, until a person speaks there again."""
+    """Follow-ups, and model requests in them, that a session has left until its person sends a message."""
 
     runs: int
     requests: int
@@ -128,7 +128,10 @@ class FollowUps:
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_end(self, job: Job) -> None:
-        """For `Jobs.open`. Raises JobsFailed, StoreFailed, Stopping; then it is tried again at the next start."""
+        """Follow up on an ended job (for `Jobs.open`).
+
+        Raises JobsFailed, StoreFailed, Stopping; then the next start of the server retries.
+        """
         message = await self._message(job)
         turn = self._order.setdefault(job.session, asyncio.Lock())
         async with turn:
@@ -136,9 +139,9 @@ class FollowUps:
                 await self._unpaused()
                 await self._quiet(job.session)
                 # Surely: what has begun is to be kept as given.
-                await run_shielded(self._tell(job, message))
+                await run_shielded(self._start_run(job, message))
 
-    async def _tell(self, job: Job, message: str) -> None:
+    async def _start_run(self, job: Job, message: str) -> None:
         try:
             # Ended from outside: by the kill switch, or by a signal as when the machine shuts down. No run begins by
             # itself after that. What a person cancelled alone does not come here: it has no follow-up any more.
@@ -148,10 +151,10 @@ class FollowUps:
         except (SessionBusy, Paused):
             return
         except NoRoom:
-            _log.warning("the end of %s waits for the next message in its session", job.id)
+            _log.warning("follow-up run for job %s not started: waits for the next message in its session", job.id)
             await self._keep(job, message)
         except NotFound as gone:
-            _log.info("nobody is told that %s has ended: %s", job.id, gone)
+            _log.info("follow-up run for job %s not started: %s", job.id, gone)
         await self._jobs.set_follow_up(job.id, FollowUp.GIVEN)
 
     async def _quiet(self, session: str) -> None:
@@ -166,7 +169,7 @@ class FollowUps:
 
 
 def follow_up_message(job: Job, head: OutputPart, tail: OutputPart) -> str:
-    """What the model is told of the end: state, exit code, and the output's head and tail.
+    """Return the message to the model: state, exit code, and the output's head and tail.
 
     The output is marked as data in the message itself, which a summary takes over as it takes over what a person said.
     """

@@ -1,4 +1,4 @@
-"""What keeps the database small: old logs joined, old sessions and keys forgotten."""
+"""Housekeeping of the database: compact old logs, delete old sessions and keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Housekeeping:
             try:
                 await self.tidy(time.time())
             except StoreFailed as failure:
-                logger.warning("housekeeping was put off: %s", failure)
+                logger.warning("housekeeping failed, retrying later: %s", failure)
 
     async def tidy(self, now: float) -> None:
         while runs := await self.store.bulky_runs(now - self.join_after_s, RUNS_AT_ONCE):

@@ -20,7 +20,7 @@ class JobOutput:
     redactor: Redactor
 
     async def part(self, job: str, principal: str, after: int) -> OutputPart:
-        """What comes behind the byte `after`. Raises NoSuchJob, JobsFailed."""
+        """Return the output after byte `after`. Raises NoSuchJob, JobsFailed."""
         ended = not self.jobs.get(job, principal).under_way  # looked at first: what is read then is all there is
         lines = 0
 

@@ -30,7 +30,7 @@ class JobTime:
         self._somebody = somebody
 
     async def count(self, job: Job, ended: asyncio.Event) -> None:
-        """For `Jobs.open`: from here to the job's end, or this server's. A job with no time left is cancelled."""
+        """Meter a job until it or this server ends (for `Jobs.open`). Cancel a job with no time left."""
         try:
             principal = await self._somebody(job.principal)
             held = await self._ledger.reserve(principal, TOOL_SECONDS, self._record, min(job.time_limit_s, SLICE_S))
@@ -42,6 +42,6 @@ class JobTime:
         except NotFound:
             return  # who may not be here any more is shown out, with their jobs
         except (BudgetSpent, StoreFailed) as reason:
-            _log.warning("%s is cancelled, its time cannot be paid: %s", job.id, reason)
+            _log.warning("cancelling job %s, no tool time left in the budget: %s", job.id, reason)
             with suppress(JobsFailed):  # forgotten meanwhile
                 await self._jobs.cancel(job.id, job.principal)

@@ -1,4 +1,4 @@
-"""What running calls write, for people who look at more of it than the last lines."""
+"""Output of running calls, for readers who want more than the last lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(slots=True)
 class Outputs:
-    """Of all runs. Memory is bounded by how many calls run at a time."""
+    """Live outputs of all runs. Memory is bounded by the number of concurrent calls."""
 
     _live: dict[Call, Written] = field(default_factory=dict)
     _ended: OrderedDict[Call, Written] = field(default_factory=OrderedDict)

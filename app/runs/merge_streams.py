@@ -1,4 +1,4 @@
-"""Several streams read at once, told as one."""
+"""Several streams read concurrently and merged into item."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ Item = TypeVar("Item")
 
 
 async def merge_streams(streams: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
-    """What the streams tell as it comes, each time with the number of the stream.
+    """Yield the items of all streams as they come, each with the number of its stream.
 
-    A stream goes on once what it told has been taken, as if it were read alone: so nothing piles up. The first that
-    fails ends the others. However this generator ends, all streams are closed and no task is left.
+    A stream proceeds once its item has been taken, so that nothing is buffered. The first that fails ends
+    the others. However this generator ends, all streams are closed and no task is left.
     """
-    told: asyncio.Queue[asyncio.Task[None] | tuple[int, Item, asyncio.Event]] = asyncio.Queue()
+    queue: asyncio.Queue[asyncio.Task[None] | tuple[int, Item, asyncio.Event]] = asyncio.Queue()
 
     async def read(number: int, stream: AsyncGenerator[Item, None]) -> None:
-        async with aclosing(stream) as news:
-            async for one in news:
+        async with aclosing(stream) as items:
+            async for item in items:
                 taken = asyncio.Event()
-                told.put_nowait((number, one, taken))
+                queue.put_nowait((number, item, taken))
                 await taken.wait()
 
     tasks = [asyncio.create_task(read(number, stream)) for number, stream in enumerate(streams)]
     for task in tasks:
-        task.add_done_callback(told.put_nowait)
+        task.add_done_callback(queue.put_nowait)
     left = len(tasks)
     try:
         while left:
-            match await told.get():
-                case number, one, taken:
-                    yield number, one
+            match await queue.get():
+                case number, item, taken:
+                    yield number, item
                     taken.set()
                 case asyncio.Task() as ended:
                     left -= 1

@@ -1,4 +1,4 @@
-"""What a stopped server left: runs that waited for a person go on, the others get their terminal event."""
+"""Recovery after a restart: runs that waited for a person resume, the others get their terminal event."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
 
 
 async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf) -> None:
-    """For the start of a server. Raises StoreFailed."""
+    """Recover all runs when a server starts. Raises StoreFailed."""
     waiting = set[str]()  # sessions whose run goes on
     for row in await store.unfinished_runs():
         if row.session not in waiting and await _goes_on(store, runs, row, agent_of):
@@ -63,13 +63,13 @@ async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentO
 
 
 def waited_s(rows: Sequence[ApprovalRow]) -> float:
-    """How long a run has waited for decisions on its calls, which does not count as its time."""
+    """Return the seconds a run has waited for decisions on its calls; they do not count as its time."""
     calls = [row for row in rows if not is_question(row.name)]
     return sum(max(0.0, (row.decided or time.time()) - row.created) for row in calls)
 
 
 def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:
-    """What the log says of the calls: which of them could not be understood, and whether a decision was told."""
+    """Read from the log which calls could not be parsed and whether the decision was logged."""
     refused, resolved, waiting = dict[str, str](), False, {call.id for call in calls}
     for event in events:
         if event.type in (ToolRejected.type, ApprovalResolved.type):
@@ -82,7 +82,7 @@ def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]
 
 
 async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> ApprovalRow | None:
-    """What was decided, or can still be, on the first of the calls; None if that one may have begun."""
+    """Return the approval of the first call, decided or still open; None if that call may have started."""
     if not pending or row.state == "queued" or pending[0].id in await store.started_calls(row.id):
         return None
     questions = [one for one in await store.pending_of(row.id) if number_of(one, pending[0].id)]

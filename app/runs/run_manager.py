@@ -143,7 +143,7 @@ class RunManager:
                 self._lost.add(run, live.log.failure)
                 await self._lost.keep(run)
         except StoreFailed as failure:
-            logger.error("run %s could not be kept: %s", run, failure)
+            logger.error("run %s not stored: %s", run, failure)
         finally:
             del self._live[run]
             self._line.leave(live.row.session, run)
@@ -229,7 +229,7 @@ class RunManager:
         return [self._live[run].row for run in self._line.of(session)[1:]]
 
     def of(self, principal: str) -> list[RunRow]:
-        """What a principal has under way, oldest first; `queued` until its turn comes."""
+        """Return a principal's active runs, oldest first; a run is `queued` until its turn comes."""
         theirs = [live for live in self._live.values() if live.row.principal == principal]
         return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
 
@@ -298,6 +298,6 @@ class RunManager:
 
 
 def uses_of(agent: Agent) -> list[BudgetKind]:
-    """What a run of this agent will use up."""
+    """Return the kinds of budget that a run of this agent uses."""
     uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
     return [kind for kind, used in uses.items() if used]

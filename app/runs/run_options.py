@@ -1,4 +1,4 @@
-"""What a request may ask of a run's agent: stored with the run, so that the same agent can be made again."""
+"""Options of a request for its run's agent, stored with the run so that the same agent can be built again."""
 
 from __future__ import annotations
 

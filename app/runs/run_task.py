@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
 SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a person
 SPOKEN = frozenset({"deadline", "budget"})
-BROKEN = "The server has a bug that broke this run; its log has the details. The session can go on."
+BROKEN = "Internal error (see the server log). You can continue the session."
 
 
 def conversation_of(
@@ -107,7 +107,7 @@ class RunTask:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether its conversation holds untrusted text, where that makes a difference."""
+        """Return True if the conversation holds untrusted text and the gate considers that."""
         return self.agent.calls.gate.under.tainted
 
     def stop(self, why: str) -> None:
@@ -139,7 +139,7 @@ class RunTask:
         except StoreFailed as failure:
             terminal = RunFailed("storage_failed", str(failure), retryable=True)
         except Exception:
-            logger.exception("run %s broke", self.row.id)
+            logger.exception("run %s failed with an internal error", self.row.id)
         finally:
             self.stopping = self.stopping or "ended"
             if self._timer:
@@ -174,7 +174,7 @@ class RunTask:
         return conversation
 
     async def _wait(self) -> None:
-        """For the runs before it in the session; then the history is complete."""
+        """Wait for the earlier runs of the session; then the history is complete."""
         before = self.line.of(self.row.session)[0]
         if before != self.row.id:  # it may have ended while this one was stored
             self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
@@ -228,7 +228,7 @@ class RunTask:
             await self.journal.flush()
 
     async def _withdraw(self) -> None:
-        """What the run still asked for is closed. Raises StoreFailed."""
+        """Withdraw the run's open approvals and questions. Raises StoreFailed."""
         if self.approvals.waits(self.row.id) or self.approvals.asks(self.row.id):
             await self.journal.flush()  # it may not be stored yet
         for asked in await self.approvals.withdraw_questions(self.row.id):

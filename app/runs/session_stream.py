@@ -51,7 +51,7 @@ class Following:
         return Asked(row, await self.store.request_of(row.session, row.id))
 
     async def follow(self, session: str, after: Position | None) -> AsyncGenerator[Followed, None]:
-        """What comes behind `after`, or (None) from the session's run under way on, each event once.
+        """Yield the events after `after`, or (None) from the session's current run on, each event once.
 
         Until the session is deleted or the server stops. A store that fails is asked again.
         """
@@ -68,13 +68,13 @@ class Following:
                         return
                     await changed.wait()
                 except StoreFailed as failure:
-                    _log.warning("session %s cannot be followed for now: %s", session, failure)
+                    _log.warning("stream of session %s interrupted, retrying: %s", session, failure)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(AGAIN_S):
                             await changed.wait()
 
     async def waiting(self, session: str) -> AsyncGenerator[Asked, None]:
-        """What comes to wait behind the run under way, each once: its turn, and its events, may be far off."""
+        """Yield each run that joins the session's queue, once: its first event may be far off."""
         told = set[str]()
         with self.notifier.subscribed(session) as changed:
             while not self.notifier.closed:

@@ -38,7 +38,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the tool returned, whole. `untrusted`: strangers' words."""
+    """The tool's whole result. `untrusted`: it may hold text of third parties."""
 
     finished: ToolFinished
     untrusted: bool
@@ -46,13 +46,13 @@ class Outcome:
 
 @dataclass(slots=True)
 class Siblings:
-    """The calls that run at the same time, those that hold some of the person's time of tools."""
+    """The calls that run concurrently. `_holding` of them have reserved tool time."""
 
     _holding: int = 0
     _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def time(self, spending: Spending, limit_s: float, conversation: Conversation) -> Running:
-        """Some of it; what only the others hold is waited for. Raises BudgetSpent, StoreFailed."""
+        """Reserve tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
         while True:
             try:
                 running = await spending.running(limit_s, conversation)
@@ -77,7 +77,7 @@ class Siblings:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What is needed to run any call of a run."""
+    """Runs any call of a run."""
 
     run: str
     conversation: Conversation

@@ -55,7 +55,7 @@ class Unanswered:
 
 @dataclass(slots=True)
 class ToolExecutor:
-    """What the calls of one run need."""
+    """Answers the calls of one run."""
 
     toolbox: Toolbox
     gate: Gate
@@ -93,7 +93,7 @@ class ToolExecutor:
             del calls[: len(reads)]
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
-        """Whether it runs without a question and changes nothing: then its neighbours' results cannot matter to it."""
+        """Return True if the call needs no approval and has no effect, so that it is independent of its neighbours."""
         asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
         if asked or call.id in unanswered.refused or self._has_effect(call):
             return False
@@ -147,7 +147,7 @@ class ToolExecutor:
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation
     ) -> Sequence[AgentEvent]:
-        """Of those calls that would be run, the ones that can do more than read."""
+        """Have the calls judged that would be run and can do more than read."""
         if not self.guards.judges_output:
             return ()
         effects = [
@@ -169,7 +169,7 @@ class ToolExecutor:
         return decision, POLICY
 
     def _is_known(self, call: AskedCall) -> bool:
-        """Whether a person was asked about this very call as a quotation, and let it run in all of the session."""
+        """Return True if a person has approved exactly this quoted call for the whole session."""
         in_force = [one for one in self.gate.under.holding if one in self._seen and one.tool == call.name]
         return any(one.covers(self.gate.principal.name, call.arguments) for one in in_force)
 

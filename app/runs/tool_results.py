@@ -1,4 +1,4 @@
-"""What the model is told of a tool's result: head and tail of a long one, whose whole is kept to be read by pages."""
+"""Tool results for the model: head and tail of a long one; the whole is stored and can be read in pages."""
 
 from __future__ import annotations
 

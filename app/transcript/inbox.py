@@ -49,7 +49,7 @@ class Inbox:
         self._waiting.append(message)
 
     def restore(self, rows: Sequence[InboxRow]) -> None:
-        """What is stored already, before anything is posted."""
+        """Restore stored messages, before anything is posted."""
         self._waiting += map(message_of, rows)
         self._posted = max((row.position + 1 for row in rows), default=0)
 
@@ -60,7 +60,7 @@ class Inbox:
         return taken
 
     def take_or_close(self) -> list[Message]:
-        """What waits; if nothing does, nothing will: a message can never come between the last look and the end."""
+        """Take the waiting messages, or close the inbox if there are none, so that no message is lost at the end."""
         self._closed = not self._waiting
         return self.take()
 
@@ -78,5 +78,5 @@ def message_of(row: InboxRow) -> Message:
 
 
 def added(message: Message) -> MessageAdded:
-    """What watchers are told once the message is in the history."""
+    """Return the event for a message that was added to the history."""
     return MessageAdded(message.text, [asdict(one) for one in message.attachments] or None)

@@ -21,7 +21,7 @@ NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever write
 
 
 def unfit(arguments: Arguments) -> str | None:
-    """What keeps these arguments from being written as JSON, and what to do instead."""
+    """Return why these arguments cannot be written as JSON and what to do instead, or None."""
     level: list[Any] = [arguments]
     for _ in range(NESTED_MOST):
         if any(isinstance(value, float) and not isfinite(value) for value in level):

@@ -1,4 +1,4 @@
-"""How a round is played: with tools or without, and what the model is told for this once."""
+"""The plan of a round: with or without tools, and the notes for its one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is begun with, and why one cannot be."""
+"""The request for a run, and the errors that refuse one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME_LIMIT_S = 7200.0
 
 
 class NotFound(Exception):
-    """There is no such session or run, or it belongs to somebody else."""
+    """The session or run does not exist, or belongs to another principal."""
 
 
 class SessionBusy(Exception):
@@ -39,7 +39,7 @@ class KeyReused(Exception):
 
 
 class Stopping(Exception):
-    """The server is stopping: it begins nothing new."""
+    """The server is stopping and starts no run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a run is begun with. Without a session a new one begins; `policy` is JSON to make its agent from again.
+    """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
     `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
     `notice` is for those who read the run's log.
@@ -70,11 +70,11 @@ class RunRequest:
 
     @property
     def stored_policy(self) -> str:
-        """Of the run's row: whether a person has asked for it is known after a restart, too."""
+        """Return the policy for the run's row, which says whether a person requested the run."""
         return self.policy if self.asked else json.dumps(json.loads(self.policy) | {UNASKED: True})
 
     @property
     def title(self) -> str:
-        """For a new session: what was said, or what was sent without a word."""
+        """Return the title of a new session: the message, or the names of its files."""
         names = ", ".join(file.attachment.file_name for file in self.files)
         return title_of(self.message) or title_of(names) or NAMELESS

@@ -1,4 +1,4 @@
-"""What a run has used and done so far: its terminal event reports it, whatever ends the run."""
+"""Totals of a run so far; its terminal event reports them, however the run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What conversations are called, and the words around what was found in one: a line of plain text each."""
+"""Titles of conversations and excerpts around search hits, each one line of plain text."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def synthesise(aside: Aside, reply: Reply, totals: RunTotals, conversation
 
 
 def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation) -> str:
-    """What was done, what is missing and why: an honest sentence or two where a model said nothing."""
+    """Say what was done, what is missing and why, where the model gave no answer."""
     request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
     asked = " ".join(request.split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
@@ -58,7 +58,7 @@ def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation) 
 
 
 def answer_of(conversation: Conversation) -> str:
-    """What the model said, whole or cut, if nothing has happened since; else nothing."""
+    """Return the model's last message, whole or cut, if it ends the conversation; else an empty string."""
     match conversation.messages[-1:]:
         case [Message(role="assistant", calls=(), shown=str(words))] if words.strip():
             return words
@@ -66,7 +66,7 @@ def answer_of(conversation: Conversation) -> str:
 
 
 def _results(conversation: Conversation) -> Iterator[Message]:
-    """Of the run under way."""
+    """Return the tool results of the current run."""
     return (one for one in conversation.messages[conversation.begins :] if one.role == "tool")
 
 

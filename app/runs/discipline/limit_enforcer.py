@@ -142,7 +142,7 @@ class LimitEnforcer:
         return ROUND_LIMIT if totals.rounds >= self.limits.rounds else None
 
     def checks(self, reason: str, totals: RunTotals) -> bool:
-        """Whether what the run did is to be checked now: once, if no limit has cut it short."""
+        """Return True if the verifier should check the run now: once, unless a limit has cut the run short."""
         checked = any(code == "verifier" for code, _ in totals.notices)
         return self.verify and reason == ANSWERED and not checked and self._last(totals) is None
 
@@ -179,7 +179,7 @@ class LimitEnforcer:
         return self._clock() if self._waiting_since is None else self._waiting_since
 
     def tool_left_s(self) -> float:
-        """How long a tool may take, so that time is left for a last round, if that is enough for one at all."""
+        """Return the seconds a tool may take so that enough is left for a last round."""
         kept_s = self.limits.kept_s
         if self._ends_at is None or kept_s < LEAST_KEPT_S:
             return math.inf

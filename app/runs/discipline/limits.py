@@ -1,4 +1,4 @@
-"""What a run may use, in one place; 0 is no limit."""
+"""Limits of a run; 0 is no limit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Limits:
 
     @property
     def kept_s(self) -> float:
-        """For a last round."""
+        """Return the seconds reserved for a last round."""
         return min(LAST_S, LAST_SHARE * self.seconds)
 
     def as_fields(self) -> dict[str, float]:
@@ -64,7 +64,7 @@ class Limits:
         return {name: limit for name, limit in named.items() if limit}
 
     def gauges(self, totals: RunTotals, elapsed_s: float) -> Iterator[Gauge]:
-        """Those that are limited. A round is expected to cost what the dearest request so far has cost."""
+        """Yield a gauge per limit. A round is expected to cost as much as the most expensive request so far."""
         all_of_them = (
             Gauge(ROUND_LIMIT, "rounds", self.rounds, totals.rounds, 1),
             Gauge(CALL_LIMIT, "tool calls", self.calls, totals.calls),
@@ -78,9 +78,9 @@ class Limits:
         return next((gauge.reason for gauge in self.gauges(totals, elapsed_s) if gauge.over), None)
 
     def nearly(self, totals: RunTotals, elapsed_s: float) -> list[Gauge]:
-        """Those of which little is left."""
+        """Return the gauges of limits that are nearly reached."""
         return [gauge for gauge in self.gauges(totals, elapsed_s) if gauge.nearly]
 
     def spent(self, totals: RunTotals) -> bool:
-        """Whether not even a last round may be had: each costs tokens."""
+        """Return True if the token limit leaves no room for even a last round."""
         return 0 < self.tokens <= totals.tokens

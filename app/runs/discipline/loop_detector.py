@@ -30,7 +30,7 @@ def signature(call: AskedCall, result: str = "") -> Signature:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round's calls brought. `fresh` are those of them that no earlier round had; `silent`: without prose."""
+    """The calls and results of a round. `fresh` are those that no earlier round had; `silent`: without prose."""
 
     calls: frozenset[Signature]
     fresh: frozenset[Signature]

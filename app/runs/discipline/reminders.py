@@ -1,4 +1,4 @@
-"""What a model is told, for one request only, to bring a run to its end: plain words that any model understands."""
+"""Reminders to the model, for one request only, that bring a run to its end."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _nearly(gauge: Gauge) -> Notice:
 
 
 def times_sent(notice: Notice, totals: RunTotals) -> int:
-    """How often."""
+    """Return how often this notice was sent."""
     return totals.notices[notice.code, notice.message]
 
 
 def announces(reply: Reply) -> bool:
-    """Whether a reply without calls only says what it is about to do: told by how it ends, in whatever language."""
+    """Return True if a reply without calls only announces a call, by its finish reason (in any language)."""
     ending = (reply.stopped or "").casefold()
     return not reply.calls and bool(ending) and ending not in ENDS | FILTERS and len(reply.shown) < SHORT

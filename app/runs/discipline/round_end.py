@@ -1,4 +1,4 @@
-"""What comes after each round of a run, and before its end: the person's messages, last words, a second look."""
+"""The end of each round: take the person's messages, answer a run that has no answer, have it verified."""
 
 from __future__ import annotations
 
@@ -114,6 +114,6 @@ class RoundEnd:
 
 
 def no_answer(reply: Reply) -> bool:
-    """Whether a run's last reply says nothing, or little more than what it was about to do."""
+    """Return True if the last reply is empty or little more than an announcement of its calls."""
     said = reply.shown.strip()
     return not said or (bool(reply.calls) and len(said) < SHORT)

@@ -53,7 +53,7 @@ async def verify(aside: Aside, totals: RunTotals, conversation: Conversation) ->
 
 
 def words_of(conversation: Conversation, characters: int) -> dict[str, str]:
-    """What the person said, by title: what this run is about apart from what earlier runs were."""
+    """Return the person's messages by title: those of this run apart from those of earlier runs."""
     at = conversation.begins
     earlier, request = requests_of(conversation.messages[:at]), requests_of(conversation.messages[at:])
     words = {"The person's request": ends_of(request, characters // 2)}
