@@ -229,7 +229,7 @@ def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() ->
         Permit(fingerprint("ann", "write_file", call, "another file than there is")),
     ]
     for permit in wrong:
-        assert "nobody has approved" in asyncio.run(answered(toolbox, "write_file", call, permit)).text
+        assert "is not approved" in asyncio.run(answered(toolbox, "write_file", call, permit)).text
     right = Permit(fingerprint("ann", "write_file", call, "absent"))
     assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok

@@ -35,6 +35,7 @@ from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.wire.openai.history import ENOUGH, wire_messages
 from parsing import parse
+from tests.catalogues import grown
 from tools.catalogue import TOOLS
 from tools.tool import Tool
 
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.anyio
 WORKSPACE = Path("/home/ann/workspace")
 MORNING = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 REQUEST = "Print hello world with the shell."
-TOKEN_LIMIT = 600
+REST_TOKENS, TOKENS_PER_TOOL = 312, 24  # of the opening without its list of tools, and of a line of that list
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
 
 
@@ -221,37 +222,39 @@ def test_the_worked_examples_are_framed_like_any_result() -> None:
         ]
 
 
-async def said_by(provider: EmbeddedProvider, conversation: Sequence[Message]) -> str:
-    request = ModelRequest(conversation, TOOLS, opening=beginning)
+async def said_by(provider: EmbeddedProvider, conversation: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> str:
+    request = ModelRequest(conversation, tools, opening=beginning)
     async with aclosing(provider.stream(request)) as pieces:
         return "".join([piece.text async for piece in pieces if isinstance(piece, Said)])
 
 
-async def test_the_opening_is_short_in_the_embedded_models_own_tokens() -> None:
+@pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])
+async def test_the_opening_is_short_in_the_embedded_models_own_tokens(tools: Sequence[Tool]) -> None:
     model = EmbeddedModel()
     try:
         async with asyncio.timeout(60), httpx2.AsyncClient(headers={"authorization": f"Bearer {model.key}"}) as client:
             server = (await model.start()).removesuffix("/v1")
-            messages = wire_messages(beginning(), native=False)  # framed: the longer form
+            messages = wire_messages(beginning(tools), native=False)  # framed: the longer form
             templated = await client.post(f"{server}/apply-template", json={"messages": messages})
             tokens = await client.post(f"{server}/tokenize", json={"content": templated.json()["prompt"]})
-            assert 0 < len(tokens.json()["tokens"]) < TOKEN_LIMIT
+            assert 0 < len(tokens.json()["tokens"]) < REST_TOKENS + TOKENS_PER_TOOL * len(tools)
     finally:
         await model.close()
 
 
-async def test_the_embedded_model_calls_the_shell_and_then_answers() -> None:
+@pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])
+async def test_the_embedded_model_calls_the_shell_and_then_answers(tools: Sequence[Tool]) -> None:
     provider = EmbeddedProvider(httpx2.AsyncClient(timeout=60), EmbeddedModel())
     try:
         async with asyncio.timeout(100):
             conversation = [Message("user", REQUEST)]
-            written = await said_by(provider, conversation)
+            written = await said_by(provider, conversation, tools)
             [call] = parse(written, SCHEMAS).calls
             assert call.name == "bash" and "hello" in call.arguments["command"].lower()
             asked = AskedCall("c1", call.name, call.arguments, call.dialect)
             result = Message("tool", "hello world", call="c1", name="bash")
             conversation += [Message("assistant", written, calls=(asked,)), result]
-            answer = await said_by(provider, conversation)
+            answer = await said_by(provider, conversation, tools)
             assert parse(answer, SCHEMAS).calls == []
             assert "hello" in answer.lower()
     finally:

@@ -128,7 +128,7 @@ async def test_a_call_through_the_door_is_the_call_itself() -> None:
     ("arguments", "told"),
     [
         ({"name": "mcp__vault__read_secret", "arguments": {}}, "may not be used"),
-        ({"name": "mcp__git__git_commit", "arguments": {}}, "nobody has approved"),
+        ({"name": "mcp__git__git_commit", "arguments": {}}, "is not approved"),
         ({"name": "mcp__git__git_log", "arguments": {"max_count": "many"}}, "max_count"),
         ({"name": "nothing", "arguments": {}}, "No tool is called 'nothing'"),
         ({"name": CALL, "arguments": {"name": "mcp__vault__read_secret", "arguments": {}}}, "Give the name"),

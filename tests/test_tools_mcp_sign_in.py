@@ -89,7 +89,7 @@ async def test_a_permission_that_is_revoked_between_calls_is_asked_for_again(tmp
         resource.issuer.tokens.clear()
         resource.issuer.refreshers.clear()
         result = await doubled(manager, tmp_path)
-        assert not result.ok and "sign in" in result.text, result
+        assert not result.ok and "sign-in" in result.text, result
         await sign_in(manager, sign_ins)
         assert (await doubled(manager, tmp_path)).text == "42"
 

@@ -1,4 +1,4 @@
-"""TOOLS: the tools that ship, a row each. Descriptions are short, because a small model reads all of them."""
+"""The catalogue of built-in tools, one row each. Descriptions are short, because a small model reads all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT = {"type": "string"}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
 _HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
-# Said once, where models with native calls read it: the smallest model calls again and again when its line is longer.
+# Described once, for models with native calls: the smallest model repeats calls when its line is longer.
 _DESCRIBED_HOSTS = _HOSTS | {"description": "true, or hosts such as example.org"}
 
 
@@ -38,7 +38,7 @@ def _confined(
     role: Role = Role.USER,
     **more: Any,
 ) -> Tool:
-    """A tool whose doings stay in the workspace and in the sandbox, but for what its `leaves` names."""
+    """A tool that acts only in the workspace and in the sandbox, except for what its `leaves` names."""
     return Tool(name, description, parameters, risk, run, role, confined=True, **more)
 
 

@@ -1,4 +1,4 @@
-"""What a tool is: a row with a name, a schema and an async generator that reports progress and ends in a Result."""
+"""The Tool type: a row with a name, a schema and an async generator that reports progress and ends in a Result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | None]]
-"""Put a question (its name, what it shows, why it is asked) to whom the run is for.
+"""Ask the person whom the run belongs to (name of the question, its fields, the reason).
 
-The last argument says what is wrong with an answer, None when nothing is. None for an answer: they decline, or do not
-answer in time.
+The last argument validates an answer: an error, or None. The result is None when they decline or do not answer in
+time.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A message of the conversation that a search has found. `author`: `user`, `assistant`, the name of a tool."""
+    """A search hit: a message of the conversation. `author`: `user`, `assistant`, the name of a tool."""
 
     position: int
     author: str
@@ -32,12 +32,12 @@ class Recalled:
 
 
 Recall = Callable[[str, str, int], Awaitable[Sequence[Recalled]]]
-"""The messages of a session that fit the words best, at most so many, oldest first. Bad words find nothing."""
+"""Search a session: the best matches for a query, at most so many, oldest first. A malformed query finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A piece of what an earlier call of the conversation returned; `characters` counts the whole."""
+    """A part of the result of an earlier call; `characters` counts the whole."""
 
     text: str
     characters: int
@@ -45,12 +45,12 @@ class Kept:
 
 
 ReadResult = Callable[[str, int, int], Awaitable[Kept | None]]
-"""Of the call with that id: from which character on, and how many. None if the conversation has no result of it."""
+"""Read a result: call id, offset and size in characters. None if the conversation has no such result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a call runs: what every tool may know of the run that called it."""
+    """Context of a call: the properties of its run that every tool may use."""
 
     workspace: Path
     time_limit_s: float = 3600.0
@@ -59,17 +59,17 @@ class Context:
     session: str = ""
     principal: str = ""
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
-    ask: AskPerson | None = None  # None where nobody can be asked
+    ask: AskPerson | None = None  # None where questions cannot be answered
     recall: Recall | None = None  # None where no conversation is kept
     result: ReadResult | None = None  # None where no conversation is kept
-    result_characters: int = 20_000  # of a result, that the model is told at most
+    result_characters: int = 20_000  # of a result that the model gets, at most
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
 Normalise = Callable[[Arguments], Arguments]
 """Rewrites the arguments of a call once, before anything is decided: markers in a text become arguments of their own.
 
-Total (arguments are not yet checked) and idempotent; what it returns is what the gate, people and the tool get.
+Total (arguments are not yet checked) and idempotent; the gate, the approval and the tool get its result.
 """
 
 
@@ -79,17 +79,17 @@ def as_written(arguments: Arguments) -> Arguments:
 
 
 Leaves = Callable[[Arguments, Path], OutboundEffect | None]
-"""What a call with these arguments would send out or leave behind, in this workspace. Total: the arguments are not yet
-checked. None where all of it stays in the workspace and, where it runs something, in the sandbox."""
+"""The outbound effect of a call with these arguments, in this workspace. Total: the arguments are not yet checked.
+None when the call stays in the workspace and, where it runs something, in the sandbox."""
 
 
 def no_outbound_effect(_: Arguments, __: Path) -> OutboundEffect | None:
-    """The `leaves` of a tool that has nothing more to say of itself than `confined` does."""
+    """The `leaves` of a tool without outbound effects beyond what `confined` states."""
     return None
 
 
 def nothing_known(_: Arguments, __: Path) -> bool:
-    """The `loses_nothing` of a tool of whose calls nothing can be said."""
+    """The `loses_nothing` of a tool whose calls are not analysed."""
     return False
 
 
@@ -99,12 +99,12 @@ def nothing_against(_: Arguments) -> str | None:
 
 
 Binds = Callable[[Arguments, Path], str]
-"""What an approval of a call with these arguments is for, beside them: the state of what it changes, in this workspace.
-May block, never raises. Once that is another, the approval is for nothing, and the person is asked again."""
+"""The state that an approval is bound to besides the arguments: of what the call changes, in this workspace.
+May block, never raises. When the state has changed, the approval is void and a new one is needed."""
 
 
 def binds_nothing(_: Arguments, __: Path) -> str:
-    """The `binds` of a tool whose arguments say all."""
+    """The `binds` of a tool whose approval depends on its arguments only."""
     return ""
 
 
@@ -112,10 +112,10 @@ def binds_nothing(_: Arguments, __: Path) -> str:
 class Tool:
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
 
-    A tool that says nothing of itself belongs to admins. `confined`: what it does stays in the workspace and, where
-    it runs something, in the sandbox, but for what `leaves` names. `loses_nothing` knows calls that change nothing that
-    is there, in this workspace, although the tool could; it may block. `hopeless` says why a call cannot succeed in a
-    box without network, and what to do instead. `untrusted`: its results are written by strangers.
+    By default a tool needs the role admin. `confined`: it acts only in the workspace and, where it runs something, in
+    the sandbox, except for what `leaves` names. `loses_nothing` recognises calls that change nothing that exists in
+    this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
+    without network, and what to do instead. `untrusted`: its results are treated as untrusted.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Tool:
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:
-    """A `run` for a tool that has nothing to show before its answer."""
+    """Build the `run` of a tool that reports no progress."""
 
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         yield Result(ok=True, text=await answer(arguments, context))

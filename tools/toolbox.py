@@ -1,4 +1,4 @@
-"""The one dispatcher: whatever a model wrote, in whatever dialect, is looked up, allowed, checked and run here."""
+"""The one dispatcher: looks up, authorises, validates and runs every call, in whatever dialect it was written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and for people."""
+    """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user."""
 
     reason: str
     only_so: bool = False
@@ -39,18 +39,18 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The tool may be used once a person has approved this very call. `reason` is a sentence for people."""
+    """The tool may be used once a person has approved this call. `reason` is a sentence for that person."""
 
     reason: str
 
 
 Decision = Allow | Ask | Refuse
 Decide = Callable[[Tool, Arguments | None], Decision]
-"""What may be done with a tool: at all, while there are no arguments yet, or with exactly these."""
+"""Decide on a tool in general (arguments None), or with exactly these arguments."""
 
 
 class Toolbox:
-    """The tools of one principal. `decide` is asked twice: what to offer, and again before each run."""
+    """The tools of one principal. `decide` is called twice: for the list of tools, and before each run."""
 
     def __init__(self, tools: Sequence[Tool], decide: Decide, principal: str = "") -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -59,37 +59,37 @@ class Toolbox:
 
     @property
     def offered(self) -> list[Tool]:
-        """The tools that a model is told about."""
+        """The tools that are listed to a model."""
         return [tool for tool in self._tools.values() if not isinstance(self._decide(tool, None), Refuse)]
 
     @property
     def offers(self) -> bool:
-        """Whether it offers any."""
+        """Return whether any tool is listed."""
         return any(not isinstance(self._decide(tool, None), Refuse) for tool in self._tools.values())
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Name and JSON Schema of the parameters of each offered tool: what the parser needs."""
+        """Name and JSON Schema of the parameters of each offered tool: as the parser needs them."""
         return {tool.name: tool.parameters for tool in self.offered}
 
     def tool(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
     def changes(self, name: str) -> bool:
-        """Whether a tool of this name can do more than read; of an unknown one nobody knows that it cannot."""
+        """Return whether a tool of this name can do more than read; true for an unknown name."""
         tool = self.tool(name)
         return tool is None or tool.risk is not Risk.READ
 
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
-        """What a call stands for, in the one form that is decided on, shown and run. Idempotent.
+        """Return a call in the normal form that is decided on, shown and run. Idempotent.
 
-        Itself, with its tool's markers turned into arguments; one of `call_tool` is the call inside (`tool_search`).
+        Markers of the tool become arguments; a call of `call_tool` becomes the call inside (`tool_search`).
         """
         tool = self._tools.get(name)
         return name, tool.normalise(arguments) if tool else arguments
 
     def decide(self, name: str, arguments: Arguments) -> Decision:
-        """Whether this call can be run as it is. A refusal says what to do instead."""
+        """Decide whether this call can be run as it is. A refusal says what to do instead."""
         tool = self._tools.get(name)
         if tool is None:
             return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}")
@@ -108,7 +108,7 @@ class Toolbox:
         """
         decision = self.decide(call_name, arguments)
         if isinstance(decision, Ask) and not await self._is_permitted(permit, call_name, arguments, context.workspace):
-            decision = Refuse(f"{call_name} was not run: nobody has approved this call. {decision.reason}")
+            decision = Refuse(f"{call_name} was not run: this call is not approved. {decision.reason}")
         if isinstance(decision, Refuse):
             yield Result(ok=False, text=decision.reason)
             return
@@ -117,19 +117,19 @@ class Toolbox:
             async with aclosing(self._tools[call_name].run(arguments, context)) as updates:
                 async for update in updates:
                     if isinstance(update, Result):
-                        # Told only when the tool has cleaned up, which may fail and then is the result.
+                        # Yielded after the tool's clean-up, whose failure would be the result.
                         result = update
                         break
                     yield update
         except ToolFailed as failure:
             result = Result(ok=False, text=str(failure))
-        except Exception as error:  # noqa: BLE001 - one of the house's two: a tool that breaks must not end the run
+        except Exception as error:  # noqa: BLE001 - one of two allowed: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
             result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
         yield result
 
     async def binding(self, name: str, arguments: Arguments, workspace: Path) -> str:
-        """What an approval of this call would be bound to, beside its arguments, as it is now."""
+        """Return the current state that an approval of this call is bound to, besides its arguments."""
         tool = self._tools.get(name)
         if tool is None or tool.binds is binds_nothing:
             return ""

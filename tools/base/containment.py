@@ -1,4 +1,4 @@
-"""Whether a path lies in a folder, by whatever way it leads there: links, `..`, a mount of the folder elsewhere.
+"""Containment of a path in a folder, whether through links, `..` or a mount of the folder elsewhere.
 
 What a tool can write it can also replace: a link in the folder counts, wherever it leads.
 """
@@ -13,7 +13,7 @@ MOST_LINKS = 40  # in a row, as the kernel has it
 
 
 def lies_in(path: Path, folder: Path) -> bool:
-    """Whether the path, or a link on its way, lies in the folder or is it. Neither needs to be there yet."""
+    """Return whether the path, or a link on its way, lies in the folder or is it. Neither needs to be there yet."""
     inside = _real(folder)
     identity = _identity(inside)
     for place in _places(Path.cwd() / path if not path.is_absolute() else path, MOST_LINKS):
@@ -25,7 +25,7 @@ def lies_in(path: Path, folder: Path) -> bool:
 
 
 def _places(path: Path, links: int) -> Iterator[Path]:
-    """Where the path leads, and where the links lie that it leads over."""
+    """Yield the real path, and the location of each link on the way."""
     yield _real(path)
     for step in (path, *path.parents):
         if links and step.is_symlink():

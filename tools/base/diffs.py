@@ -13,7 +13,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def unified_diff(path: str, before: str, after: str) -> str:
-    """What changed in `path`, at most about 4,000 characters; a change too large to show is counted instead."""
+    """Return a diff of at most about 4,000 characters; a change too large to show is counted instead."""
     old, new = before.splitlines(), after.splitlines()
     start, end = _same_ends(old, new)
     removed, added = len(old) - start - end, len(new) - start - end
@@ -35,7 +35,7 @@ def unified_diff(path: str, before: str, after: str) -> str:
 
 
 def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    """How many lines at the start, and how many of the rest at the end, are the same."""
+    """Count the equal lines at the start, and of the rest at the end."""
     shorter = min(len(old), len(new))
     start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     rest = shorter - start

@@ -1,4 +1,4 @@
-"""Text without what nobody sees: characters that a model reads and a person does not are how orders are smuggled."""
+"""Removal of invisible characters: a model reads them, a person does not, so they can hide injected instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several things at once, of which each is awaited to its end, whatever becomes of the others."""
+"""Concurrent awaitables, each awaited to its end even when others fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 
 
 async def gather_all(work: Iterable[Awaitable[object]]) -> None:
-    """Raises what went wrong, as a group, once none is under way any more."""
+    """Await all; raise the failures as one group once none is running."""
     results = await asyncio.gather(*work, return_exceptions=True)
     if wrong := [result for result in results if isinstance(result, BaseException)]:
-        raise BaseExceptionGroup("not all of it went well", wrong)
+        raise BaseExceptionGroup("some of the concurrent tasks failed", wrong)

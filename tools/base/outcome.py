@@ -1,4 +1,4 @@
-"""How a tool goes on and ends: progress of a process, a result, a failure that says what to do next."""
+"""Outcomes of a tool: progress of a process, a result, or a failure that says what to do next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tools.base.output_buffer import OutputBuffer
 
 
 class ToolFailed(Exception):
-    """A tool could not do what was asked. The message is for the model and says what to do next."""
+    """A tool failed. The message is for the model and says what to do next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the model is told. `exit_code` is set for processes only. `untrusted`: this one repeats strangers' words."""
+    """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside."""
 
     ok: bool
     text: str

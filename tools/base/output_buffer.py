@@ -1,4 +1,4 @@
-"""What a process wrote, kept small: a head, an end, the last few lines, and counts of the rest."""
+"""A bounded buffer for a process's output: head, end, the last few lines, and counts of the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 TAIL_LINES = 12
 LINE_CHARACTERS = 400
-TEXT_CHARACTERS = 262_144  # more than a model is told at once: the rest can be read by pages
+TEXT_CHARACTERS = 262_144  # more than one result shows: the rest can be read in pages
 
 _NOTE = 80  # room for the sentence that stands where the middle was
 _CUT = 4_096  # characters of a line that may go with its other part
@@ -63,7 +63,7 @@ class OutputBuffer:
         self._open = (self._open + rest)[-LINE_CHARACTERS - 1 :]
 
     def _put_by(self) -> None:
-        """Into head and end goes a lot at a time: each time, all of the end is copied."""
+        """Flush pending text into head and end; in large batches, because each flush copies the whole end."""
         later = "".join(self._waiting)
         self._waiting, self._waits = [], 0
         if (room := self._head_room - len(self._head)) > 0:
@@ -107,14 +107,14 @@ class OutputBuffer:
         return _printable(head + note + end)
 
     def _whole_lines(self) -> tuple[str, str]:
-        """Head and end without a line that is cut, if it is not a long one: half of a secret is not known for one."""
+        """Head and end without their cut line, unless it is long: half a secret is not recognised as one."""
         head, end = self._head, self._end[_NOTE:]
         last, first = head.rfind("\n", max(0, len(head) - _CUT)), end.find("\n", 0, _CUT)
         return head[:last] if last >= 0 else head, end[first + 1 :]
 
 
 def _shortened(line: str) -> str:
-    """The end of a line is what moves, so that is what stays."""
+    """Keep the end of a line: progress bars change there."""
     return line if len(line) <= LINE_CHARACTERS else "…" + line[1 - LINE_CHARACTERS :]
 
 
@@ -123,5 +123,5 @@ def _as_on_a_terminal(line: str) -> str:
 
 
 def _printable(text: str) -> str:
-    # NUL cannot be stored by every database, and says nothing to a reader.
+    # Not every database can store NUL.
     return text.replace("\0", "\ufffd")

@@ -1,4 +1,4 @@
-"""The kill switch as all floors see it: one function, passed in, that whatever would begin something asks first."""
+"""The kill switch as all floors see it: a function that is passed in and called before anything is started."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ CheckPaused = Callable[[], None]
 
 
 class Paused(Exception):
-    """The server is paused. The message says how to go on."""
+    """The server is paused. The message says how to resume it."""
 
     def __init__(self) -> None:
-        super().__init__("The server is paused. An admin can go on with POST /resume.")
+        super().__init__("The server is paused. An admin can resume it with POST /resume.")
 
 
 def never_paused() -> None:
-    """For whatever has no kill switch over it."""
+    """Never raise: for code without a kill switch."""

@@ -1,4 +1,4 @@
-"""A person's yes to one call: bound to the exact tool, arguments and what they change, good once."""
+"""Approval of one call: bound to the exact tool, arguments and the state that they change; valid once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def canonical(arguments: Arguments) -> str:
 
 
 def fingerprint(principal: str, name: str, arguments: Arguments, binding: str = "") -> str:
-    """SHA-256 of who wants to call what with exactly which arguments, and of what else a yes to it is bound to."""
+    """SHA-256 of the principal, the tool, its exact arguments, and the state that the approval is bound to."""
     bound = [principal, name, canonical(arguments), *([binding] if binding else [])]
     return hashlib.sha256("\n".join(bound).encode("utf-8", "surrogatepass")).hexdigest()
 

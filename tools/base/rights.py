@@ -1,4 +1,4 @@
-"""The words in which tools are classified."""
+"""Classification of tools: risk, role, approval, outbound effects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class Risk(StrEnum):
-    """What a tool can do to the world, mildest first."""
+    """The strongest effect of a tool, mildest first."""
 
     READ = "read"
     WRITE = "write"
@@ -18,7 +18,7 @@ class Risk(StrEnum):
 
 
 class Role(StrEnum):
-    """Who somebody is to this server, least first."""
+    """The role of a principal, least first."""
 
     GUEST = "guest"
     USER = "user"
@@ -29,19 +29,19 @@ class Role(StrEnum):
         return _RANKS[self]
 
 
-_RANKS = {role: rank for rank, role in enumerate(Role)}  # asked for dozens of times in each round
+_RANKS = {role: rank for rank, role in enumerate(Role)}  # looked up dozens of times in each round
 
 
 Approval = Literal["mode", "never", "always"]
-"""Whether a call asks a person first: as the run's mode says, not even where the mode would, or each time."""
+"""When a call needs approval: as the run's mode says, never, or always."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboundEffect:
-    """What a call would send out of the workspace and the sandbox, or leave for programs outside of them.
+    """An effect of a call outside of the workspace and the sandbox: data sent, or files for programs there.
 
-    `what` is a sentence for people. `always`: it asks in every mode, and of all grants only one for exactly this call
-    counts.
+    `what` is a sentence for the person who approves. `always`: approval is needed in every mode, and only a grant for
+    exactly this call replaces it.
     """
 
     what: str

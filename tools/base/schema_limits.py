@@ -1,7 +1,7 @@
-"""Bounds on the checking of arguments: whoever writes a tool's schema must not be able to stop the server with it.
+"""Bounds on schema validation: the schema of an untrusted tool must not be able to stop the server.
 
-Two things in a schema take time without end: a pattern that tries every way to fail, and references that lead to each
-other again and again. Imported with jsonschema only, before the first check.
+Two parts of a schema can take unbounded time: a pattern with catastrophic backtracking, and circular references.
+ Imported with jsonschema only, before the first check.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _left: ContextVar[list[int]] = ContextVar("references that may still be followed
 
 
 class TooMuchWork(Exception):
-    """A check takes longer than anybody may wait."""
+    """A check exceeds its time or reference limit."""
 
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """One check begins here."""
+    """Set the limits of one check."""
     token = _left.set([MAX_REFERENCES])
     try:
         yield
@@ -78,4 +78,4 @@ def _found(pattern: str, text: str) -> bool:
     except TimeoutError as error:
         raise TooMuchWork from error
     except regex.error:
-        return True  # a pattern of another dialect: the tool itself knows better
+        return True  # a pattern of another dialect: the tool checks it itself

@@ -1,4 +1,4 @@
-"""Arguments against a JSON Schema: what is wrong, in words that a model can act on."""
+"""Validation of arguments against a JSON Schema, with errors that a model can act on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 100
 
 
 def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
-    """What is wrong with the arguments of the tool `name`, at most five things; None when nothing is."""
+    """Describe at most five errors in the arguments of the tool `name`; None when they are valid."""
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
 
@@ -42,7 +42,7 @@ def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> s
 
 
 def schema_error(schema: dict[str, Any]) -> str | None:
-    """What is wrong with a schema itself; None when it can be used."""
+    """Describe the error in a schema itself; None when it can be used."""
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
 
@@ -58,7 +58,7 @@ def schema_error(schema: dict[str, Any]) -> str | None:
 
 @lru_cache(maxsize=512)
 def _validator(schema: str) -> Validator:
-    """One per schema. References are never fetched: a tool server's schema must not make this server call out."""
+    """Build a validator, cached per schema. References are never fetched: a schema must not cause requests."""
     from jsonschema import Draft202012Validator  # 100 ms, not needed before the first call
     from jsonschema.validators import validator_for
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
@@ -73,7 +73,7 @@ def _validator(schema: str) -> Validator:
 
 def _describe_error(error: ValidationError) -> str:
     if error.validator == "required":
-        # One error for each missing name, and only the message tells which.
+        # One error for each missing name, and only the message names it.
         names: Any = error.validator_value
         missing = next(name for name in names if error.message.startswith(f"{name!r} is"))
         wanted = (error.schema.get("properties") or {}).get(missing) if isinstance(error.schema, dict) else None

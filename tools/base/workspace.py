@@ -89,7 +89,7 @@ def regular_file(workspace: Path, parts: tuple[str, ...]) -> Iterator[int]:
         with explained(shown):
             opened = os.open(parts[-1], _READ, dir_fd=parent)
     try:
-        # Asked again of what is really open: the name may mean something else by now.
+        # Checked again on the open file: the name may point to another file by now.
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise ToolFailed(f"{shown} is not a regular file.")
         yield opened
@@ -119,7 +119,7 @@ def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
 
 
 def kind_of(parent: int, name: str) -> str:
-    """What a name in an open directory is: `a file`, `a directory`, `a symbolic link`, `a FIFO` ..."""
+    """Return the kind of an entry: `a file`, `a directory`, `a symbolic link`, `a FIFO` ..."""
     return _kind(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 

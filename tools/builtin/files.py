@@ -38,7 +38,7 @@ def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
 
 
 async def read_page(arguments: Arguments, context: Context) -> str:
-    """`read_file` with pages that are told whole: a file with its middle left out is read wrongly."""
+    """`read_file` with pages that fit into one result: a file with its middle left out is read wrongly."""
     page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
     return await asyncio.to_thread(read_file, arguments, context.workspace, page)
 
@@ -51,7 +51,7 @@ def read_file(arguments: Arguments, workspace: Path, page: int = PAGE_CHARACTERS
             size = os.fstat(opened).st_size
             raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text: look at it with python.")
         file.seek(_start_of_line(opened, offset, path))
-        # The longest character has four bytes; one character more tells whether there is a next page.
+        # The longest character has four bytes; one character more shows whether there is a next page.
         raw = file.read(4 * page + 4)
     text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * page)
     if not text:
@@ -105,7 +105,7 @@ def _after_newline(block: bytes, count: int) -> int:
 
 
 def state_of_file(arguments: Arguments, workspace: Path) -> str:
-    """What a yes to writing or editing a file is bound to: what the file holds, or that there is none."""
+    """Return the state that an approval of a write is bound to: the file's digest, or that it does not exist."""
     try:
         with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
             size = os.fstat(opened).st_size
@@ -134,7 +134,7 @@ def write_file(arguments: Arguments, workspace: Path) -> str:
 
 
 def _old(workspace: Path, parts: tuple[str, ...]) -> bytes | None:
-    """What a file holds that is about to be replaced, up to one byte too many; None when there is none."""
+    """Read the file that will be replaced, up to one byte beyond the limit; None when there is none."""
     try:
         with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
             return file.read(EDIT_BYTES + 1)

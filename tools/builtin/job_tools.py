@@ -1,4 +1,4 @@
-"""What the model has of background jobs: `bash` with `background`, and `job_status`, `job_output`, `job_cancel`."""
+"""Tools for background jobs: `bash` with `background`, and `job_status`, `job_output`, `job_cancel`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.web.egress import hosts_wanted
 MARKER = "#!bg"
 _MARKER = re.compile(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
 OFF = "Background jobs are off here: run the command in the foreground."
-PAGE = 10_000  # bytes of output that one answer shows at most; it is told whole
+PAGE = 10_000  # bytes of output that one answer shows at most, so that it fits into one result
 _NOTE = 120  # room for the lines that say where it lies in the whole
 _LISTED = 20
 
 
 def backgroundable(foreground: Run) -> Run:
-    """`bash`, which starts a job instead when `background` is true. The command's text is never looked into here."""
+    """Wrap `bash` so that it starts a job when `background` is true. The command's text is not read here."""
 
     def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         chosen = answering(_asking(_start)) if arguments.get("background") else foreground
@@ -31,8 +31,8 @@ def backgroundable(foreground: Run) -> Run:
 
 
 def unmarked(arguments: Arguments) -> Arguments:
-    """The arguments of `bash` with every leading `#!bg` turned into `background`: a fixed point, so that nothing
-    behind the door finds a marker to act on, and what is decided on is what runs."""
+    """The arguments of `bash` with every leading `#!bg` turned into `background`. Idempotent: no marker is left for
+    later code to act on, so the call that is approved is the call that runs."""
     command = arguments.get("command")
     if not isinstance(command, str) or not (end := _end_of_markers(command)):
         return arguments
@@ -40,7 +40,7 @@ def unmarked(arguments: Arguments) -> Arguments:
 
 
 def _end_of_markers(command: str) -> int:
-    """Where the text behind all leading markers begins; 0 without one. One pass: a model may write a million."""
+    """Return the end of all leading markers; 0 without one. One pass: a model may write a million."""
     end = 0
     while found := _MARKER.match(command, end):
         end = found.end()

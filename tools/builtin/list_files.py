@@ -17,12 +17,12 @@ SHOWN = 200
 _SCANNED = 20_000
 _DEPTH = 32
 _PATTERN_CHARACTERS = 1_000
-# Not searched by a pattern: they are huge, and rarely what is sought. Naming one as `path` lists it.
+# Not searched by a pattern: they are huge and rarely wanted. Naming one as `path` lists it.
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
 
 
 def list_files(arguments: Arguments, workspace: Path) -> str:
-    """What is in a directory, directories with a slash; with a `pattern` the matching files at any depth below."""
+    """List a directory, directories with a slash; with a `pattern` the matching files at any depth below."""
     parts = inside(workspace, arguments.get("path") or ".")
     pattern = arguments.get("pattern") or ""
     if len(pattern) > _PATTERN_CHARACTERS:
@@ -48,7 +48,7 @@ def _matching(workspace: Path, start: tuple[str, ...], pattern: str) -> list[str
         except ToolFailed:
             if not below:
                 raise
-            continue  # shut, or gone by now: that hides only what is in it
+            continue  # unreadable, or removed meanwhile: only its contents are missing
         for name in names:
             scanned += 1
             path = "/".join((*below, name))

@@ -1,4 +1,4 @@
-"""A sentence for commands that failed for want of a network: to the model and the person, where nobody sees why."""
+"""Hints for commands that failed because the sandbox has no network."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tools.sandbox.sandbox import Bubblewrap, Landlock, Sandbox
 
-_READ = 20_000  # characters of output, from its end: that is where programs say why they failed
-# How programs of C, Python, Node, Go, Rust, Java and others say it.
+_READ = 20_000  # characters of output, from its end: programs print the reason of a failure there
+# The messages of programs in C, Python, Node, Go, Rust, Java and others.
 _NO_NETWORK = re.compile(
     "|".join(
         (
@@ -33,7 +33,7 @@ _NO_NETWORK = re.compile(
 _REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|ConnectionRefusedError|os error 111")
 _OWN = re.compile(r"\blocalhost\b|\b127\.\d+\.\d+\.\d+|\[?::1\b")
 
-# What a program says that asked an index and got no answer. With the network it means what it says.
+# Package managers report this when their index does not answer. With a network the message is accurate.
 _NOT_FOUND = re.compile(r"No matching distribution found for|is not in this registry|no matching package named")
 _LOOK_UP = re.compile(r"\blookup\b")
 
@@ -60,5 +60,5 @@ def why_it_failed(text: str, exit_code: int, sandbox: Sandbox, hosts: Sequence[s
     failing = [line for line in lines if _NO_NETWORK.search(line) or (not has_network and _NOT_FOUND.search(line))]
     if any(not _OWN.search(line) or _LOOK_UP.search(line) for line in failing):
         return _NONE if isinstance(sandbox, Landlock) else _PROXY if has_network else _ASK
-    # Nothing but the box's own loopback refuses: from anywhere else nothing comes back at all.
+    # Only the sandbox's own loopback refuses connections: other addresses do not answer at all.
     return _LOOPBACK if failing or any(map(_REFUSED.search, lines)) else ""

@@ -1,6 +1,6 @@
-"""What a call of a built-in tool would send out of the workspace and the sandbox, or leave for programs outside.
+"""Outbound effects of built-in tools: data sent out of the workspace and the sandbox, files for programs outside.
 
-Each function is the `leaves` of a tool (tools.tool.Tool). The gate asks a person because of it, in these words.
+Each function is the `leaves` of a tool (tools.tool.Tool). The gate shows it in the approval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.shell_policy.network_needs import calls_only_loopback
 from tools.shell_policy.plain_commands import loses_nothing
 from tools.web.egress import describe_hosts, hosts_wanted
 
-MAX_SHOWN = 200  # characters of a name that a model has chosen; all arguments are shown beside the question
+MAX_SHOWN = 200  # characters of a name that a model has chosen; the approval shows all arguments
 
 
 def request_sent(arguments: Arguments, _: Path) -> OutboundEffect:
@@ -57,7 +57,7 @@ def file_left(arguments: Arguments, workspace: Path) -> OutboundEffect | None:
 
 
 def nothing_to_reach(arguments: Arguments) -> str | None:
-    """`bash`: why a command cannot succeed that does nothing but to call a service of this machine, without network."""
+    """`bash`: refuse a command that only calls a service of this machine, which the sandbox cannot reach."""
     command = arguments.get("command")
     if not isinstance(command, str) or hosts_wanted(arguments) or not calls_only_loopback(command):
         return None
@@ -68,9 +68,9 @@ def nothing_to_reach(arguments: Arguments) -> str | None:
 
 
 def nothing_lost(arguments: Arguments, workspace: Path) -> bool:
-    """`bash`: a command that is known only to read, or to add what can be undone, and has no network.
+    """`bash`: return whether a command is known only to read, or to add what can be undone, without network.
 
-    Nor does git in it run a program that a repository names.
+    Commands in which git could run a program that a repository names are excluded.
     """
     command = arguments.get("command")
     if not isinstance(command, str) or hosts_wanted(arguments):
@@ -79,7 +79,7 @@ def nothing_lost(arguments: Arguments, workspace: Path) -> bool:
 
 
 def call_sent(server: str, tool: str, _: Arguments, __: Path) -> OutboundEffect:
-    """A tool of an MCP server: a program of its own, which no sandbox of ours holds to what it says."""
+    """A tool of an MCP server: a program of its own, which runs outside of the sandbox."""
     return OutboundEffect(
         f"The MCP server {shown(server)} would get this call of its tool {shown(tool)}, with all arguments."
     )

@@ -1,4 +1,4 @@
-"""read_result: pages through what an earlier call returned, of which the model was told a part only."""
+"""read_result: pages through the result of an earlier call that was shown to the model in part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTE = 100  # room for the line that says where the page lies in the whole
 
 
 async def read_result(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-    """One page, short enough to be told whole, and how to get the next."""
+    """Return one page, short enough for one result, and the offset of the next."""
     call, offset = arguments["call"], int(arguments.get("offset", 0))
     most = context.result_characters - _NOTE
     kept = await context.result(call, offset, min(int(arguments.get("size", most)), most)) if context.result else None

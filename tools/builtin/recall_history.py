@@ -1,4 +1,4 @@
-"""recall_history: finds earlier words of the conversation, which the model may be sent no more."""
+"""recall_history: searches earlier messages of the conversation, which may no longer be in the context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEW, MANY = 5, 20
 
 
 async def recall_history(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-    """The messages of this very conversation that fit best, oldest first."""
+    """Return the best matches of this conversation, oldest first."""
     if context.recall is None:
         raise ToolFailed("No conversation is kept here. Go on with what you know.")
     found = await context.recall(context.session, arguments["query"], min(arguments.get("limit", FEW), MANY))

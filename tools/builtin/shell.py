@@ -1,4 +1,4 @@
-"""The tools `bash` and `python`: code in, what it printed out."""
+"""The tools `bash` and `python`: run code, return its output."""
 
 from __future__ import annotations
 

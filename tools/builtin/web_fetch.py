@@ -1,4 +1,4 @@
-"""The tool `web_fetch`: a page of the public web, or of a private host that somebody named, as readable text."""
+"""The tool `web_fetch`: a page of the public web, or of a configured private host, as readable text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one fetch may take, redirects included. `bytes` counts what was unpacked."""
+    """Limits of one fetch, redirects included. `bytes` counts decompressed bytes."""
 
     seconds: float = 30.0
     connect_s: float = 10.0
@@ -49,7 +49,7 @@ class FetchLimits:
 
 
 async def connect() -> httpx2.AsyncBaseTransport:
-    """A new connection's transport. None is shared: TLS is checked for one host, and two may have one address."""
+    """Return a new connection's transport. Never shared: TLS is verified per host, and two may share an address."""
     trusted = await asyncio.to_thread(trusted_certificates)  # the first time reads hundreds of certificates
     return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
 
@@ -65,12 +65,12 @@ class WebFetch:
         self._limits = limits or FetchLimits()
 
     async def __call__(self, arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-        """Fetch, telling how much has come; a page that fails is a ToolFailed."""
+        """Fetch a page and report the bytes received; a failure is a ToolFailed."""
         started = time.monotonic()
         url, offset = parsed(arguments["url"]), int(arguments.get("offset", 0))
         fetch = _Fetch(self._resolve, self._connect, self._limits, context.private_hosts)
         seconds = min(self._limits.seconds, context.time_limit_s)
-        # A task of its own, so that its time runs while this generator waits for whoever asks for more.
+        # A task of its own, so that its timeout runs while this generator is suspended.
         fetching = asyncio.create_task(asyncio.wait_for(fetch.page(url), seconds))
         try:
             while not (await asyncio.wait({fetching}, timeout=_PROGRESS_S))[0]:
@@ -120,7 +120,7 @@ class _Fetch:
         raise ToolFailed(f"{shown(requested)} redirects more than {MAX_REDIRECTS} times: try another page.")
 
     async def _open(self, found: UrlTarget) -> httpx2.URL | tuple[bytes, str, bool]:
-        """Where the URL redirects to, or what is there: bytes, content type, and whether there is more."""
+        """Return the redirect target, or the body: bytes, content type, and whether it was cut."""
         for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
             timeout = httpx2.Timeout(self._limits.seconds, connect=self._limits.connect_s)
             async with httpx2.AsyncClient(
@@ -154,9 +154,7 @@ class _Fetch:
             raise ToolFailed(f"{shown(url)} is {shown(media_type(kind))}, which is not text: look for a page about it.")
         packing = response.headers.get("content-encoding", "").strip().lower()
         if packing not in _UNPACKED:
-            raise ToolFailed(
-                f"{shown(url)} is packed as {shown(packing)}, an encoding that was not requested: try another page."
-            )
+            raise ToolFailed(f"{shown(url)} is packed as {shown(packing)}, which was not requested: try another page.")
         body = bytearray()
         async for piece in response.aiter_bytes():
             body += piece
@@ -167,9 +165,9 @@ class _Fetch:
 
 
 def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-    """Where an answer leads on to, as far as that may be followed; None when it is no redirect.
+    """Return the target of a redirect that may be followed; None when the response is no redirect.
 
-    Another origin is another question: it is fetched by a call of its own, which a person may see and is decided on.
+    Another origin needs a call of its own, so that the gate decides on it.
     """
     if not response.has_redirect_location:
         return None

@@ -1,11 +1,11 @@
-"""What a job's supervisor and the server agree on: the files of a job's folder, and how they are written.
+"""The files of a job's folder, shared by its supervisor and the server, and how they are written.
 
 Imported by every supervisor, so that it stays light: the standard library, and little of that.
 
-    job.json       what was asked for, and whether the follow-up has been given; written by the server
+    job.json       the request, and the state of the follow-up; written by the server
     command.json   what the supervisor is to start; written once, by the server
     script         the text of the command
-    lock           held by the supervisor while it lives: the kernel lets go of it, whatever ends the supervisor
+    lock           held by the supervisor while it lives: the kernel releases it, whatever ends the supervisor
     state.json     how it goes; written by the supervisor, and by the server once the supervisor is gone
     output         counts, head and last part of what the command wrote (`OutputFile`)
     supervisor.log what went wrong in the supervisor, if anything did
@@ -21,7 +21,7 @@ JOB, COMMAND, SCRIPT, LOCK = "job.json", "command.json", "script", "lock"
 STATE, OUTPUT, LOG = "state.json", "output", "supervisor.log"
 SCRIPT_FD = 3  # where the command finds its script
 LOCK_FD = 3  # where the supervisor finds its lock
-READY = b"ready\n"  # on the supervisor's stdout: state.json says how the start went
+READY = b"ready\n"  # on the supervisor's stdout: state.json has the result of the start
 
 BLOCK = 1 << 16
 HEAD = 1 << 20  # bytes from the beginning that are kept
@@ -31,7 +31,7 @@ COUNTS = struct.Struct("<QQ")  # bytes and lines so far, in front of everything
 
 
 def write_json(path: str, fields: dict[str, object]) -> None:
-    """Whole or not at all: a reader sees the old file or the new one."""
+    """Write atomically: a reader sees the old file or the new one."""
     fresh = f"{path}.new"
     made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(made, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib would cost a supervisor its start)
@@ -47,19 +47,19 @@ def write_over(path: str, fields: dict[str, object]) -> None:
 
 
 def place(position: int) -> int:
-    """Where in the file the byte `position` of the output is kept."""
+    """Return the position in the file of the byte `position` of the output."""
     return COUNTS.size + (position if position < HEAD else HEAD + (position - HEAD) % RING)
 
 
 def stretch(position: int) -> int:
-    """How many bytes from `position` on lie behind each other in the file."""
+    """Return the number of bytes from `position` on that are contiguous in the file."""
     return HEAD - position if position < HEAD else RING - (position - HEAD) % RING
 
 
 class OutputFile:
     """The writer of an output that may have any length, in a file of 2.1 MiB at most.
 
-    A disk that is full does not end the job: what cannot be written is counted, and `complaint` says why.
+    A disk that is full does not end the job: what cannot be written is counted, and `complaint` has the reason.
     """
 
     def __init__(self, path: str) -> None:

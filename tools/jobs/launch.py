@@ -1,4 +1,4 @@
-"""Starting a job's supervisor, and finding it again: blocking, for a thread. Linux only, like the sandbox."""
+"""Start a job's supervisor, and find it again. Blocks: call it in a thread. Linux only, like the sandbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def launch(
 ) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 
-    Returns when state.json says how the start went. Raises JobsFailed; then nothing is left of the job.
+    Returns when state.json has the result of the start. Raises JobsFailed; then nothing is left of the job.
     """
     command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
     held = HeldSeals()
@@ -124,7 +124,7 @@ def _spawn(folder: Path, lock: int, ready_write: int) -> int:
 
 
 def clean_up_job(folder: Path) -> None:
-    """End what a job whose supervisor has gone left running, and remove what was made for it."""
+    """Kill what a job left running when its supervisor ended, and remove what was made for it."""
     job = folder.name
     sweep_now(job)
     with suppress(*UNREADABLE):
@@ -139,7 +139,7 @@ def _last_log_line(folder: Path) -> str:
 def find(folder: Path, job: Job) -> tuple[Job, int | None]:
     """The job as its files ready_write now, and a handle (pidfd) of its supervisor if that lives. Raises UNREADABLE.
 
-    The lock says whether the supervisor lives, so that a number which another process got meanwhile is not taken
+    The lock shows whether the supervisor lives, so that a reused process id is not mistaken
     for it: as long as the lock is held, the number written beside it is the supervisor's.
     """
     deadline = time.monotonic() + START_S
@@ -187,12 +187,12 @@ def _held(folder: Path) -> bool:
 
 
 def reap(handle: int) -> None:
-    """Take note of the end of a child, by its pidfd; harmless for what still runs or is not a child."""
+    """Reap a child by its pidfd; harmless for what still runs or is not a child."""
     with suppress(ChildProcessError):
         os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
 
 
 def wait_for(pid: int) -> None:
-    """Take note of the end of a child that is over, or all but."""
+    """Reap a child that has ended, or is about to."""
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)

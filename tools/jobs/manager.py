@@ -58,9 +58,9 @@ Count = Callable[[Job, asyncio.Event], Coroutine[Any, Any, None]]  # the event i
 class Jobs:
     """All jobs of this server, in `folder`. Use `open()` before anything else and `close()` at the end.
 
-    Jobs belong to a principal, by name: those of others do not exist for it (NoSuchJob). `on_end` is awaited once for
-    each job whose session has not been told of its end, also for those that ended while no server ran; whoever tells
-    it calls `set_follow_up` with `given`. `follow_up` says whether new jobs want that. `count` runs beside each job.
+    Jobs are visible only to their principal; others get NoSuchJob. `on_end` is awaited once for each job whose
+    follow-up is pending, also for those that ended while no server ran; the callback then calls `set_follow_up` with
+    `given`. `follow_up`: new jobs get a follow-up. `count` runs beside each job.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Jobs:
         self._count: Count | None = None
 
     async def open(self, on_end: OnEnd | None = None, count: Count | None = None) -> None:
-        """Adopt the jobs that run, and settle those whose supervisor has gone: nothing of them runs afterwards."""
+        """Adopt running jobs, and conclude those whose supervisor has ended: nothing of them runs afterwards."""
         self._on_end, self._count = on_end, count
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
             known = self._known[job.id] = TrackedJob(job, folder)
@@ -98,7 +98,7 @@ class Jobs:
                 await self._conclude(known)
 
     async def close(self) -> None:
-        """Let go of the jobs; they go on."""
+        """Detach from the jobs; they continue."""
         for known in self._known.values():
             self._release_handle(known)
             known.release()
@@ -138,7 +138,7 @@ class Jobs:
             follow_up=self._follow_up,
         )
         known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
-        # Shielded: a job that has been started must be known, also when nobody waits for the answer any more.
+        # Shielded: a job that has been started must be recorded, even when the caller was cancelled.
         begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
         starting = self._keep(self._start(known, begin))
         await asyncio.shield(starting)
@@ -153,7 +153,7 @@ class Jobs:
             if known.job.state is JobState.FAILED:
                 raise JobsFailed(known.job.reason or "The job could not be started.")
         except JobsFailed as failure:
-            known.end(failed(known.job, str(failure)))  # somebody may have found it in the list, and watch it
+            known.end(failed(known.job, str(failure)))  # it was listed already, so it may have watchers
             await self._forget(known)
             raise
         finally:
@@ -197,14 +197,14 @@ class Jobs:
         return await off_the_loop(lambda: read_part(known.folder, offset, size))
 
     async def cancel_all(self) -> None:
-        """End all jobs; their sessions are told of it with the next message that a person sends."""
+        """Cancel all jobs; each session reports it with the next message of the user."""
         running = [known.job for known in self._known.values() if not known.ended.is_set()]
         await gather_all(self.cancel(job.id, job.principal, silent=False) for job in running)
 
     async def cancel(self, job: str, principal: str, *, silent: bool = True) -> Job:
         """End a job with everything it started, and return when it is gone.
 
-        `silent`: its session is not told of the end, because whoever cancels knows of it.
+        `silent`: no follow-up in its session, because the one who cancelled it sees the result.
         """
         known = self._find(job, principal)
         await known.launched.wait()
@@ -231,14 +231,14 @@ class Jobs:
             await self._forget(known)
 
     def watch(self, job: str, principal: str) -> AsyncGenerator[Glance, None]:
-        """How a job goes: at most 5 times a second on change, at least every 2 s, and last with its end.
+        """Yield the progress of a job: at most 5 times a second on change, at least every 2 s, and last its end.
 
         Ends without that when this server closes. Raises NoSuchJob, JobsFailed.
         """
         return self._find(job, principal).watch()
 
     def awaits_follow_up(self, job: str) -> bool:
-        """Whether the session is still to be told of the end of this job."""
+        """Return whether the follow-up of this job is pending."""
         known = self._known.get(job)
         return known is not None and known.job.follow_up is FollowUp.PENDING
 
@@ -275,7 +275,7 @@ class Jobs:
             known.handle = None
 
     async def _conclude(self, known: TrackedJob) -> None:
-        """The supervisor has gone: note how its job ended, and see to it that nothing is left."""
+        """The supervisor has ended: record how its job ended, and clean up."""
         if known.job.under_way:
             known.job = replace(await self._last_state(known), follow_up=known.job.follow_up)
         await self._prune()
@@ -287,7 +287,7 @@ class Jobs:
         try:
             job = await asyncio.to_thread(with_state, known.folder, known.job)
         except UNREADABLE as error:
-            _log.error("the end of %s cannot be read: %r", known.job.id, error)
+            _log.error("job %s: its final state cannot be read: %r", known.job.id, error)
             job = known.job
         if not job.under_way:
             return job
@@ -296,11 +296,11 @@ class Jobs:
         try:
             await asyncio.to_thread(write_state, known.folder, job)
         except OSError as error:
-            _log.error("the end of %s cannot be kept: %s", job.id, error)
+            _log.error("job %s: its final state cannot be stored: %s", job.id, error)
         return job
 
     async def _prune(self) -> None:
-        """Forget the oldest of the ended jobs, and those of long ago, but none whose end is still to be told."""
+        """Remove the oldest and the expired of the ended jobs, but none whose follow-up is pending."""
         ended = [known for known in self._known.values() if not known.job.under_way]
         if self._on_end:
             ended = [known for known in ended if not self.awaits_follow_up(known.job.id)]
@@ -325,4 +325,4 @@ class Jobs:
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        _log.error("a job's end could not be dealt with", exc_info=error)
+        _log.error("a task of the job manager failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""A job as the server sees it: read from its folder, and what has been written of it so far."""
+"""Records of jobs, read from their folders, and parts of their output."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tools.base.output_buffer import OutputBuffer
 from tools.jobs.folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
 
 SHOWN_COMMAND = 1_000  # characters of a command that a record keeps; the script has all of it
-UNREADABLE = (OSError, ValueError, TypeError, KeyError)  # what files that somebody changed may raise
+UNREADABLE = (OSError, ValueError, TypeError, KeyError)  # raised by files that were changed by hand
 _TRIES = 6  # a writer in full flight may run over all that is being read: then less is read, nearer to the end
 _LOOKED_AT = 32 * 1024  # bytes before the end that the last lines are taken from
 
 
 class JobsFailed(Exception):
-    """A job could not be started, found or read. The message says what to do next."""
+    """A job could not be started, found or read. The message says what to do."""
 
 
 class NoSuchJob(JobsFailed):
-    """There is none of this id, or it belongs to somebody else."""
+    """No job has this id, or it belongs to another principal."""
 
 
 class JobState(StrEnum):
@@ -43,7 +43,7 @@ UNDER_WAY = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
 class FollowUp(StrEnum):
-    """Whether the session has been told of the end; `given` is written once it has been."""
+    """State of the message that reports the end of a job to its session."""
 
     PENDING = "pending"
     GIVEN = "given"
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has run, or ran."""
+        """The running time so far, or in all."""
         if self.duration_s is not None:
             return round(self.duration_s, 3)
         return round(max(0.0, time.time() - (self.started or self.created)), 3)
@@ -107,7 +107,7 @@ def with_state(folder: Path, job: Job) -> Job:
 
 
 def lost(job: Job, *, cancelled: bool = False) -> Job:
-    """A job whose supervisor has gone without a last word: because it was `cancelled`, or nobody knows why."""
+    """Return the state of a job whose supervisor ended without a report: `cancelled`, or for an unknown reason."""
     now = time.time()
     reason = (
         None if cancelled else "its supervisor was killed: how it ended is unknown, and nothing of it runs any more"
@@ -118,12 +118,12 @@ def lost(job: Job, *, cancelled: bool = False) -> Job:
 
 
 def failed(job: Job, reason: str) -> Job:
-    """A job that never began."""
+    """Return the state of a job that could not be started."""
     return replace(job, state=JobState.FAILED, ended=time.time(), duration_s=0.0, reason=reason)
 
 
 def write_state(folder: Path, job: Job) -> None:
-    """The last word for a supervisor that could not say it. Raises OSError."""
+    """Write the final state in place of a supervisor that is gone. Raises OSError."""
     fields = asdict(job)
     write_json(str(folder / STATE), {name: value for name, value in fields.items() if name not in _REQUEST_FIELDS})
 
@@ -208,7 +208,7 @@ def _stored(file: int, start: int, size: int, total: int) -> bytes:
 
 
 def glance_at(folder: Path, job: Job) -> Glance:
-    """How the job goes. Raises OSError."""
+    """Return the job's progress now. Raises OSError."""
     part = read_part(folder, -_LOOKED_AT, _LOOKED_AT)
     output = OutputBuffer()
     output.feed(part.data, final=True)

@@ -4,7 +4,7 @@ It starts the command, keeps its output, watches its time and ends its whole tre
 there is one per running job. The code that ends a process tree is imported when it is needed.
 
     starting -> running -> exited | cancelled | timed_out        failed: the command could not be started
-    any of the first two -> lost, when the supervisor goes without a last word (written by the server)
+    any of the first two -> lost, when the supervisor ends without a report (written by the server)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Supervisor:
             self._poll.register(handle, select.POLLIN)
 
     def wait(self, seconds: float) -> str:
-        """Keep the output until the child exits, somebody asks for its end, or the time is over: which of them."""
+        """Keep the output until the child exits, SIGTERM comes, or the time is over; return the final state."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             ready = {handle for handle, _ in self._poll.poll(left * 1000)}
@@ -75,15 +75,15 @@ class Supervisor:
         return "timed_out"
 
     def end(self, why: str, mark: str, places: list[str]) -> int:
-        """Leave nothing of the command running; its exit code, 128 + n for a signal n."""
+        """Kill everything of the command; return its exit code, 128 + n for a signal n."""
         self._poll.unregister(self._end_request)  # already requested, or too late to
         self._poll.unregister(self._exited)
         if why != "exited":
             self._terminate()
         if self._init and self._init.handle is not None:
-            # Even where the box has ended by itself: what runs inside may have seen to it that it goes on.
+            # Even where the box has ended by itself: a process inside may have made itself survive that.
             self._init.kill()
-            os.kill(self.child, signal.SIGCONT)  # it says how its command has ended
+            os.kill(self.child, signal.SIGCONT)  # it exits with the code of its command
             self._init.gone(KILLED_S)
             select.select([self._exited], [], [], DRAIN_S)
             os.kill(self.child, signal.SIGKILL)
@@ -102,7 +102,7 @@ class Supervisor:
         return code if code >= 0 else 128 - code
 
     def drain(self) -> None:
-        """What was written last."""
+        """Read the last output."""
         deadline = time.monotonic() + DRAIN_S
         while self._read_end >= 0 and (left := deadline - time.monotonic()) > 0 and self._poll.poll(left * 1000):
             self._take()
@@ -110,7 +110,7 @@ class Supervisor:
     def _terminate(self) -> None:
         """Send TERM to the whole process tree, and give each process time to end by itself."""
         if self._init and self._init.handle is None:
-            return  # the command has not begun
+            return  # the command has not started
         from tools.process.process_tree import descendants, handle_of, send_signal
 
         until = time.monotonic() + TERM_S
@@ -190,8 +190,8 @@ def _nothing() -> None:
 
 
 def _sealed(sealed: list[str] | None) -> Callable[[], None]:
-    """Hold the seals that the words were put together with: a workspace, and then names of places; the answer lets go
-    of them. The server holds them, too, until this job has begun. Raises OSError."""
+    """Hold the seals that the command line was built with: a workspace, then names of places; return their release.
+    The server holds them, too, until this job has started. Raises OSError."""
     if sealed is None:
         return _nothing
     from tools.sandbox.sealed_paths import Seals
@@ -236,7 +236,7 @@ def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit |
 
 
 def _report_state(folder: str, state: dict[str, Any]) -> None:
-    """Write the state, then say on stdout, once, that it is there."""
+    """Write the state, then report it on stdout, once."""
     write_json(f"{folder}/{STATE}", state)
     with suppress(BrokenPipeError):  # the server has gone meanwhile; the next one reads the state
         os.write(1, READY)

@@ -1,4 +1,4 @@
-"""Watching a job: one look at its output serves all who watch it."""
+"""Watching a job: one reader of its output serves all watchers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 from tools.jobs.records import Glance, Job, JobsFailed, glance_at
 
 LOOK_S = 0.2  # a watched job is looked at this often, however many watch it
-LATEST_S = 2.0  # and its watchers hear of it at least this often
+LATEST_S = 2.0  # and its watchers get an update at least this often
 
 _T = TypeVar("_T")
 
@@ -23,10 +23,10 @@ class TrackedJob:
     job: Job
     folder: Path
     handle: int | None = None
-    launched: asyncio.Event = field(default_factory=asyncio.Event)  # its start has gone well, or failed
+    launched: asyncio.Event = field(default_factory=asyncio.Event)  # its start has succeeded or failed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    released: bool = False  # the server lets go of it
-    cancelled: bool = False  # a supervisor that is only starting dies of that without a word
+    released: bool = False  # the server has detached from it
+    cancelled: bool = False  # a supervisor that is just starting dies of SIGTERM without a report
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: Glance | None = None
@@ -34,29 +34,29 @@ class TrackedJob:
     _looking: asyncio.Task[None] | None = None
 
     def notify(self) -> None:
-        """Wake who watches."""
+        """Wake the watchers."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def end(self, job: Job) -> None:
-        """It is over, as `job` says."""
+        """Record the final state and wake the watchers."""
         self.job = job
         self.ended.set()
         self.notify()
 
     def release(self) -> None:
-        """Let who watches go, whatever becomes of it."""
+        """End all watchers, while the job continues."""
         self.released = True
         self.notify()
 
     async def glance(self) -> Glance:
-        """How it goes now. Raises JobsFailed."""
+        """Return the progress now. Raises JobsFailed."""
         return await off_the_loop(lambda: glance_at(self.folder, self.job))
 
     async def watch(self) -> AsyncGenerator[Glance, None]:
         """A glance at every change, 5 times a second at most and every 2 s at least; the last one shows the end.
 
-        Ends without that when the server lets go of the job. Raises JobsFailed.
+        Ends without it when the server detaches from the job. Raises JobsFailed.
         """
         self._join()
         shown: Glance | None = None
@@ -98,7 +98,7 @@ class TrackedJob:
 
 
 async def off_the_loop(read: Callable[[], _T]) -> _T:
-    """Raises JobsFailed for an OSError."""
+    """Run `read` in a thread; raise JobsFailed for an OSError."""
     try:
         return await asyncio.to_thread(read)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""MCP servers: as many as people have, none of which can hang, crash, flood, trick or slow the agent.
+"""MCP servers: their processes and connections, calls, results and trust. No server can hang or crash the agent.
 
-`manager.Manager` is the door; `model` has the words that it speaks. The SDK costs 0.8 s to import and is never
+`manager.Manager` is the entry point; `model` has its types. The SDK costs 0.8 s to import and is never
 imported before the first server is connected.
 """

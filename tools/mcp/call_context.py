@@ -1,4 +1,4 @@
-"""The call that is under way, for what happens in the middle of it."""
+"""The context of the MCP call in progress, for transports and callbacks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tools.tool import Context
 
 @dataclass(slots=True, eq=False)
 class CallContext:
-    """One call, seen from inside. `sent`: the server has some of it; `unsent`: it surely has nothing."""
+    """State of one call. `sent`: the server has some of it; `unsent`: the server provably never received it."""
 
     tool: str
     context: Context
     sent: bool = False
     unsent: bool = False
-    lost: str = ""  # why the connection went away under it
+    lost: str = ""  # why the connection was lost during the call
     status: int = 0  # of HTTP, when it was refused
     notes: list[str] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -28,12 +28,12 @@ class CallContext:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     alive_at: float = field(default_factory=time.monotonic)
     open_questions: int = 0  # questions to a person that are open
-    question_count: int = 0  # that people were asked, or are to be
-    question_s: float = 0.0  # how long people have been asked so far
+    question_count: int = 0  # to a person, so far
+    question_s: float = 0.0  # time that answered questions took, not counted against the call
 
     def touch(self) -> None:
         self.alive_at = time.monotonic()
         self.woken.set()
 
 
-current_call: ContextVar[CallContext | None] = ContextVar("the call of an MCP tool that this happens in", default=None)
+current_call: ContextVar[CallContext | None] = ContextVar("the MCP call in progress", default=None)

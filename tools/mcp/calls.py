@@ -1,4 +1,4 @@
-"""One call of a server's tool, from the question to what the model is told, whatever the server does."""
+"""One call of a server's tool, from the request to the result, with its timeouts and one safe retry."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from tools.mcp.connection.session import McpSession
 
 _SOONEST_S, _LATEST_S = 0.2, 2.0
-_MANY = 400  # characters of what a server says went wrong
+_MANY = 400  # characters of a server's error message
 _SESSION_LOST = ("session not found", "session terminated", "not initialized")
 
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """The server never had the call: it is made once more, on a new connection."""
+    """The server provably never received the call: it is retried once, on a new connection."""
 
     why: str
 
 
 class ServerCall:
-    """One call. Its work is a task of its own that is cancelled and never waited for: the SDK may take seconds for
-    its own end, and no server decides when a call is over."""
+    """One call. It runs in a task of its own that is cancelled and never awaited: the SDK may take seconds to end,
+    and no server decides when a call is over."""
 
     def __init__(self, server: Server, tool: str, arguments: Arguments, context: Context, hooks: Hooks) -> None:
         self._server = server
@@ -53,7 +53,7 @@ class ServerCall:
         self._session: McpSession | None = None
 
     async def run(self) -> AsyncGenerator[Progress | Result, None]:
-        """How it goes, and in the end what came of it."""
+        """Yield progress, and at the end the result."""
         server = self._server
         try:
             async with asyncio.timeout(self._total_s):
@@ -98,7 +98,7 @@ class ServerCall:
         name = self._tool
         if name in self._server.catalogue.held:
             raise Unavailable(
-                f"{self._server.public(name)} is held back: its definition has changed, and nobody has approved that "
+                f"{self._server.public(name)} is held back: its definition has changed, and the change is not approved "
                 "yet. Use another tool."
             )
         if name not in self._server.catalogue.listed:
@@ -107,7 +107,7 @@ class ServerCall:
         return await self._session.call_tool(call, self._arguments)
 
     async def _wait(self, task: asyncio.Task[CallToolResult], call: CallContext) -> bool:
-        """Whether the call is over, after the time in which there was nothing to tell."""
+        """Wait until the call is over, or progress is due; return whether it is over."""
         shown, reported_at = call.count, time.monotonic()
         while not task.done() and not call.lost:
             now = time.monotonic()

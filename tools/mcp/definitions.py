@@ -1,4 +1,4 @@
-"""A server's definitions as they may be shown: hashed as they came, cleaned of what nobody sees, cut to size."""
+"""Tool definitions of a server: hashed as received, then stripped of invisible characters and limited in size."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annot
 
 
 class UnusableDefinition(Exception):
-    """A definition that nobody can use. The message says why."""
+    """A definition that cannot be used. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One tool: its true name, what is pinned of it, the hash of that, and what a model is told."""
+    """One tool: its name at the server, the pinned fields, their hash, and the description for the model."""
 
     name: str
     pinned: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Definition:
 
 
 def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
-    """From what the server sent, or from a pin, which was checked before. Raises Unusable."""
+    """Build a definition from the server's data, or from a pin (`trusted`). Raises UnusableDefinition."""
     name = raw["name"]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME:
         raise UnusableDefinition(f"its name has more than {MAX_TOOL_NAME} characters, or none")
@@ -101,7 +101,7 @@ def shortened(text: str, characters: int) -> str:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What a person reads before approving: line by line, hidden characters spelled out."""
+    """Return the diff that a person reads before approving, with invisible characters escaped."""
     before, after = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in (old, new))
     lines = difflib.unified_diff(before, after, "trusted", "offered now", lineterm="", n=1)
     text = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""All MCP servers: what they offer, how they are, and the calls to them."""
+"""The manager of all MCP servers: their tools, their status, and calls to them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tools.tool import Context, Run, Tool
 
 
 class Manager:
-    """The servers by name. Nothing here waits for a server but a call to it and `close`."""
+    """The servers by name. Only a call to a server and `close` wait for it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Manager:
         self._discoveries: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Read the pins. Servers that are eager, or whose tools nobody knows yet, start to connect meanwhile."""
+        """Read the pins. Servers that are eager, or whose tools are unknown, start to connect in the background."""
         pins = await self._services.pins.pins()
         for config in self._configs:
             self._insert(config, [pin for pin in pins if pin.server == config.name])
@@ -75,17 +75,17 @@ class Manager:
         await gather_all(server.stop() for server in running if not server.config.problem)
 
     def resume(self) -> None:
-        """After a pause: start what would run by itself, and get to know what is not known yet."""
+        """After a pause: start eager servers, and connect to those whose tools are unknown."""
         for server in self._servers.values():
             if not server.config.problem:
                 self._begin(server)
 
     def tools(self) -> Sequence[Tool]:
-        """What may be listed and called now: pinned definitions, also of servers that are stopped. Sorted by name."""
+        """Return the tools that may be listed and called now: pinned definitions, also of stopped servers, by name."""
         if self._tools is None:
             servers = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
             found = [(server.public(name), server, one) for server in servers for name, one in _listed(server)]
-            # With a name that two claim, nobody could tell whose tool it is: neither has it.
+            # A public name that two tools claim is ambiguous: neither is listed.
             claimed = Counter(name for name, _, _ in found)
             rows = [self._tool(name, server, one) for name, server, one in found if claimed[name] == 1]
             self._tools = sorted(rows, key=lambda tool: tool.name)
@@ -112,10 +112,10 @@ class Manager:
         return [status_of(server) for _, server in sorted(self._servers.items())]
 
     async def add(self, config: ServerConfig) -> None:
-        """Take in a server, or replace the one of this name. Returns at once."""
+        """Add a server, or replace the one of this name. Returns at once."""
         pins = [pin for pin in await self._services.pins.pins() if pin.server == config.name]
         if config.name in self._servers:
-            # For good: whoever waits for the one that is replaced must not start it again.
+            # Disabled: a call that waits for the replaced server must not start it again.
             await run_shielded(self._servers.pop(config.name).stop(ServerState.DISABLED))
         self._insert(config, pins)
 
@@ -139,18 +139,18 @@ class Manager:
         """End a server and forget its pins. Raises KeyError, as do all that take a name."""
         server = self._servers.pop(name)
         self._on_change(server, None)
-        await run_shielded(server.stop(ServerState.DISABLED))  # `close` knows no more of it
+        await run_shielded(server.stop(ServerState.DISABLED))  # `close` does not know it any more
         await self._services.pins.forget(name)
 
     async def reconnect(self, name: str) -> None:
-        """Connect anew, and now, whatever the waiting time."""
+        """Reconnect at once, without backoff."""
         server = self._servers[name]
         if server.state is not ServerState.DISABLED:
             await server.stop()
             server.start()
 
     async def approve(self, name: str, tool: str | None = None, digest: str | None = None) -> list[str]:
-        """Trust held definitions as they are now, one or all of a server. The names of what was held.
+        """Trust held definitions as they are now, one or all of a server; return their names.
 
         `digest` is that of the definition that was reviewed. Raises HeldChanged.
         """
@@ -162,11 +162,11 @@ class Manager:
         return approved
 
     def logs(self, name: str) -> list[str]:
-        """What the server wrote to stderr and logged, and what became of it: the last 200 lines."""
+        """Return the last 200 lines of the server's stderr, its log messages and the events of its connection."""
         return self._servers[name].log.lines()
 
     async def settled(self, name: str, seconds: float) -> Status:
-        """Wait until a server is not connecting any more, and its tools are known if it can be reached."""
+        """Wait until a server is not connecting any more, and its tools are known if it is reachable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._servers[name].is_settled:
@@ -174,7 +174,7 @@ class Manager:
         return status_of(self._servers[name])
 
     async def changed(self) -> None:
-        """Wait until `status` or `tools` say something else than now."""
+        """Wait until `status` or `tools` change."""
         await self._news.wait()
 
     def _on_change(self, server: Server, changes: ToolsChanged | None) -> None:

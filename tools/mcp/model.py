@@ -1,4 +1,4 @@
-"""What is said of MCP servers: how to start one, how it is, what it offers, what of that is held back and why."""
+"""Types for MCP servers: configuration, status, trust pins, held tools, events and hooks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import httpx2
 
 Transport = Literal["stdio", "http", "sse"]
-INSTRUCTIONS = ""  # in place of a tool's name: what the server says of itself
+INSTRUCTIONS = ""  # in place of a tool's name: the server's own instructions
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait, in seconds: for a server to be ready, between two signs of life of a call, and for a call."""
+    """Timeouts in seconds: until a server is ready, between two progress messages of a call, and of a call in all."""
 
     start_s: float = 30.0
     idle_s: float = 60.0
@@ -38,7 +38,7 @@ class ServerConfig:
     cwd: Path | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    client_id: str = ""  # what an OAuth server knows us by already; without it we register ourselves there
+    client_id: str = ""  # of a registered OAuth client; without it the client registers dynamically
     client_secret: str = field(default="", repr=False)
     enabled: bool = True
     eager: bool = False  # connected from the start and kept so, instead of at the first call
@@ -47,19 +47,19 @@ class ServerConfig:
     timeouts: Timeouts = Timeouts()
     tool_timeouts: Mapping[str, Timeouts] = field(default_factory=dict)
     concurrency: int = 8
-    idle_stop_s: float | None = 600.0  # a lazy server that nobody calls is stopped after this
-    new_tools: Literal["allow", "hold"] = "allow"  # what becomes of tools that appear after the first connection
-    from_api: bool = False  # somebody added it at run time: its URL must be public, or named in private_hosts
+    idle_stop_s: float | None = 600.0  # an idle lazy server is stopped after this
+    new_tools: Literal["allow", "hold"] = "allow"  # treatment of tools that appear after the first connection
+    from_api: bool = False  # added at run time: its URL must be public, or allowed by private_hosts
     problem: str = ""
 
 
 class ServerState(StrEnum):
-    """How a server is."""
+    """The state of a server."""
 
     STOPPED = "stopped"  # starts at the next call
     CONNECTING = "connecting"
     READY = "ready"
-    FAILED = "failed"  # `next_try` says from when on it is tried again, by itself or by a call
+    FAILED = "failed"  # `next_try` is the earliest time of a retry, by itself or by a call
     NEEDS_AUTH = "needs_auth"  # a person must open `auth_url`
     DISABLED = "disabled"
 
@@ -68,7 +68,7 @@ class ServerState(StrEnum):
 class HeldTool:
     """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text.
 
-    `digest` is of what is offered: who approves it can say what they have looked at.
+    `digest` is of the definition offered now, so that an approval can name what was reviewed.
     """
 
     tool: str
@@ -78,7 +78,7 @@ class HeldTool:
 
 
 class HeldChanged(Exception):
-    """The server offers something else by now than what somebody has looked at."""
+    """The server's definition has changed since it was reviewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A definition that was trusted: what the server said of `tool`, and the hash that later ones must have.
+    """A trusted definition of `tool`, and the hash that later ones must have.
 
     `identity` is the hash of what runs (command and arguments, or URL); another identity is another server. One that
     is not `listed` was offered once: it comes back only as it was, or held.
@@ -125,7 +125,7 @@ class Pin:
 
 
 class PinStore(Protocol):
-    """Where pins survive a restart."""
+    """Persistent storage of pins."""
 
     async def pins(self) -> Sequence[Pin]: ...
 
@@ -137,7 +137,7 @@ class PinStore(Protocol):
 
 
 class MemoryPinStore:
-    """A PinStore that lasts as long as the process."""
+    """A PinStore in memory."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Pin] = {}
@@ -155,8 +155,8 @@ class MemoryPinStore:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationQuestion:
-    """What a server asks a person. `schema` is a form's, `url` a page to open; `tool` and `context` are the call's
-    that it asks in, None when that cannot be known."""
+    """A question of a server to a person. `schema` is a form's, `url` a page to open; `tool` and `context` belong to
+    the call that it interrupts, None when that is unknown."""
 
     server: str
     message: str
@@ -168,7 +168,7 @@ class ElicitationQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationAnswer:
-    """What the person said. Only `accept` has content."""
+    """The answer to a question. Only `accept` has content."""
 
     action: Literal["accept", "decline", "cancel"] = "decline"
     content: Mapping[str, Any] | None = None
@@ -176,14 +176,14 @@ class ElicitationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """A server is in another state."""
+    """The state of a server has changed."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
-    """What a server offers has changed. A renamed tool is one removed and one added."""
+    """The tools of a server have changed. A renamed tool is one removed and one added."""
 
     server: str
     added: tuple[str, ...] = ()
@@ -194,14 +194,14 @@ class ToolsChanged:
 McpEvent = ServerChanged | ToolsChanged
 
 Elicit = Callable[[ElicitationQuestion], Awaitable[ElicitationAnswer]]
-"""Ask a person. The call's clock stands still meanwhile; whoever implements it bounds the wait."""
+"""Ask a person. The call's timeout is suspended meanwhile; the implementation bounds the wait."""
 
 
 class NeedsAuth(Exception):
     """Raised by an `auth` when only a person can go on: `url` is what they must open."""
 
     def __init__(self, url: str) -> None:
-        super().__init__("The server wants somebody to sign in.")
+        super().__init__("The server requires a sign-in.")
         self.url = url
 
 
@@ -211,10 +211,10 @@ class SignInFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the host does for the manager. Each is optional; without `elicit` servers are told that nobody can answer.
+    """Callbacks of the host, all optional. Without `elicit` the client does not announce elicitation to servers.
 
-    `relaxing_rule` names what the operator has written that gives a tool of this public name fewer checks, if anything.
-    `keep` stores what is not text, and answers with what became of it, in words for the model.
+    `relaxing_rule` names the operator's rule that gives a tool of this public name fewer checks, if there is one.
+    `keep` stores content that is not text, and returns a description of it for the model.
     """
 
     elicit: Elicit | None = None

@@ -1,4 +1,4 @@
-"""Public names of servers' tools: short and plain enough for every model API, and of exactly one tool each.
+"""Public names of servers' tools: short and plain enough for every model API, and unique.
 
 A name depends on the pair alone, not on what else there is or which server came first. It is looked up in a table
 and never read back.
@@ -16,7 +16,7 @@ MAX_NAME = 64
 _PREFIX, _BETWEEN = "mcp__", "__"
 _DIGITS = 10
 _SERVER_PART = 20
-_QUESTION = "elicitation"  # no tool is called so: a person could take its call for a question
+_QUESTION = "elicitation"  # reserved: a person could mistake a call of such a tool for a question
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _HASHED = re.compile(rf"_[0-9a-f]{{{_DIGITS}}}")
 
@@ -33,7 +33,7 @@ def public_name(server: str, tool: str) -> str:
 
 
 def question_name(server: str) -> str:
-    """What a question of a server to a person is called, where calls have the names of tools."""
+    """Return the name of a server's question to a person, used in place of a tool's name."""
     return f"{_PREFIX}{_ODD.sub('_', server)[:_SERVER_PART]}{_BETWEEN}{_QUESTION}"
 
 
@@ -42,12 +42,12 @@ def is_question(name: str) -> bool:
 
 
 def _is_ambiguous(server: str, tool: str) -> bool:
-    """Whether another pair could be written the same: only a hash tells such apart, and nobody may fake a hash."""
+    """Return whether another pair could get the same name, or the name imitates a hash: then a hash is added."""
     cut_elsewhere = _BETWEEN in server or server.startswith("_") or server.endswith("_") or not server or not tool
     return cut_elsewhere or tool.endswith(_QUESTION) or bool(_HASHED.fullmatch(tool[-_DIGITS - 1 :]))
 
 
 def is_wanted(tool: str, include: Collection[str], exclude: Collection[str]) -> bool:
-    """Whether the globs let a tool through; what is left out is neither listed nor callable."""
+    """Return whether the globs include a tool; an excluded one is neither listed nor callable."""
     named = not include or any(fnmatchcase(tool, glob) for glob in include)
     return named and not any(fnmatchcase(tool, glob) for glob in exclude)

@@ -1,4 +1,4 @@
-"""What a server's result says to a model: one text, with a line for each piece that is not text."""
+"""Conversion of a server's result to one text for the model, with a line for each piece that is not text."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tools.base.escape_invisible import visible
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-MAX_TEXT = 2_000_000  # of which the model is told head and tail, and reads the rest as of any result
+MAX_TEXT = 2_000_000  # the model gets head and tail, and can read the rest in pages
 _NOTE = 300  # room for the sentence that stands where the middle was
 _LINE = 300  # characters of a name, a URI or a description
 
 Keep = Callable[[bytes], Awaitable[str]]
-"""Store something that is no text; what became of it, in words."""
+"""Store content that is not text; return a description of it."""
 
 _SPACES = re.compile(r"\s+")
 
 
 async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:
-    """All that the model may see of a result, at most MAX_TEXT characters and what there is to note."""
+    """Return the text of a result, at most MAX_TEXT characters, and notes about it."""
     pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
     text = "\n".join(pieces)
     structured = result.structured_content
@@ -36,13 +36,13 @@ async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) 
 
 
 def line(text: str) -> str:
-    """A stranger's words as part of one line: no breaks that could begin something else, nothing hidden, not long."""
+    """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
     shown = _SPACES.sub(" ", visible(text)).strip()
     return shown if len(shown) <= _LINE else shown[:_LINE] + "…"
 
 
 async def _piece(block: ContentBlock, keep: Keep) -> str | None:
-    """None for what is not meant for the model."""
+    """Return the text of a block; None when its audience is not the model."""
     if block.annotations and block.annotations.audience is not None and "assistant" not in block.annotations.audience:
         return None
     match block.type:
@@ -74,7 +74,7 @@ async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:
 
 
 def _is_in_text(structured: Any, content: Sequence[ContentBlock]) -> bool:
-    """Whether a text of the result is the structured content again, or what it wraps."""
+    """Return whether the text blocks repeat the structured content, or its wrapped value."""
     wrapped = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
     texts = [block.text for block in content if block.type == "text"]
     if isinstance(wrapped, list) and len(texts) == len(wrapped) > 1 and list(map(_read, texts)) == wrapped:

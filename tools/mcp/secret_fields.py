@@ -1,6 +1,6 @@
-"""Fields of a form that ask for what belongs to a person alone: by their name, their words, or their look.
+"""Detection of form fields that ask for secrets, by name, text or format.
 
-A form goes through the server's hands and the log, so that nobody is asked for a password in one. Names, titles,
+A form passes through the server and the log, so it must not ask for passwords. Names, titles,
 descriptions and the server's own sentence are read, in the languages of the tables below; a field that nothing can be
 typed into (a choice, yes or no) asks for no secret.
 """
@@ -93,13 +93,13 @@ _WARNING = re.compile(
 
 
 def mentions_secret(text: str) -> bool:
-    """Whether the words are about something that only its owner should have."""
+    """Return whether the text mentions a secret."""
     words = folded(text)
     return bool(_PART.search(words)) or not _WHOLE.isdisjoint(words.split())
 
 
 def requests_secret(message: str, schema: Mapping[str, Any]) -> bool:
-    """Whether a form, with the sentence that stands above it, asks for a secret."""
+    """Return whether a form, with its message, asks for a secret."""
     fields = list(_fields(schema))
     if len(message) + len(str(schema)) > _MOST_TEXT:
         return True
@@ -124,7 +124,7 @@ def _is_secret(name: str, field: Any) -> bool:
 
 
 def _is_typed(field: Any) -> bool:
-    """Whether a person writes something into it, instead of choosing."""
+    """Return whether the field takes typed text, instead of a choice."""
     if not isinstance(field, dict):
         return True
     choices = field.get("oneOf") or field.get("anyOf") or ()
@@ -133,7 +133,7 @@ def _is_typed(field: Any) -> bool:
 
 
 def _fields(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every field, however deep it lies."""
+    """Yield every field, at any depth."""
     level = [schema]
     while level:
         node = level.pop()

@@ -1,4 +1,4 @@
-"""One configured server: when it is connected, when it is tried again, and what is known of it meanwhile."""
+"""One configured server: connecting, retries with backoff, idle stop, and its known tools."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from tools.mcp.connection.session import Listing, McpSession
 
 FIRST_S, MOST_S, JITTER = 0.5, 60.0, 0.2
-TRIES = 3  # of a server that nobody wants to be always there
+TRIES = 3  # of a server that is not eager
 STABLE_S = 10.0
 PATIENCE_S = 3.0
 ENDED_S = 8.0  # a process that cannot be killed is the kernel's
 
 
 class Unavailable(Exception):
-    """The server cannot be called now. The message says why, and when it is tried again."""
+    """The server cannot be called now. The message has the reason and the time of the next retry."""
 
 
 @dataclass(slots=True)
 class ServerServices:
-    """What all servers share: what the host does for them, and what to tell it."""
+    """Collaborators that all servers share."""
 
     hooks: Hooks
     pins: PinStore
@@ -44,12 +44,12 @@ class ServerServices:
     changed: Callable[[Server, ToolsChanged | None], None]
     protocol_modes: dict[str, Literal["auto", "legacy"]] = field(default_factory=dict)  # by identity
     closed: bool = False
-    check_paused: CheckPaused = never_paused  # asked before each connection
+    check_paused: CheckPaused = never_paused  # called before each connection
     discovery_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
 
 
 class Server:
-    """Its connection comes and goes; this stays. All its state changes in `_enter`."""
+    """A server, across its connections. All state changes happen in `_enter`."""
 
     def __init__(self, config: ServerConfig, catalogue: Catalogue, services: ServerServices) -> None:
         self.config = config
@@ -75,7 +75,7 @@ class Server:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing will happen to it by itself soon."""
+        """Return whether the state will not change by itself soon."""
         if self.state is ServerState.STOPPED:
             return self.catalogue.is_known
         return self.state is not ServerState.CONNECTING and (
@@ -90,16 +90,16 @@ class Server:
         return public_name(self.config.name, tool)
 
     def start(self) -> None:
-        """Begin to connect, unless it is connected, connecting, or not to be."""
+        """Start to connect, unless it is connected, connecting, or must not be."""
         unwanted = self.state is ServerState.DISABLED or self._services.closed or self._paused()
         if unwanted or self.config.problem or (self._supervisor and not self._supervisor.done()):
             return
         self._enter(ServerState.CONNECTING)
-        # No variables of whoever calls first: the connection is everybody's.
+        # Without the first caller's context variables: all callers share the connection.
         self._supervisor = asyncio.create_task(self._supervise(), context=Variables())
 
     async def discover(self) -> None:
-        """Connect for the first time: a few servers at a time, but nobody waits long for one that does not answer."""
+        """Connect for the first time: a few servers at a time, and with a short wait for each."""
         async with self._services.discovery_slots:
             with suppress(Unavailable):
                 await self.connected(PATIENCE_S)
@@ -127,7 +127,7 @@ class Server:
         return self.session
 
     def _paused(self) -> str:
-        """Why nothing may be started now; empty when it may."""
+        """Return why nothing may be started now; empty when it may."""
         try:
             self._services.check_paused()
         except Paused as paused:
@@ -143,7 +143,7 @@ class Server:
         if self._services.closed:
             raise Unavailable("This host is closing: no MCP server is started any more.")
         if self.state is ServerState.NEEDS_AUTH:
-            raise Unavailable(f"The MCP server {name} wants somebody to sign in first. Use other tools.")
+            raise Unavailable(f"The MCP server {name} requires a sign-in first. Use other tools.")
         if self.config.problem:
             raise Unavailable(f"The MCP server {name} cannot start: {self.config.problem} Use other tools.")
         if self.state is ServerState.FAILED and self.next_try is not None and self.next_try > time.time():
@@ -155,7 +155,7 @@ class Server:
         return self.error + (f"; it wrote: {' | '.join(tail)}"[:500] if tail else "")
 
     def drop(self, session: McpSession, why: str) -> None:
-        """This connection is of no use any more."""
+        """Abandon a broken connection."""
         if self.session is session:
             session.end(why)
             session.gone = True
@@ -176,9 +176,9 @@ class Server:
         self._enter(state, self.error if state is ServerState.FAILED else "")
 
     async def _supervise(self) -> None:
-        """Connect, stay, and connect again as far as that makes sense."""
+        """Supervise the connection: connect, watch, and reconnect with backoff."""
         while True:
-            if paused := self._paused():  # `resume` of the manager starts it again
+            if paused := self._paused():  # `Manager.resume` starts it again
                 self._enter(ServerState.STOPPED, paused)
                 return
             session, is_final = await self._connect()
@@ -210,7 +210,7 @@ class Server:
             await asyncio.sleep(wait)
 
     async def _connect(self) -> tuple[McpSession | None, bool]:
-        """A ready connection; or none, and whether there is no sense in trying again by itself."""
+        """Return a ready connection; or None, and whether an automatic retry is pointless."""
         self._enter(ServerState.CONNECTING)
         identity = self.catalogue.identity
         mode = self._services.protocol_modes.get(identity, "auto")
@@ -218,7 +218,7 @@ class Server:
         others = TimeoutError | CannotStart | Paused
         died = error is not None and not any(isinstance(one, others) for one in leaves(error))
         if died and mode == "auto" and self.config.transport == "stdio":
-            # Some servers die of a question that they do not know: asked in the older way, they live.
+            # Some servers crash on an unknown request: retry with the legacy handshake.
             again, later_error = await self._attempt("legacy")
             if later_error is None:
                 session, error = again, None
@@ -236,7 +236,7 @@ class Server:
         return None, isinstance(cause, NeedsAuth | TimeoutError | CannotStart)
 
     async def _attempt(self, mode: Literal["auto", "legacy"]) -> tuple[McpSession, BaseException | None]:
-        """One connection, ready or with what ended it."""
+        """Try one connection; return it ready, or with the error that ended it."""
         module = await asyncio.to_thread(import_module, "tools.mcp.connection.session")
         began = time.monotonic()
         services = self._services
@@ -258,14 +258,14 @@ class Server:
         return session, _ending(running)
 
     async def _live(self, session: McpSession) -> bool:
-        """Until the connection is over. Whether that was because nobody used it."""
+        """Wait until the connection is over; return whether it was stopped because it was idle."""
         assert self._running is not None
         idle_s = None if self.config.eager else self.config.idle_stop_s
         while not self._running.done():
             left = None if idle_s is None else max(0.0, self.used_at + idle_s - time.monotonic())
             await asyncio.wait({self._running}, timeout=left)
             if left == 0.0 and not self.calls and not self._running.done():
-                session.end("nobody used it")
+                session.end("it was idle")
                 session.gone = True
                 await asyncio.wait({self._running}, timeout=ENDED_S)
                 return True
@@ -275,7 +275,7 @@ class Server:
         return False
 
     def _wants_sign_in(self, session: McpSession) -> bool:
-        """Whether a connection that was ready ended because a person must allow more."""
+        """Return whether a ready connection ended because more permissions must be granted."""
         assert self._running is not None
         error = _ending(self._running)
         why, cause = reason(error, session, 0.0) if error else ("", None)
@@ -286,7 +286,7 @@ class Server:
         return False
 
     async def _offered(self, listing: Listing) -> None:
-        """Its tools, each time they are listed."""
+        """Take the server's tools, each time they are listed."""
         changes = self.catalogue.take(listing.tools, listing.instructions)
         for note in self.catalogue.notes:
             self.log.add(note)
@@ -309,5 +309,5 @@ class Server:
 
 
 def _ending(task: asyncio.Task[None]) -> BaseException | None:
-    """What ended a task; asked for, so that nobody warns of it."""
+    """Return what ended a task; retrieved, so that asyncio does not warn."""
     return asyncio.CancelledError() if task.cancelled() else task.exception()

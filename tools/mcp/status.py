@@ -1,4 +1,4 @@
-"""A server as it is now, for people."""
+"""The status of a server, as shown on the page and in the API."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def status_of(server: Server) -> Status:
 
 
 def target_of(config: ServerConfig) -> str:
-    """What runs, or where; without what a URL may hide behind its `?` or before its `@`."""
+    """Return the command line, or the URL without query and credentials."""
     if config.transport == "stdio":
         return shlex.join([config.command, *config.args])
     parts = urlsplit(config.url)

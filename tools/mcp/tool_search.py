@@ -1,7 +1,7 @@
-"""More MCP tools than a model's window should hold: `search_tools` finds them, `call_tool` calls them.
+"""Tool search, for more MCP tools than fit into a model's context: `search_tools` finds them, `call_tool` calls them.
 
-What is listed then never changes in the middle of a conversation, so that prefix caches hold. Neither tool can do more
-than the one that is meant: a call through the door becomes that call before anybody decides on it.
+The list of tools then never changes within a conversation, so that prefix caches stay valid. Neither tool adds rights:
+a call of `call_tool` is replaced by the call inside before it is authorised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.tool import Context, Tool, answering
 from tools.toolbox import Allow, Decide, Decision, Toolbox
 
 SEARCH, CALL = "search_tools", "call_tool"
-FOUND = 6  # tools that one search tells of
+FOUND = 6  # tools in the result of one search
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
 MAX_QUERY = 64  # words
 WEIGHTS = "8.0, 2.0, 1.0"  # of a word in the name, the description, the arguments
@@ -44,7 +44,7 @@ def toolbox_within(
     principal: str,
     sources: Mapping[str, Collection[str]],
 ) -> Toolbox:
-    """A toolbox that lists the tools of `sources` (server -> names) if those that may be used take so many tokens."""
+    """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens."""
     whole = Toolbox(tools, decide, principal)
     if not sources:
         return whole
@@ -90,7 +90,7 @@ class SearchedToolbox(Toolbox):
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Those of the hidden ones, too: a model may call what it has found without the door."""
+        """The schemas of hidden tools, too: a model may call a tool that it has found directly."""
         return {tool.name: tool.parameters for tool in super().offered}
 
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
@@ -127,7 +127,7 @@ class Index:
         self._db.executemany("INSERT INTO tools VALUES (?, ?, ?)", rows)
 
     def best(self, query: str, limit: int) -> list[Tool]:
-        """The tool of this very name, or those with any of the words: whole ones, else ones that begin so."""
+        """Return the tool of exactly this name, or those with any of the words, else with their prefixes."""
         if named := [tool for tool in self.tools if tool.name == query.strip()]:
             return named
         words = _WORD.findall(_spaced(query))[:MAX_QUERY]

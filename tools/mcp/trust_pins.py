@@ -1,4 +1,4 @@
-"""What one server offers against what was trusted of it: listed, held back, or gone."""
+"""Trust pins: a server's tools compared with the trusted definitions, and listed, held or removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.mcp.names import is_wanted, public_name
 
 
 def identity_of(config: ServerConfig) -> str:
-    """The hash of what runs. Somebody who changes it has another server."""
+    """Return the hash of what runs. A change of it makes another server."""
     return sha256(canonical([config.transport, config.command, config.args, config.url]))
 
 
@@ -36,12 +36,12 @@ class Catalogue:
 
     @property
     def is_known(self) -> bool:
-        """Whether somebody has seen what this server offers."""
+        """Return whether the server's tools have been listed before."""
         return bool(self._pins)
 
     @property
     def instructions(self) -> str:
-        """What the server says of itself, as trusted."""
+        """The server's instructions, as trusted."""
         pin = self._pins.get(INSTRUCTIONS)
         return str(pin.definition.get("description", "")) if pin else ""
 
@@ -53,7 +53,7 @@ class Catalogue:
                 self._list(pin.definition)
 
     def take(self, offered: Iterable[Mapping[str, Any]], instructions: str) -> ToolsChanged | None:
-        """What the server offers now; None when nothing has changed by it."""
+        """Take the server's current tools; return the changes, None when there are none."""
         before, held_before = set(self.listed), self.held
         self._offered = self._read(offered)
         self._offered[INSTRUCTIONS] = _instructions_definition(instructions)
@@ -77,9 +77,9 @@ class Catalogue:
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
 
     def _suspect(self, name: str) -> str:
-        """Why a tool that was not there when the server was connected first is held; empty for one that is not.
+        """Return why a tool that appeared after the first connection is held; empty when it is not.
 
-        A rule that was written for other tools is no judgement of one that the server has invented since.
+        A rule that was written for other tools must not relax the checks of a new one.
         """
         if self.config.new_tools == "hold":
             return "It is new."
@@ -129,7 +129,7 @@ class Catalogue:
     def _list(self, pinned: Mapping[str, Any]) -> None:
         try:
             one = definition(pinned, trusted=True)
-        except (UnusableDefinition, KeyError):  # stored by another version of this house
+        except (UnusableDefinition, KeyError):  # stored by another version
             return
         self.listed[one.name] = one
 

@@ -1,7 +1,7 @@
-"""A control group that bounds nothing: what is in it can be ended whatever it has done to hide.
+"""A control group without limits: its processes can be killed whatever they did to hide.
 
 A process leaves its parent by forking twice, its session and process group by `setsid`, and its mark by clearing its
-environment; out of a control group that it may not write to it does not get. Where none can be made, there is none.
+environment; it cannot leave a control group that it may not write to. Where no group can be made, none is used.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ _TRY_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class KillGroups:
-    """Groups are made in `folder`; None where that cannot be."""
+    """Makes groups in `folder`; None where that is not possible."""
 
     folder: Path | None = None
 
     @property
     def places(self) -> tuple[str, ...]:
-        """For the orphan reaper."""
+        """The folders that the orphan reaper clears."""
         return (str(self.folder),) if self.folder else ()
 
     def begin(self, mark: str) -> tuple[str, ...]:
-        """Make the group of this mark; the words to put in front of a command, which keeps its process id."""
+        """Make the group of this mark; return the words in front of a command, which keeps its process id."""
         if self.folder is None:
             return ()
         group = self.folder / f"{PREFIX}{mark}"
         try:
             group.mkdir()
-        except OSError:  # there may be too many by now; the rest of what ends a process is still there
+        except OSError:  # too many groups, for example; the other ways to end a process still work
             return ()
         return ("/bin/sh", "-c", f'echo 0 2>/dev/null > {shlex.quote(str(entrance(group)))}; exec "$@"', "sh")
 
     def end(self, mark: str) -> None:
-        """KILL whatever is in the group, and remove it: blocking, for a thread."""
+        """Kill everything in the group and remove it. Blocks: call it in a thread."""
         clear(self.places, mark)
 
 
 @cache
 def find_kill_groups() -> KillGroups:
-    """The first folder that it works in: blocking, for a thread."""
+    """Find the first folder that works. Blocks: call it in a thread."""
     return next(filter(_works, _possible()), KillGroups())
 
 

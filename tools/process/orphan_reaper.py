@@ -1,7 +1,7 @@
-"""A small process that outlives the server for a moment, and ends what the server's commands have left.
+"""The orphan reaper: a small process that outlives the server briefly and kills what its commands left running.
 
-bubblewrap dies with its parent, but tells the kernel so only some milliseconds after its start; and without a sandbox
-nothing dies with anything. Run as a script, it waits until the server is gone, kills every process that carries one
+bubblewrap dies with its parent, but only some milliseconds after its start (`PR_SET_PDEATHSIG`); and without a sandbox
+nothing does. Run as a script, it waits until the server is gone, kills every process that carries one
 of its marks in the environment, and clears the places that were made for its commands.
 """
 
@@ -22,7 +22,7 @@ MARK = "DRAGOMAN_CALL"
 OF_PRINCIPAL = "dragoman.principal-"  # a group around those of one principal's commands
 PREFIX = "dragoman-"  # of everything that is made for one command; its mark follows
 
-_LINGER_S = 1.0  # what was being started when the server died has shown itself by then
+_LINGER_S = 1.0  # a command that was being started when the server died is visible by then
 _PAUSE_S = 0.05
 _KILLED_S = 5.0  # how long killed processes may take to go; more means that the kernel holds them
 _LOOK_S = 0.002
@@ -31,7 +31,7 @@ _STALE_S = 10.0  # a place without a process is older than this, or its command 
 
 
 def watched(places: Iterable[str] = ()) -> str:
-    """The beginning of every mark that is watched over, and so are the `places`.
+    """Watch over marks and `places`; return the prefix of every mark that is watched.
 
     The first call starts the watcher (about 15 ms), and so does the first one after it was killed.
     """
@@ -48,7 +48,7 @@ class _Watcher:
         self._read_end, self._kept = os.pipe()  # the write end stays open, here alone, as long as this process lives
 
     def keep_up(self, places: frozenset[str]) -> None:
-        """Start it unless it runs and knows the places."""
+        """Start the watcher unless it runs and knows the places."""
         if self._pid is not None:
             with suppress(ChildProcessError):
                 if not places <= self._places:
@@ -66,7 +66,7 @@ _watcher = cache(_Watcher)
 
 
 def clear(places: Iterable[str], mark: str) -> None:
-    """Remove what was made in the `places` for the command with this mark; what still runs in its groups is killed."""
+    """Remove what was made in the `places` for the command with this mark; kill what still runs in its groups."""
     for folder in _folders(places):
         _remove(folder / f"{PREFIX}{mark}")
 
@@ -87,7 +87,7 @@ def _remove_empty(places: Iterable[str]) -> None:
 
 
 def clear_stale(places: Iterable[str]) -> None:
-    """Remove what was made for commands that are no more, because a server and its reaper were killed."""
+    """Remove what was made for commands that have ended, left when a server and its orphan reaper were killed."""
     old = time.time() - _STALE_S
     places = tuple(places)
     left = [path for folder in _folders(places) for path in folder.glob(f"{PREFIX}*") if _is_mine_since(path, old)]
@@ -125,7 +125,7 @@ def _remove_group(group: Path) -> None:
             group.rmdir()
         except FileNotFoundError:
             return
-        except OSError:  # somebody is still in there
+        except OSError:  # a process is still in it
             if time.monotonic() > deadline:
                 return
         else:
@@ -140,7 +140,7 @@ def _kill_all(group: Path) -> None:
             kill.write_text("1")
             return
         if (most := group / "pids.max").exists():
-            most.write_text("0")  # nobody forks faster than this reads
+            most.write_text("0")  # no process forks faster than the list is read
         for pid in map(int, (group / "cgroup.procs").read_text().split()):
             if pid not in (0, os.getpid()):  # 0: of another namespace, and to kill 0 is to kill oneself
                 with suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
-"""Ending a process together with everything it started, wherever those processes have gone.
+"""Process trees: find and signal a process together with everything it started.
 
-Children are found in two ways: by descent, and by a mark in their environment that they inherit even when they
+Children are found in two ways: by descent, and by a mark in their environment, which they inherit even when they
 have left their parent, session and process group.
 """
 
@@ -72,7 +72,7 @@ def sweep_now(mark: str) -> None:
 
 
 async def sweep(mark: str) -> None:
-    """The same, off the loop."""
+    """Run `sweep_now` in a thread."""
     await asyncio.to_thread(sweep_now, mark)
 
 

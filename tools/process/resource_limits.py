@@ -1,4 +1,4 @@
-"""What one command may take of the machine, and the places that are made for it while it runs.
+"""Resource limits of one command, and the control groups and folders that are made for it while it runs.
 
 A control group bounds its processes and its memory where this server may make one (version 1 or 2). Without one, and
 not as root, the number of its processes is bounded by the kernel's count per user; its memory is not, but the kernel
@@ -85,7 +85,7 @@ class ResourceLimits:
     """`groups` bound processes and memory. `scratch` is where a temporary directory is made for each command, with a
     home in it. `opened` is a file that the sandbox gets as number OPENED_FD.
 
-    `bounded` says whether there is a bound at all: nothing bounds a command that a person wants unboxed.
+    `bounded` says whether there is a bound at all: false for commands that run without a sandbox.
     """
 
     pids: int = PIDS
@@ -103,13 +103,13 @@ class ResourceLimits:
         return (*(str(group.folder) for group in self.groups), *((str(self.scratch),) if self.scratch else ()))
 
     def bounds(self, what: str) -> bool:
-        """Whether a group bounds `what`: pids or memory."""
+        """Return whether a group bounds `what`: pids or memory."""
         return any(name.startswith(f"{what}.") for group in self.groups for name, _ in group.settings)
 
     def begin(self, mark: str, *, opens: bool = True, principal: str = "") -> tuple[str, ...]:
         """Make the places of the command with this mark; the words to put in front of it. Raises OSError.
 
-        Not `opens`: whoever starts it gives it `opened` himself.
+        Not `opens`: the caller passes `opened` itself.
         """
         if not self.bounded and not self.scratch:
             return ()
@@ -134,7 +134,7 @@ class ResourceLimits:
                 yield f"export TMPDIR={shlex.quote(f'{self.scratch}/{name}')}"
 
     def describe(self) -> str:
-        """A clause for people: what is bounded."""
+        """Return a clause that describes the limits."""
         pids = f"at most {self.pids} processes" if self.bounds("pids") or os.getuid() else "any number of processes"
         memory = f"{self.memory_bytes >> 20} MB of memory" if self.bounds("memory") else "memory without a bound"
         return f"{pids}, {memory}, files of {self.file_bytes >> 20} MB, no core dumps"
@@ -211,7 +211,7 @@ def _unified(lines: list[list[str]], mounts: list[_Mount]) -> Iterator[Path]:
 
 
 def control_group_folders(proc: Path = Path("/proc/self")) -> Iterator[Path]:
-    """Where groups may be made that need no controller: of the own group of version 2, else of pids or freezer."""
+    """Yield the folders for groups without a controller: the own group of version 2, else of pids or freezer."""
     lines = [line.split(":", 2) for line in _read(proc / "cgroup")]
     mounts = list(_mounts(proc))
     yield from (
@@ -229,7 +229,7 @@ class _Mount:
     options: tuple[str, ...]
 
     def seen(self, path: str) -> Path:
-        """Where a group of the hierarchy is seen; a container may see a part of it only."""
+        """Return the path of a group of the hierarchy; a container may see only a part of it."""
         inner = path.removeprefix(self.root) if self.root != "/" else path
         return self.point / inner.lstrip("/")
 
@@ -243,21 +243,21 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
 
 
 def entrance(group: Path) -> Path:
-    """Where a process of one thread writes itself in. Version 1 lets a thread in at once, but a process only after a
-    grace period of the kernel (10 to 15 ms, more than all the rest of a start)."""
+    """Return the file that a process of one thread writes its id to. Version 1 admits a thread at once, but a process
+    only after a grace period of the kernel (10 to 15 ms, more than all the rest of a start)."""
     return tasks if (tasks := group / "tasks").exists() else group / "cgroup.procs"
 
 
 @cache
 def _works(group: Group) -> bool:
-    """Each is tried once in a process, as the sandboxes are: a machine does not change while a server runs."""
+    """Try a group, once per server process, as the sandboxes are: a machine does not change while a server runs."""
     return trial(ResourceLimits(groups=(group,), bounded=True), ["true"], env={}) is None
 
 
 def trial(
     limits: ResourceLimits, argv: Sequence[str], *, env: Mapping[str, str], fds: Sequence[int] = ()
 ) -> str | None:
-    """What goes wrong when `argv` is really started within `limits`; None when nothing does. Nothing is left of it."""
+    """Start `argv` within `limits`; return the error, None when it works. Nothing is left of it."""
     mark = f"trial.{secrets.token_hex(8)}"
     try:
         subprocess.run(

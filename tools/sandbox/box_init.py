@@ -1,7 +1,7 @@
 """The first process of a bubblewrap box, held by a handle from before the command begins.
 
 When it ends, the kernel ends everything inside, however that has hidden; so it is what is killed at the end of a
-command. bubblewrap's own tie (`--die-with-parent`) is a wish of that process, which what runs inside might take back.
+command. bubblewrap's own `--die-with-parent` is a setting of that process, which code inside might undo.
 Imported by every job's supervisor, so that it stays light.
 """
 
@@ -21,7 +21,7 @@ _PID = re.compile(rb'"child-pid": (\d+)\D')
 
 
 class BoxInit:
-    """bubblewrap says on one pipe which its first process is, and waits on another before it starts the command."""
+    """bubblewrap reports its first process on one pipe, and waits on another before it starts the command."""
 
     def __init__(self) -> None:
         self.messages, info = os.pipe()
@@ -37,17 +37,17 @@ class BoxInit:
         return self._info_end, self._block_end
 
     def words(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The words of a bubblewrap that is given its ends."""
+        """Return the words of a bubblewrap that gets its ends by `pass_fds`."""
         return (argv[0], "--info-fd", str(self._info_end), "--block-fd", str(self._block_end), *argv[1:])
 
     def inherited(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The same of one that inherits them."""
+        """Return the words of a bubblewrap that inherits its ends."""
         for end in self.fds:
             os.set_inheritable(end, True)
         return self.words(argv)
 
     def started(self) -> None:
-        """bubblewrap has its ends."""
+        """Close bubblewrap's ends, which it has inherited."""
         for end in self.fds:
             os.close(end)
         self._info_end = self._block_end = -1
@@ -58,7 +58,7 @@ class BoxInit:
             block = os.read(self.messages, 4096)
             self._received += block
             if found := _PID.search(self._received):
-                # Both wait for us, so that the number is still its own.
+                # Both processes wait, so the process id cannot have been reused.
                 with suppress(ProcessLookupError):
                     self.handle = os.pidfd_open(int(found[1]))
                 with suppress(BrokenPipeError):
@@ -68,17 +68,17 @@ class BoxInit:
         return False
 
     def kill(self) -> None:
-        """Harmless when it has gone."""
+        """Kill the first process; harmless when it has ended."""
         if self.handle is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
 
     def gone(self, seconds: float = 0.0) -> bool:
-        """Whether nothing runs inside any more, at the latest after so long; not known when it was never held."""
+        """Wait until nothing runs inside, at most so long; return whether it does. False when there was no handle."""
         return self.handle is not None and bool(select.select([self.handle], [], [], seconds)[0])
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close all descriptors."""
         for end in (
             self.messages,
             self._info_end,
@@ -93,7 +93,7 @@ class BoxInit:
 
 
 def _moved(end: int) -> int:
-    """Under a number that no other file of a command is given under."""
+    """Move a descriptor to a number that no other file of a command uses."""
     moved = fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64)
     os.close(end)
     return moved

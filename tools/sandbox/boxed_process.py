@@ -45,7 +45,7 @@ class Finished:
 async def stream(
     command: Command, *, cwd: Path, time_limit_s: float = TIME_LIMIT_S, principal: str = ""
 ) -> AsyncGenerator[Progress | Finished, None]:
-    """Run `command` and tell how it goes: at most 5 times a second on change, at least every 2 s, then `Finished`.
+    """Run `command` and yield its progress: at most 5 times a second on change, at least every 2 s, then `Finished`.
 
     However this generator ends (read to its end, closed, cancelled), no process of the command is left; outside a
     sandbox, none but those that left both their parent and their environment behind.
@@ -82,7 +82,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 @dataclass(slots=True)
 class _Made:
-    """What was made for one command beside its process: to be cleared when nothing of it runs any more."""
+    """Resources of one command besides its process, to be cleared when nothing of it runs any more."""
 
     mark: str
     places: tuple[str, ...]
@@ -147,7 +147,7 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
         os.close(write_end)
     if init:
         init.started()
-    drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy says at the end what was reached
+    drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy reports at the end what was reached
     return _Child(process, read_end, made, init, drain_s)
 
 
@@ -209,7 +209,7 @@ class _Child:
         return self._changed
 
     async def end(self) -> None:
-        """End whatever of the process still runs, read what it wrote last, and let go of it."""
+        """Kill what still runs of the process, read its last output, and release it."""
         try:
             if not self.exited.is_set():
                 await self._terminate()
@@ -228,7 +228,7 @@ class _Child:
     async def _terminate(self) -> None:
         """Send TERM to the whole process tree, and give each process time to end by itself."""
         if self._init and self._init.handle is None:
-            return  # the command has not begun
+            return  # the command has not started
         # One bound for all: a fork bomb makes processes faster than they can be counted.
         with suppress(TimeoutError):
             async with asyncio.timeout(TERM_S):
@@ -247,9 +247,9 @@ class _Child:
                 await self.exited.wait()
 
     async def _end_box(self, init: BoxInit) -> None:
-        """Whether it was asked to end or has ended by itself: what runs inside may have seen to it that it goes on."""
+        """Kill the box, even when it has ended by itself: a process inside may have made itself survive that."""
         init.kill()
-        self._signal(signal.SIGCONT)  # it says how its command has ended
+        self._signal(signal.SIGCONT)  # it exits with the code of its command
         if not init.gone():
             await asyncio.to_thread(init.gone, _KILLED_S)
         await _wait(self.exited, DRAIN_S)
@@ -276,7 +276,7 @@ class _Child:
     def _close(self) -> None:
         self._signal(signal.SIGKILL)
         if not self._waiting.done():
-            _log.warning("process %d does not go although it was killed", self._process.pid)
+            _log.warning("process %d still alive after SIGKILL", self._process.pid)
             self._waiting.cancel()
         if self._resting:
             self._resting.cancel()

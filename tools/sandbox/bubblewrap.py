@@ -74,7 +74,7 @@ class Bubblewrap:
 
     @property
     def boxed(self) -> bool:
-        """Whether nothing of what a command does leaves the sandbox and the workspace, unless its call names hosts.
+        """True when a command can reach nothing outside of the sandbox and the workspace but the hosts of its call.
 
         With `network` any command can send what it reads to any public host: then no call is boxed, and what was read
         from untrusted sources is a reason to ask. That it reaches this machine or its neighbours is ruled out anyway.
@@ -83,12 +83,12 @@ class Bubblewrap:
 
     @property
     def networked(self) -> bool:
-        """Whether all that is open to a command is the public network, which the operator has given to every one."""
+        """True when the operator has given every command the public network, and nothing else is open."""
         return self.network
 
     @property
     def blocks(self) -> str:
-        """What a command cannot do, for people."""
+        """Description of the restrictions, for the status page."""
         others = "nothing of this machine's loopback, its other addresses or the local network"
         network = f"any public host, {others}; " if self.network else f"no network but the hosts of a call; {others}; "
         return (
@@ -112,7 +112,7 @@ class Bubblewrap:
             *(*inner_process_limit(self.limits), *words(program, program, inside)),
         )
         built = environment(program, self.author, home=_HOME, python_start=_START)
-        # Whoever owns the workspace: nothing that its repository names leaves the box but to hosts of its call.
+        # Safe for any owner: what the workspace's repository names reaches only the hosts of its call.
         # And no branch writes into the config, which is sealed.
         trusted = [("safe.directory", str(path)) for path in {workspace.resolve(), workspace}]
         built |= git_settings(*trusted, ("branch.autoSetupMerge", "false"))
@@ -175,7 +175,7 @@ def _installed() -> list[Path]:
 
 @cache
 def _trial(limits: ResourceLimits, outer: tuple[str, ...]) -> str | None:
-    """What goes wrong in the box; None when nothing does. Each box is tried once in a process, see `limits._works`."""
+    """Return the error of a trial start; None when it works. Cached per process, see `resource_limits._works`."""
     return trial(limits, [*outer, *_SEAL, "--", "true"], env={"PATH": PATH})
 
 

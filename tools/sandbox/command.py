@@ -1,4 +1,4 @@
-"""What to start: the words, the whole environment, and what it may take of the machine."""
+"""A command to start: its words, its whole environment and its resource limits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start. `env` is the whole environment. `fds` stay open in the child.
+    """A command to start. `env` is the whole environment. `fds` stay open in the child.
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
-    what runs inside it is asked to end. `limits` and `seals`: whoever starts it makes their places before, and clears
-    them after. `before`: words in front of all others, outside of the limits and of the sandbox.
+    what runs inside it gets TERM. `limits` and `seals`: the caller makes their places before the start, and clears
+    them after the end. `before`: words in front of all others, outside of the limits and of the sandbox.
     """
 
     argv: tuple[str, ...]
@@ -40,13 +40,13 @@ class Command:
 
 
 def refusing(sentence: str) -> Command:
-    """A command that fails with a sentence: what was asked for cannot be had in this sandbox."""
+    """Return a command that fails with a sentence: this sandbox does not support the call."""
     return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', sentence), {"PATH": PATH})
 
 
 @dataclass(frozen=True, slots=True)
 class GitAuthor:
-    """As whom git commits in a command: it finds no settings of the user's."""
+    """The author of git commits in a command, which finds no settings of the user's."""
 
     name: str = "dragoman (agent)"
     email: str = "agent@dragoman.invalid"
@@ -65,7 +65,7 @@ AGENT = GitAuthor()
 def environment(
     program: Program, author: GitAuthor, *, home: str = "", python_start: str = str(PYTHON_START)
 ) -> dict[str, str]:
-    """The whole environment of a command: built here, so that none of the server's secrets can be in it.
+    """Return the whole environment of a command: built here, so that it cannot contain secrets of the server.
 
     Without `home` the limits make one for the command. It is never the workspace: its files would be settings that
     programs obey unasked. `python_start` is where the command finds PYTHON_START.

@@ -1,8 +1,8 @@
-"""Whether git would run a program that a repository of the workspace names: a hook, a filter, a monitor of files.
+"""Detection of programs that git would run for a repository of the workspace: hooks, filters, file monitors.
 
 No command and no file tool puts that there unasked, but a repository can come with it, in an archive or on a shared
 disk. What git obeys is in too many places to switch it all off (`filter.NAME.clean` has any name), so this knows what
-is plain, and calls everything else a program. Only for a sandbox: it decides whether a person is asked.
+is plain, and calls everything else a program. Only for a sandbox: it decides whether a call needs approval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.sandbox.sealed_paths import ITSELF
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.shell_policy.read_only_programs import without_place
 
-# What makes no program run, wherever it is said.
+# Settings that make no program run, in whatever file they are.
 _HARMLESS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
     r"|core\.(abbrev|autocrlf|eol|longpaths|quotepath|safecrlf|untrackedcache)|advice\.\w+|color\.ui|fetch\.prune"
@@ -31,12 +31,12 @@ _HOOKS = 64  # entries that are looked at: git's samples are 14
 _STEPS = 3  # `cd` and `-C` of a command that are followed
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
-# In an index: the mode of a submodule, whose own settings git obeys, and what says that there are more entries.
+# In an index: the mode of a submodule, whose own settings git obeys, and the mark of a sparse index.
 _SUBMODULE, _SPARSE = b"\x00\x00\xe0\x00", b"sdir"
 
 
 def runs_nothing(command: str, workspace: Path) -> bool:
-    """Whether no git in a command that both readers understand would run what a repository names. Total; may block."""
+    """Return whether git in a command would run no program that a repository names. Total; may block."""
     if "git" not in command:
         return True
     commands = simple_commands(command)
@@ -52,7 +52,7 @@ def runs_nothing(command: str, workspace: Path) -> bool:
 
 
 def _places(commands: tuple[Words, ...], root: Path) -> list[Path | None]:
-    """Every folder in which a git of the command may start; None for one that is not known."""
+    """Return every folder in which a git of the command may start; None for an unknown one."""
     places: list[Path | None] = [root]
     steps = [step for words in commands for step in (words[1:] if words[0] == "cd" else without_place(words)[1])]
     if len(steps) > _STEPS or any(step.startswith("-") or ".." in Path(step).parts for step in steps):
@@ -63,7 +63,7 @@ def _places(commands: tuple[Words, ...], root: Path) -> list[Path | None]:
 
 
 def _is_plain_up_to(root: Path, place: Path | None) -> bool:
-    """Whether all repositories are plain that git would look for from there on, upwards to the workspace."""
+    """Return whether all repositories that git finds from there upwards to the workspace are plain."""
     if place is None:
         return False
     if not place.is_dir():
@@ -110,7 +110,7 @@ def _is_harmless(config: Path) -> bool:
 
 
 def _names(config: str) -> Iterator[str]:
-    """What a config sets, as `section.key`; a name that nothing has for what is not plainly read."""
+    """Yield the settings of a config as `section.key`; an empty name for a line that is not plain."""
     section = ""
     for line in (line.strip(" \t\r") for line in config.split("\n")):
         if not line or line[0] in "#;":
@@ -124,7 +124,7 @@ def _names(config: str) -> Iterator[str]:
 
 
 def _read(file: Path, limit: int) -> bytes | None:
-    """None for what is no file, or larger."""
+    """Read a file; None when it is no regular file, or larger than `limit`."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as read:
         status = os.fstat(opened)

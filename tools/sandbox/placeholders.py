@@ -30,7 +30,7 @@ def own_folder() -> Path:
     tries = (f"/tmp/.dragoman-seals-{uid}{'-' * number}" for number in range(_NAMES))
     for name in ("/run/dragoman-seals", f"/run/user/{uid}/dragoman-seals", *tries):
         with suppress(OSError):
-            os.mkdir(name, 0o700)  # noqa: PTH102 - asked for with every command
+            os.mkdir(name, 0o700)  # noqa: PTH102 - called for every command
         with suppress(OSError):
             status = os.lstat(name)
             if stat.S_ISDIR(status.st_mode) and status.st_uid == uid and os.access(name, os.W_OK):
@@ -39,7 +39,7 @@ def own_folder() -> Path:
 
 
 def placeholder_source() -> Path:
-    """What a box shows in the place of any. Raises OSError."""
+    """Return the folder that a box mounts over every placeholder. Raises OSError."""
     folder = own_folder() / _SEEN
     make_folder(folder)
     make_file(folder / ".gitignore", _IGNORED)
@@ -47,18 +47,18 @@ def placeholder_source() -> Path:
 
 
 def make_placeholder(path: Path) -> None:
-    """Where nothing is. Raises OSError."""
+    """Make a placeholder where nothing exists. Raises OSError."""
     if make_folder(path):
         mark(path)
 
 
 def mark(path: Path) -> None:
-    """As made here."""
+    """Mark a folder as made here."""
     os.utime(path, (_MARK_S, _MARK_S))
 
 
 def is_marked(path: str | Path) -> bool:
-    """Whether it was made here, and nothing was put into it or taken out since."""
+    """Return whether a folder was made here and not changed since."""
     try:
         return int(os.lstat(path).st_mtime) == _MARK_S
     except OSError:
@@ -66,14 +66,14 @@ def is_marked(path: str | Path) -> bool:
 
 
 def remove_placeholder(path: str | Path) -> None:
-    """Nothing else, and nothing where it is not empty. Most are missing: a Path costs more than to look for one."""
+    """Remove a marked, empty folder. Most are missing, and building a Path costs more than the check."""
     if is_marked(path):
         with suppress(OSError):
             os.rmdir(path)  # noqa: PTH106 - as above
 
 
 def make_folder(folder: Path) -> bool:
-    """Whether it is new. Raises OSError, but not where nobody of this account can write."""
+    """Make a folder; return whether it is new. Raises OSError, but not where this account cannot write."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -86,7 +86,7 @@ def make_folder(folder: Path) -> bool:
 
 
 def make_file(file: Path, text: str) -> bool:
-    """Whether it is new: one that is there stays. Raises OSError as above."""
+    """Make a file unless it exists; return whether it is new. Raises OSError as above."""
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The box that commands run in: bubblewrap, else Landlock; none when a person asked for that, or a reason why."""
+"""The sandbox of commands: bubblewrap, else Landlock; none when configured so, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW_TO_GET_ONE = (
 
 @dataclass(frozen=True, slots=True)
 class NoSandbox:
-    """Commands cannot run. `reason` says why, and what to do."""
+    """Commands cannot run. `reason` has the cause and what to do."""
 
     level: ClassVar[str] = "off"
     boxed: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class Unboxed:
 
 
 Sandbox = Bubblewrap | Landlock | Unboxed
-WAYS_OUT = {  # what is open to a command that is not `boxed`, for people
+WAYS_OUT = {  # what a command that is not `boxed` can reach, as shown to the user
     Unboxed.level: "No sandbox holds it: it can do all that the server's account can, here and in the network.",
     Landlock.level: "Landlock holds it in part: it can see, and may change, modes and times of the account's files.",
     Bubblewrap.level: "The sandbox has the network: it can send what it reads there to others.",
@@ -80,7 +80,7 @@ def find_sandbox(
 ) -> Sandbox | NoSandbox:
     """The best box of this machine, tried out by really starting something in it (about 50 ms, once in a process).
 
-    `unsafe` is a person's wish for no box at all. `hidden` are directories of the server, such as its data. `kept` are
+    `unsafe`: run commands without a sandbox. `hidden` are directories of the server, such as its data. `kept` are
     directories in the workspace that commands may only read, where the level can tell. `network` lets all commands
     reach what is public, and `private_hosts`, but for the `closed_ports` of this machine: bubblewrap alone can do that.
     `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are

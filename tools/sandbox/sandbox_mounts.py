@@ -1,4 +1,4 @@
-"""What every sandbox shows of the machine, read-only."""
+"""The parts of the machine that every sandbox mounts read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def visible_python() -> Path:
 
 
 def interpreter_tree(python: Path) -> tuple[Path, ...]:
-    """What must be shown besides the system for this interpreter to run."""
+    """Return what must be mounted besides the system for this interpreter to run."""
     return () if _is_visible(python) else (Path(sys.base_prefix).resolve(),)
 
 

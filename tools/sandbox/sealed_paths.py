@@ -56,7 +56,7 @@ class HeldSeals:
 
 @dataclass(frozen=True, slots=True)
 class Seals:
-    """Whoever starts a command calls `begin` before its words are put together, and `end` when nothing of it runs.
+    """The seals of a workspace: call `begin` before a command line is built, and `end` when nothing of it runs.
 
     `names` are of the places that cannot be made either; others are closed where they are.
     """
@@ -83,7 +83,7 @@ class Seals:
             except BaseException:
                 os.close(lock)
                 raise
-            os.close(lock)  # of those before, who have just removed it
+            os.close(lock)  # the file of earlier commands, which was just removed
 
     def end(self, held: HeldSeals) -> None:
         """Remove again what was made, unless other commands run in the workspace."""
@@ -99,7 +99,7 @@ class Seals:
             os.close(held.lock)
 
     def _clean(self, links: frozenset[str]) -> None:
-        """Leave of what commands and seals have made nothing that would be obeyed. What cannot be removed stays."""
+        """Remove what commands and seals left that a program would obey. What cannot be removed stays."""
         git = self.workspace / _GIT
         with suppress(OSError):
             for left in _links(git) - links:
@@ -111,7 +111,7 @@ class Seals:
             remove_placeholder(f"{self.workspace}/{name}")
 
     def _decide(self) -> dict[str, list[str]]:
-        """For all commands until the last has ended; now none runs. Raises OSError."""
+        """Decide for all commands until the last has ended; none runs now. Raises OSError."""
         for name in self.names:
             make_placeholder(self.workspace / name)
         git = self.workspace / _GIT
@@ -144,7 +144,7 @@ def _is_repository(git: Path) -> bool:
 
 
 def _complete(git: Path) -> None:
-    """What a repository may lack, so that it can be closed. Raises OSError."""
+    """Make what a repository lacks for its seals. Raises OSError."""
     make_folder(git / "hooks")
     make_file(git / "config", _PLAIN)
     if make_file(git / "commondir", ITSELF):
@@ -160,7 +160,7 @@ def _bytes_of(config: Path) -> bytes:
 
 
 def _links(git: Path) -> frozenset[str]:
-    """Links and pipes in a repository, of which it needs none, by their paths in it."""
+    """Return links and pipes in a repository, which needs none, by their paths in it."""
     return frozenset(_odd(str(git))) if _is_repository(git) else frozenset()
 
 
@@ -203,7 +203,7 @@ def _write(lock: int, decided: dict[str, list[str]]) -> None:
 
 
 def _read(lock: int) -> dict[str, list[str]] | None:
-    """None where nothing was decided, or not to the end."""
+    """Read the decision; None where there is none, or it is incomplete."""
     with suppress(ValueError):
         decided: dict[str, list[str]] = json.loads(os.pread(lock, os.fstat(lock).st_size, 0))
         return decided

@@ -1,4 +1,4 @@
-"""The system call filter of the boxes: what neither namespaces nor Landlock hold. Linux, x86-64 and ARM64."""
+"""The seccomp filter of the sandboxes: what neither namespaces nor Landlock restrict. Linux, x86-64 and ARM64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED = {
     "userfaultfd": (323, 282, _EPERM),
     "unshare": (272, 97, _EPERM),
     "setns": (308, 268, _EPERM),
-    # Hands in other processes. The box's first process is of the same user, and it holds the box together.
+    # Access to other processes. The box's first process is of the same user, and it holds the box together.
     "ptrace": (101, 117, _EPERM),
     "process_vm_readv": (310, 270, _EPERM),
     "process_vm_writev": (311, 271, _EPERM),
@@ -63,7 +63,7 @@ REFUSED_IN_NAMESPACES = (
 
 
 class Allowed(NamedTuple):
-    """A condition on an argument of a call: what of it is looked at, and what that may be."""
+    """A condition on an argument of a call: the bits that are checked, and their allowed values."""
 
     argument: int
     mask: int
@@ -71,7 +71,7 @@ class Allowed(NamedTuple):
 
 
 class Narrowed(NamedTuple):
-    """A call of which only some are allowed: those that meet one of the conditions. None: not on this processor."""
+    """A call that is allowed only if it meets one of the conditions. Number None: not on this processor."""
 
     numbers: tuple[int | None, int | None]
     conditions: tuple[Allowed, ...]
@@ -128,7 +128,7 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def filter_for_namespaces() -> str:
-    """The filter of a box that has namespaces of its own, as a file; empty where none is known for the processor."""
+    """Return the filter of a sandbox with namespaces, as a file; empty where the processor is not supported."""
     if os.uname().machine not in _MACHINES:
         return ""
     column = _MACHINES[os.uname().machine][0]
@@ -137,7 +137,7 @@ def filter_for_namespaces() -> str:
 
 
 def filter_for_landlock() -> str:
-    """The filter of what has none."""
+    """Return the filter of a sandbox without namespaces."""
     column = _MACHINES[os.uname().machine][0]
     refused = [(row[column], row[2]) for row in _REFUSED.values()]
     refused.append((_SOCKET[column], _EACCES))

@@ -1,7 +1,7 @@
-"""Which shell commands plainly need the network: then the call asks for it at once, instead of failing first.
+"""Detection of shell commands that plainly need the network: the call then requests it, instead of failing first.
 
-A guess, and allowed to be wrong: one that is too many asks a person once, one that is missed runs without network and
-says so when it fails. So it reads on where a text is not plain, unlike plain_commands, which decides what may run.
+A heuristic: a false positive costs one approval, a false negative runs without network and gets a hint when it fails.
+So it continues where a text is not plain, unlike plain_commands, which decides what may run.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _GIT_PAIRS = frozenset(
 _VALUE_OF_GIT = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?([/?].*)?|[\w.-]+:\d+([/?].*)?|localhost([/?].*)?", re.ASCII)
 _REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]{2,}|\[[0-9a-f:]+\]):(?!//)", re.ASCII)
-# By which a program of _LOADERS reads a file, or calls something else than its URLs say.
+# Options by which a program of _LOADERS reads a file, or calls something else than its URLs.
 _ELSEWHERE = re.compile(
     r"(?i:file):|-[a-zA-Z]*[Kx]|--(config|unix-socket|abstract-unix|proxy|preproxy|socks|resolve|connect-to|input-file)"
 )
@@ -90,7 +90,7 @@ _LOOPBACK = re.compile(r"(.*\.)?localhost|127(\.\d+){1,3}|0\.0\.0\.0|\[?::1?\]?"
 def request_network(arguments: Arguments) -> Arguments:
     """The arguments of `bash` with `network` in its one form, `true` where the command plainly needs it.
 
-    A `false` that somebody wrote stays where it says something.
+    An explicit `false` stays for such a command.
     """
     written, command = arguments.get(NETWORK), arguments.get("command")
     arguments = normalise_network(arguments)
@@ -100,12 +100,12 @@ def request_network(arguments: Arguments) -> Arguments:
 
 
 def needs_network(command: str) -> bool:
-    """Whether a program in the command plainly reaches for another machine. Total, in linear time."""
+    """Return whether a program in the command plainly reaches for another machine. Total, in linear time."""
     return any(map(_reaches, _commands(command[:_MAX_READ], _NESTED)))
 
 
 def calls_only_loopback(command: str) -> bool:
-    """Whether the text is plain, and nothing in it does more than to call a service on this machine's loopback."""
+    """Return whether the text is plain, and only calls services on this machine's loopback."""
     read = simple_commands(command)
     if isinstance(read, Doubt) or not read or any(map(_ELSEWHERE.match, chain.from_iterable(read))):
         return False
@@ -136,7 +136,7 @@ def _roughly(text: str) -> Iterator[Words]:
 
 
 def _without_heredocs(text: str) -> str:
-    """What is fed to a program as it stands is no command."""
+    """Remove here-documents, which are no commands."""
     lines, until = [], ""
     for line in text.split("\n"):
         if until:
@@ -149,7 +149,7 @@ def _without_heredocs(text: str) -> str:
 
 
 def _bare(words: Sequence[str]) -> Words:
-    """Without assignments and programs that only start another."""
+    """Strip assignments and programs that only start another."""
     at = 0
     while at < len(words):
         word = words[at].rpartition("/")[2]

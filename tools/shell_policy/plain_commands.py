@@ -1,7 +1,7 @@
-"""Which shell commands are plain enough to run without asking: read by two readers, then held against a list.
+"""Shell commands plain enough to run without approval: parsed by two parsers, then matched against a list.
 
-The sandbox is the boundary, not this reading: it only decides whether a person is asked. So it understands little on
-purpose, plain commands of plain words, and calls everything else a doubt. Two readers have to agree on every word,
+The sandbox is the boundary, not this parser: it only decides whether approval is needed. So it understands little on
+purpose, plain commands of plain words, and calls everything else a doubt. Two parsers have to agree on every word,
 tree-sitter's bash grammar and a short table of tokens: a trick must fool both in the same way. The grammar alone takes
 `\\rm` on a line of its own for an argument of the line before, and `time` and `%1` for programs.
 """
@@ -28,7 +28,7 @@ DEFAULT_COMMANDS: tuple[str, ...] = (
     "true",
     "false",
     "pwd",
-    "echo *",  # bash's own: its words are printed, and its options say only how
+    "echo *",  # bash's own: its words are printed, and its options change only the form
     "ls *",  # shows names and dates; no option of it writes or runs anything
     "basename *",  # works on its words alone
     "dirname *",  # as basename
@@ -41,7 +41,7 @@ DEFAULT_COMMANDS: tuple[str, ...] = (
     "nproc",
 )
 
-# Outside of quotes: what bash takes as it stands, wherever it stands in a word.
+# Outside of quotes: characters that bash takes literally anywhere in a word.
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t]+)
     | (?P<comment>(?<![^ \t\n;|&])\#[^\n]*)
@@ -97,7 +97,7 @@ _MEANINGS = {
     "]": "a test or a file pattern",
     "*": "a file pattern",
     "?": "a file pattern",
-    "~": "somebody's home",
+    "~": "a home directory",
     "!": "a negation or the history",
     "&": "something in the background",
     "\\": "an escape",
@@ -109,7 +109,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The text may do more than its words say. `reason` completes the sentence "It was not understood: ..."."""
+    """The text may do more than its words show. `reason` completes the sentence "It was not understood: ..."."""
 
     reason: str
 
@@ -143,10 +143,10 @@ def simple_commands(text: str) -> tuple[Words, ...] | Doubt:
 
 
 def allowed(text: str, patterns: Iterable[str]) -> bool:
-    """Whether every command in the text matches one of the patterns. Nothing to run is nothing to allow.
+    """Return whether every command in the text matches one of the patterns. Nothing to run is nothing to allow.
 
     A pattern is a command of literal words; a last word `*` stands for any further words, or none, with which the
-    program only reads (read_only_programs). `refusal` tells which patterns cannot match, and why.
+    program only reads (read_only_programs). `refusal` explains patterns that cannot match.
     """
     commands = simple_commands(text)
     if isinstance(commands, Doubt):
@@ -156,7 +156,7 @@ def allowed(text: str, patterns: Iterable[str]) -> bool:
 
 
 def reads(text: str) -> bool:
-    """Whether all that the text does, by both readers, is to read and print. `cd` may come before it."""
+    """Return whether the text only reads and prints, by both parsers. `cd` may come before it."""
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False
@@ -164,7 +164,7 @@ def reads(text: str) -> bool:
 
 
 def loses_nothing(text: str) -> bool:
-    """Whether all that the text does is to read, or to add what can be undone (read_only_programs). For a sandbox."""
+    """Return whether the text only reads, or adds what can be undone (read_only_programs). For a sandbox."""
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False
@@ -176,7 +176,7 @@ def _changes_place(words: Words) -> bool:
 
 
 def refusal(pattern: str) -> str | None:
-    """Why a pattern never matches anything, for whoever wrote it; None when it can."""
+    """Explain why a pattern never matches anything; None when it can."""
     read = _read(pattern)
     return read.reason if isinstance(read, Doubt) else None
 
@@ -211,7 +211,7 @@ def _read(pattern: str) -> _Pattern | Doubt:
 
 
 def _by_tokens(text: str) -> list[list[Span]] | Doubt:
-    """Where the words of each command are, by the table of tokens."""
+    """Find the words of each command by the table of tokens."""
     commands: list[list[Span]] = []
     words: list[Span] = []
     unfinished = False
@@ -245,7 +245,7 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 def _by_grammar(text: str) -> list[list[Span]] | None:
     """The same by tree-sitter; None where it finds an error, or anything but plain commands."""
-    from tree_sitter import Parser  # 13 ms and 3 MB, for whoever has commands to read
+    from tree_sitter import Parser  # 13 ms and 3 MB, only when commands are parsed
 
     root = Parser(_bash()).parse(text.encode()).root_node
     if root.has_error:
@@ -271,7 +271,7 @@ def _bash() -> Language:
 
 
 def _unquoted(word: str) -> str:
-    """What bash makes of a word without expansions."""
+    """Remove quotes as bash does, in a word without expansions."""
 
     def piece(found: re.Match[str]) -> str:
         if found["quoted"] is not None:

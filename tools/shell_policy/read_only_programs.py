@@ -1,4 +1,4 @@
-"""Programs that are known only to read: all that a pattern with a `*` can allow.
+"""Programs that are known only to read: the only ones that a pattern with a `*` can allow.
 
 A list of the programs that run others can never be complete (env, xargs, git, vim, a shell of another name ...), so
 this is a list of those that do not, each with the options that it may have. An option, a subcommand or a program that
@@ -41,7 +41,7 @@ class ReadOnly:
         object.__setattr__(self, "_short", re.compile(rf"-(?:{letters})*(?:{letters}|{valued}.*)", re.DOTALL))
 
     def reads(self, words: Iterable[str]) -> bool:
-        """Whether the program only reads with these words behind its name."""
+        """Return whether the program only reads with these words behind its name."""
         operands = []
         for word in words:
             if re.search(self.never, word):
@@ -257,12 +257,12 @@ ADDERS: dict[str, ReadOnly] = {
 
 
 def only_reads(words: tuple[str, ...]) -> bool:
-    """Whether a command (its words, unquoted) is known to do nothing but read and print."""
+    """Return whether a command (its words, unquoted) is known to do nothing but read and print."""
     return _fits(words, READERS)
 
 
 def only_adds(words: tuple[str, ...]) -> bool:
-    """Whether a command is known to change nothing that is there."""
+    """Return whether a command is known to change nothing that is there."""
     return _fits(words, ADDERS)
 
 

@@ -1,4 +1,4 @@
-"""Which addresses are on the public internet, and which private ones somebody has allowed by name."""
+"""Classification of addresses: public ones, and private ones that the configuration allows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ISATAP_LOCAL_BIT = 0x02000000
 
 
 def is_global(address: Address) -> bool:
-    """Whether an address is on the public internet, and so is every IPv4 address that it carries."""
+    """Return whether an address is on the public internet, and so is every IPv4 address that it carries."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _RESERVED_4)
     if address.ipv4_mapped:
@@ -63,9 +63,9 @@ def is_global(address: Address) -> bool:
 
 
 def own_addresses() -> frozenset[Address]:
-    """This machine's own: what listens here may trust its neighbours, even on an address that is public."""
+    """Return this machine's addresses: a service here may trust local clients, even on a public address."""
     found = set()
-    import psutil  # as in tools.family: a server's start can do without
+    import psutil  # as in process_tree: imported late, for a faster start
 
     for addresses in psutil.net_if_addrs().values():
         for one in addresses:
@@ -75,7 +75,7 @@ def own_addresses() -> frozenset[Address]:
 
 
 def is_valid_private_host(entry: str) -> bool:
-    """Whether an entry is one that `is_allowed_private_host` can ever find, in its spelling."""
+    """Return whether `is_allowed_private_host` can ever match an entry of this spelling."""
     entry = entry.strip().lower().rstrip(".")
     with suppress(ValueError):
         ip_network(entry.strip("[]"), strict=False)
@@ -90,7 +90,7 @@ def is_valid_private_host(entry: str) -> bool:
 
 
 def is_allowed_private_host(private_hosts: Sequence[str], host: str, port: int, address: Address) -> bool:
-    """Whether somebody allowed this: `host`, `host:port`, an address with or without a port, or `10.0.0.0/8`."""
+    """Return whether an entry allows this: `host`, `host:port`, an address with or without a port, `10.0.0.0/8`."""
     return any(_names(entry.strip().lower().rstrip("."), host, port, address) for entry in private_hosts)
 
 

@@ -1,4 +1,4 @@
-"""The hosts that a call asks to reach: one reading of the argument `network` for gate, grants, page and executor.
+"""The hosts that a call requests: one parser of the argument `network` for gate, grants, page and executor.
 
 `true` asks for any public host, a list for those that its patterns name, absent or `false` for none. A pattern is
 `example.org`, `*.example.org` (every name below, not the name itself), an address, or `*`; each may end in `:port`.
@@ -32,19 +32,19 @@ _SPELLED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """Hosts that may be reached. `host` is a name, an address, `*.name` or `*`; without `port` any port is meant."""
+    """Hosts that may be reached. `host` is a name, an address, `*.name` or `*`; without `port` any port."""
 
     host: str
     port: int | None = None
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether it names this host, lower case and without a dot at its end."""
+        """Return whether it names this host, lower case and without a dot at its end."""
         if self.port not in (None, port):
             return False
         return self.host in (ANY, host) or (self.host.startswith("*.") and host.endswith(self.host[1:]))
 
     def covers(self, other: HostPattern) -> bool:
-        """Whether everything that `other` names is named by this one, too."""
+        """Return whether everything that `other` names is named by this one, too."""
         if self.port not in (None, other.port):
             return False
         return self.host in (ANY, other.host) or (self.host.startswith("*.") and other.host.endswith(self.host[1:]))
@@ -53,7 +53,7 @@ class HostPattern:
 def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
     """The patterns of hosts that a call asks for: `()` none, `("*",)` any public host. Total.
 
-    What cannot be understood counts as any host, so that a decision is never taken on less than what might be meant.
+    What cannot be parsed counts as any host, so that a decision never covers less than what may run.
     """
     match normalise_hosts(arguments.get(NETWORK)):
         case None:
@@ -109,7 +109,7 @@ def pattern_of(host: str) -> HostPattern | None:
 
 
 def host_pattern_error(hosts: Iterable[str]) -> str | None:
-    """What is wrong with a list of patterns, and how to write it; None when nothing is."""
+    """Describe the error in a list of patterns and how to correct it; None when it is valid."""
     hosts = list(hosts)
     if len(hosts) > MAX_HOSTS:
         return f"network names {len(hosts)} hosts, and {MAX_HOSTS} are the most: use a pattern such as *.example.org."
@@ -120,14 +120,14 @@ def host_pattern_error(hosts: Iterable[str]) -> str | None:
 
 
 def covers(granted: Iterable[str], wanted: Iterable[str]) -> bool:
-    """Whether all hosts of `wanted` are among those of `granted`; a pattern that names no host covers nothing."""
+    """Return whether `granted` covers all hosts of `wanted`; a pattern that names no host covers nothing."""
     given = [pattern for host in granted if (pattern := pattern_of(host))]
     requested = [pattern_of(host) for host in wanted]
     return all(one is not None and any(pattern.covers(one) for pattern in given) for one in requested)
 
 
 def describe_hosts(hosts: Iterable[str]) -> str:
-    """A clause for people: which hosts these are."""
+    """Return a clause that names the hosts."""
     hosts = tuple(hosts)
     if not hosts:
         return "no network"

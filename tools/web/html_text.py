@@ -1,4 +1,4 @@
-"""HTML to readable text: headings, lists, links and tables in Markdown's marks, without what a page hides."""
+"""HTML to readable text: headings, lists, links and tables as Markdown, without what a page hides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCKS = _set(
     "h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol p pre search section summary table ul"
 )
 _VOID = _set("area base br col embed hr img input link meta param source track wbr")
-# What no browser shows as text, or shows only where scripts do not run.
+# Elements that no browser shows as text, or only where scripts do not run.
 _UNSHOWN = _set(
     "applet audio canvas datalist iframe math noembed noframes noscript object script select style svg template "
     "textarea video"
@@ -55,7 +55,7 @@ _HIDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a person would read. `hidden` counts the characters that the page hides; `cut`: not all was read."""
+    """The visible text of a page. `hidden` counts the characters that it hides; `cut`: not all was read."""
 
     title: str
     text: str
@@ -67,7 +67,7 @@ def readable(html: str, url: str, time_limit_s: float) -> Page:
     """The text of a page at `url`, in bounded time and memory whatever the page is.
 
     Tags are taken as they come, without a tree: some 30 KB of HTML can make a tree of gigabytes. What a style sheet
-    or a script hides is shown: who needs more than a first defence must not trust the text.
+    or a script hides is shown: this is only a first defence, and the text stays untrusted.
     """
     # Importing it takes 0.15 s, which a server should not wait for when it starts.
     from justhtml import stream
@@ -88,7 +88,7 @@ def readable(html: str, url: str, time_limit_s: float) -> Page:
 
 
 def is_hidden(name: str, attributes: dict[str, str | None]) -> bool:
-    """Whether an element is not shown, as far as it says so itself."""
+    """Return whether an element is hidden by its name or attributes."""
     if name in _UNSHOWN or "hidden" in attributes or (attributes.get("aria-hidden") or "").strip().lower() == "true":
         return True
     style = attributes.get("style") or ""
@@ -97,7 +97,7 @@ def is_hidden(name: str, attributes: dict[str, str | None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An element that has begun."""
+    """An open element."""
 
     name: str
     hidden: bool
@@ -207,7 +207,7 @@ class _Reader:
         self._unshown -= closed.name in _UNSHOWN
         if closed.href:
             if "[" in self._mark:
-                self._mark = self._mark.replace("[", "", 1)  # nothing to read stood in the link
+                self._mark = self._mark.replace("[", "", 1)  # the link had no text
             else:
                 self._pieces.append(f"]({closed.href})")
         elif closed.name == "li" or closed.name in _HEADINGS:
@@ -215,7 +215,7 @@ class _Reader:
         return closed
 
     def _target(self, href: str | None) -> str:
-        """Where a link leads, in full; empty for what is no address to read or to fetch."""
+        """Return the absolute URL of a link; empty for what is no address to read or to fetch."""
         if not href or href.startswith("#") or len(href) > _HREF_CHARACTERS:
             return ""
         joined = _joined(self._url, href)

@@ -1,4 +1,4 @@
-"""What was loaded, as text: which content types are text, in which encoding, and what of a page a person would read."""
+"""Decoding of loaded pages: text content types, their encoding, and the visible text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES = (
 )
 _ENCODINGS = frozenset(_NAMES.split())
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# Pages that say Latin-1 are written in its extension, which browsers know.
+# Pages that declare Latin-1 use its superset, as browsers assume: https://encoding.spec.whatwg.org/#names-and-labels
 _WIDER = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
 
 
@@ -38,12 +38,12 @@ def media_type(content_type: str) -> str:
 
 
 def is_text(kind: str) -> bool:
-    """Whether a content type is one to read. None at all is looked at."""
+    """Return whether a content type is text. A missing one is detected later."""
     return not kind or (kind not in _STREAMS and bool(_TEXT.fullmatch(kind)))
 
 
 def text_of(raw: bytes, content_type: str, url: str, time_limit_s: float, *, cut: bool = False) -> Page:
-    """What a person would read of a body that may be cut off. Takes time: not for the event loop."""
+    """Return the visible text of a body that may be cut off. Blocks: call it in a thread."""
     kind = media_type(content_type)
     text = _decoded(raw, content_type, cut=cut)
     if not kind:
@@ -62,7 +62,7 @@ def _decoded(raw: bytes, content_type: str, *, cut: bool) -> str:
     name = _encoding(declared[1] if declared else "")
     if not name and (written := _DECLARED.search(raw[:_PROBE])):
         name = _encoding((written[1] or written[2]).decode("ascii", "replace"))
-        # It could be read as ASCII, so it is not what it says.
+        # The declaration was readable as ASCII, so the page is not UTF-16.
         name = "utf-8" if name.startswith("utf-16") else name
     if not name.startswith("utf-16") and b"\0" in raw[:_PROBE]:
         raise ToolFailed("This is a binary file, not text: look for a page about it.")

@@ -1,6 +1,6 @@
-"""Which hosts may be reached at all: a name is looked up once, and each of its addresses has to be allowed.
+"""The check of outbound hosts: a name is looked up once, and each of its addresses has to be allowed.
 
-One function for all that reaches out for a model: `web_fetch`, MCP servers, and the commands of a sandbox. Light on
+One function for all requests that a model can cause: `web_fetch`, MCP servers, and the commands of a sandbox. Light on
 imports, for the proxy of each such command.
 """
 
@@ -30,11 +30,11 @@ class HostRefused(Exception):
 
 
 class NotAHost(HostRefused):
-    """The spelling is no host's."""
+    """The text is not a host name."""
 
 
 class OddAddress(HostRefused):
-    """An address that programs read in different ways."""
+    """An address that programs parse in different ways."""
 
 
 class NoSuchHost(HostRefused):
@@ -42,15 +42,15 @@ class NoSuchHost(HostRefused):
 
 
 class NotPublic(HostRefused):
-    """It leads to something that is not on the public internet, or to this machine."""
+    """The host is not on the public internet, or is this machine."""
 
 
 class OtherService(HostRefused):
-    """A port of something that nobody asked for."""
+    """A privileged port that is not allowed."""
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """What the system's resolver says, each address once. Raises OSError."""
+    """Look a host up with the system's resolver, each address once. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(ip_address(address[0]) for *_, address in found))
 
@@ -86,7 +86,7 @@ async def allowed_addresses(
     """Look up a host of `host_name`, once; the addresses to connect to. Raises HostRefused.
 
     All must be public, and not this machine's own, or named by `private_hosts`. `ports` are those below 1024 that may
-    be reached. `closed_ports` of this machine are never reached, whoever names them: they are the server's own.
+    be reached. `closed_ports` of this machine, which are the server's own, are never reached.
     """
     address = literal(host)
     try:
@@ -105,6 +105,6 @@ async def allowed_addresses(
 
 
 def is_of_this_machine(address: Address, own: Collection[Address]) -> bool:
-    """Whether connecting to it reaches this machine."""
+    """Return whether connecting to it reaches this machine."""
     plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
     return plain in own or plain.is_loopback or plain.is_unspecified

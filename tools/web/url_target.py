@@ -1,4 +1,4 @@
-"""Where a URL leads: who is meant, and the public addresses to connect to. A name is looked up once only."""
+"""Resolution of a URL to its host and the public addresses to connect to. A name is looked up only once."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class UrlTarget:
 
 
 def shown(url: object) -> str:
-    """A URL for a message: a stranger may have written it, at any length."""
+    """Shorten a URL for a message: it is untrusted, and may have any length."""
     text = visible(str(url))
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def parsed(written: str) -> httpx2.URL:
-    """A URL that may be followed as far as its spelling tells. Raises ToolFailed."""
+    """Parse a URL and check its form. Raises ToolFailed."""
     try:
         url = httpx2.URL(written.strip())
     except httpx2.InvalidURL as error:
@@ -56,7 +56,7 @@ def parsed(written: str) -> httpx2.URL:
 
 
 def same_origin(url: httpx2.URL, other: httpx2.URL) -> bool:
-    """Whether both are of one site: the same scheme, host and port; or the second is the first, encrypted."""
+    """Return whether both have the same origin, or the second is the first over https."""
     if _host(url) != _host(other):
         return False
     ports = [one.port or _PORTS[one.scheme] for one in (url, other)]
@@ -81,7 +81,7 @@ async def target(
     except NotPublic as error:
         raise ToolFailed(
             f"{shown(host)} is not on the public internet, and web_fetch reaches nothing else. Use a public address; "
-            "whoever runs this server can allow a private one with the setting private_hosts."
+            "the operator of this server can allow a private one with the setting private_hosts."
         ) from error
     except OtherService as error:
         raise ToolFailed(

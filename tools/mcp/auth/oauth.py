@@ -1,7 +1,7 @@
-"""Signing in to servers that want OAuth: who must open which page, and the tokens that came of it.
+"""OAuth sign-ins to MCP servers, and their tokens.
 
-A connection that needs a person ends with `NeedsAuth` and the page to open. The page leads back to our callback, which
-hands what it got to `SignIns.finish`; the next connection turns that into tokens. Nothing waits for the person.
+A connection that needs a sign-in ends with `NeedsAuth` and the page to open. The page redirects to the callback, which
+calls `SignIns.finish` with the code; the next connection exchanges it for tokens. Nothing waits for the person.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class SignIns:
-    """Everybody's sign-ins to all servers. `auth` is for `Hooks.auth`.
+    """The sign-ins of all users to all servers. `auth` is for `Hooks.auth`.
 
-    `callback_url` is where the pages lead back to; `client_metadata_url`, an https page that says who we are, spares
-    the registration at servers that read it.
+    `callback_url` is where the pages lead back to; `client_metadata_url`, an https page with the client's metadata,
+    saves the registration at servers that support it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SignIns:
         self._flows: dict[tuple[str, ...], Flow] = {}  # by server, user, and what tokens depend on
 
     def auth(self, config: ServerConfig, user: str = "") -> httpx2.Auth | None:
-        """What signs the requests to a server; None if it has no URL, or its entry signs them itself."""
+        """Return the authentication of a server; None if it has no URL, or its entry has a header for it."""
         if not config.url or any(name.lower() == "authorization" for name in config.headers):
             return None
         from tools.mcp.auth.oauth_flow import Flow  # the SDK takes 0.8 s
@@ -60,15 +60,15 @@ class SignIns:
         return self._flows[key]
 
     def finish(self, state: str, code: str, issuer: str | None = None) -> str:
-        """A person came back from the page with this. The name of the server to connect anew."""
+        """Complete a sign-in with the code of the redirect; return the name of the server to reconnect."""
         return self._waiting(state).finish(state, code, issuer)
 
     def refuse(self, state: str, reason: str) -> str:
-        """A person came back without a permission. The name of the server that stays closed."""
+        """Record a refused sign-in; return the name of its server."""
         return self._waiting(state).refuse(reason)
 
     async def forget(self, name: str) -> None:
-        """Sign everybody out of a server."""
+        """Sign all users out of a server."""
         for key in [key for key in self._flows if key[0] == name]:
             await self._flows.pop(key).close()
         for path in self._folder.glob(f"{_slug(name)}-*.json"):
@@ -83,7 +83,7 @@ class SignIns:
             if flow.waits_for(state):
                 return flow
         raise SignInFailed(
-            "This sign-in is over or was replaced. Reconnect the server, and open the page it names then."
+            "This sign-in has expired or was replaced. Reconnect the server, and open the new sign-in page."
         )
 
     def _file(self, config: ServerConfig, user: str) -> TokenFile:

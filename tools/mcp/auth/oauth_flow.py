@@ -1,5 +1,5 @@
-"""The SDK's OAuth client, made for a server that runs for weeks: what it knows survives a restart, one request renews
-for all, calls do not wait for each other, and nothing waits for a person.
+"""The SDK's OAuth client, adapted to a long-running server: its state survives a restart, one request refreshes the
+tokens for all, calls do not wait for each other, and nothing waits for a person.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RENEW_S, CLOSE_S = 30.0, 1.0
 
 
 class _Expected(logging.Filter):
-    """The SDK logs a traceback whenever a person is needed."""
+    """Drops the traceback that the SDK logs whenever a sign-in is needed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], NeedsAuth))
@@ -50,7 +50,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(_Expected())
 
 
 class Flow(OAuthClientProvider):
-    """One user at one server. It outlives the connections, which end when a person is needed."""
+    """One user at one server. It outlives the connections, which end when a sign-in is needed."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class Flow(OAuthClientProvider):
         self._sign_in = None
 
     async def close(self) -> None:
-        """Tokens that are on their way are still kept."""
+        """Close, after a running token refresh has been stored."""
         self.drop_sign_in()
         if self._renewing:
             await asyncio.wait({self._renewing}, timeout=CLOSE_S)
             self._renewing.cancel()
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The SDK's holds a lock during each call, and a call that is cancelled takes its new tokens with it."""
+        """Replace the SDK's flow, which holds a lock during each call and loses new tokens when one is cancelled."""
         context = self.context
         async with context.lock:
             if not self._initialized:
@@ -114,7 +114,7 @@ class Flow(OAuthClientProvider):
         sent = self._sign(request)
         response = yield request
         if response.status_code == httpx2.codes.UNAUTHORIZED and sent:
-            if self._token() == sent:  # nobody has renewed it since
+            if self._token() == sent:  # not refreshed since
                 context.token_expiry_time = _LONG_AGO
             await self._renew()
             if self._token() not in ("", sent):
@@ -126,14 +126,16 @@ class Flow(OAuthClientProvider):
             async with aclosing(super()._auth_flow(request)) as steps:
                 step = await _next(steps, None)
                 while step is not None:
-                    if step is not request or step.headers.get("Authorization") != signed:  # else we have its answer
+                    if (
+                        step is not request or step.headers.get("Authorization") != signed
+                    ):  # otherwise its response is known
                         response = yield step
                     step = await _next(steps, response)
 
     async def _renew(self) -> None:
-        """Get new tokens, if those at hand will not do and something helps: once for all who wait for them.
+        """Refresh the tokens when they have expired and can be refreshed: once for all waiting calls.
 
-        It goes on when whoever waits is cancelled: the issuer has taken the old refresh token by then.
+        It continues when the waiting call is cancelled: the issuer has consumed the old refresh token by then.
         """
         if self._renewing is None or self._renewing.done():
             if not self._has_answer() and (self.context.is_token_valid() or not self.context.can_refresh_token()):
@@ -160,14 +162,14 @@ class Flow(OAuthClientProvider):
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
         if response.status_code == _BUSY or response.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
             # The SDK would forget the refresh token, and a person would have to sign in again.
-            raise OAuthTokenError(f"Who issues the tokens answered {response.status_code}; they are kept. Try again.")
+            raise OAuthTokenError(f"The token issuer answered {response.status_code}; the tokens are kept. Try again.")
         refreshed = await super()._handle_refresh_response(response)
         if not refreshed:
             await self._keep()
         return refreshed
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Begin a sign-in, or name the page of the one that waits already. Its answer comes with a later connection."""
+        """Start a sign-in, or return the page of the pending one. A later connection uses its result."""
         context = self.context
         issuer = context.oauth_metadata
         base = context.get_authorization_base_url(context.server_url)
@@ -185,7 +187,7 @@ class Flow(OAuthClientProvider):
         raise NeedsAuth(self._sign_in.url)
 
     def _choose_method(self) -> None:
-        """How a client that was registered by hand shows its secret: as the issuer can read it."""
+        """Choose the authentication method of a client with a configured secret: one that the issuer supports."""
         client, issuer = self.context.client_info, self.context.oauth_metadata
         if client and self._config.client_secret:
             known = issuer.token_endpoint_auth_methods_supported if issuer else None
@@ -204,11 +206,11 @@ class Flow(OAuthClientProvider):
         return tokens.access_token if tokens else ""
 
     def _sign(self, request: httpx2.Request) -> str:
-        """Put the token into the request, and say which. Whether it has ended is for the server to say."""
+        """Put the token into the request and return it. The server decides whether it has expired."""
         self._add_auth_header(request)
         return self._token()
 
-    # What the SDK calls its storage.
+    # The SDK's storage protocol.
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.context.current_tokens
@@ -223,7 +225,7 @@ class Flow(OAuthClientProvider):
         await self._keep()
 
     async def _initialize(self) -> None:
-        """The SDK restores tokens only, and so neither knows that they have ended nor where to renew them."""
+        """Restore all state: the SDK restores tokens only, without their expiry and issuer."""
         context, kept = self.context, await self._file.read()
         try:
             if kept:
@@ -235,7 +237,7 @@ class Flow(OAuthClientProvider):
                 context.current_tokens = _read(OAuthToken, kept.get("tokens"))
         except ValidationError as error:
             _log.warning(
-                "The kept sign-in to %s is not understood: %s", self._config.name, error.errors(include_input=False)
+                "the stored sign-in to %s is invalid: %s", self._config.name, error.errors(include_input=False)
             )
         if self._config.client_id:
             context.client_info = OAuthClientInformationFull(
@@ -282,6 +284,6 @@ async def _next(
 
 
 def _wants_more(response: httpx2.Response) -> bool:
-    """Whether the tokens are good, and another permission is missing."""
+    """Return whether the tokens are valid, but lack a scope."""
     refused = response.status_code == httpx2.codes.FORBIDDEN
     return refused and extract_field_from_www_auth(response, "error") == "insufficient_scope"

@@ -1,4 +1,4 @@
-"""One visit to the page of who issues tokens, which a person makes while nothing waits for them."""
+"""One sign-in at a token issuer's page, which a person completes while nothing waits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
-SIGN_IN_S = 900.0  # how long the page is good for
+SIGN_IN_S = 900.0  # how long the page is valid
 
 
 class SignIn:
-    """One visit to an issuer's page: the page, and the request for tokens that its answer allows."""
+    """One sign-in: the issuer's page, and the token request that its answer allows."""
 
     def __init__(self, target: tuple[str | None, ...]) -> None:
         self.target = target
@@ -36,7 +36,9 @@ class SignIn:
     async def open(self, exchange: asyncio.Task[httpx2.Request]) -> None:
         """Begin, up to the page to open. Raises what is wrong with the issuer."""
         self.exchange = exchange
-        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody asks for it
+        exchange.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # retrieved, so that asyncio does not warn
         shown = asyncio.ensure_future(self._shown.wait())
         try:
             await asyncio.wait({shown, exchange}, return_when=asyncio.FIRST_COMPLETED)
@@ -64,9 +66,9 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open(url: str) -> None:
-    """Codes and tokens go over https, or stay on this machine."""
+    """Raise unless codes and tokens go over https, or stay on this machine."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise OAuthFlowError(
-            f"Signing in at {parts.scheme}://{parts.netloc} would show the tokens to everybody: https is needed."
+            f"Signing in at {parts.scheme}://{parts.netloc} would send the tokens unencrypted: https is needed."
         )

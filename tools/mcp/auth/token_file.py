@@ -1,4 +1,4 @@
-"""Where the tokens of MCP servers are kept."""
+"""Files with the tokens of MCP servers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _NEWEST = "newest"
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """What one user holds for one server, by issuer, so that tokens never reach another than who gave them.
+    """The tokens of one user for one server, by issuer, so that they are sent only to the issuer that gave them.
 
-    Only its owner can read it. `on_secret` hears every secret that is read or written.
+    Only its owner can read it. `on_secret` is called with every secret that is read or written.
     """
 
     path: Path
     on_secret: Callable[[str], object] = field(default=lambda secret: None)
 
     async def read(self) -> dict[str, Any]:
-        """What was kept last; nothing if there is no file, or none that we understand."""
+        """Return the latest tokens; empty if there is no file, or it is invalid."""
         return await asyncio.to_thread(self._read)
 
     async def write(self, issuer: str, kept: dict[str, Any]) -> None:

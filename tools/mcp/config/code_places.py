@@ -1,4 +1,4 @@
-"""An MCP server that is a command runs outside of the box: no part of it may lie where a tool could have written it."""
+"""The check that the code of an MCP server, which runs unsandboxed, lies where no tool can write."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tools.mcp.config.variables import BadEntry
 from tools.mcp.model import ServerConfig
 from tools.process.unsafe_environment import code_in_environment
 
-# What a program of the list runs by its argument; other files and folders there are what it works on.
+# Suffixes of code among arguments; other files and folders there are data.
 CODE = frozenset(
     {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".rb", ".pl", ".php", ".lua", ".jar", ".wasm"}
     | {".so", ".dll", ".exe", ".toml"}
 )
-# What runs the first file or folder among its arguments; what follows that one is for the program.
+# Programs that run the first file or folder among their arguments; later arguments are for that program.
 INTERPRETERS = re.compile(
     r"(python|pypy|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|java|sh|bash|dash|zsh|pwsh)[\d.]*(\.exe)?", re.I
 )
-# Code itself, or a module by its name: what follows is for it.
+# Options with code, or the name of a module: later arguments are for it.
 INLINE = re.compile(r"-[A-Za-z]*[cme]|--eval|--print")
-RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx"})  # of a package, which may be a folder
+RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx"})  # run a package, which may be a folder
 
 
 def check_code_places(config: ServerConfig, workspace: Path | None) -> None:
-    """Raises BadEntry, naming the field."""
+    """Raise BadEntry, which names the field."""
     if workspace is None or config.transport != "stdio":
         return
     for field, path in _places(config):
@@ -54,7 +54,7 @@ def _places(config: ServerConfig) -> Iterator[tuple[str, Path]]:
 
 
 def _run_first(command: str, args: Sequence[str], folder: Path) -> Iterator[int]:
-    """Which arguments may be what an interpreter or a runner runs, whatever it is called (`node server`)."""
+    """Yield the arguments that an interpreter or a runner may run, whatever their suffix (`node server`)."""
     words = [command, *args]
     named = (at for at, word in enumerate(words) if INTERPRETERS.fullmatch(Path(word).name))
     runs = next((at for at in named if not (folder / words[at]).is_dir()), None)
@@ -73,5 +73,5 @@ def _run_first(command: str, args: Sequence[str], folder: Path) -> Iterator[int]
 
 
 def _is_there(path: Path) -> bool:
-    """Also with the suffix that an interpreter adds by itself."""
+    """Return whether the path exists, also with a suffix that an interpreter adds."""
     return any(path.with_name(path.name + suffix).exists() for suffix in ("", ".js", ".mjs", ".cjs", ".ts"))

@@ -1,4 +1,4 @@
-"""Changes of an `mcp.json`: whatever else stands in it stays, and nobody ever sees half of it."""
+"""Changes of an `mcp.json`: atomic, and everything else in it stays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.mcp.config.json_text import has_comments, read_json
 
 
 class FileUnchanged(Exception):
-    """The file could not be changed. The message says why, and what to do."""
+    """The file could not be changed. The message has the reason and what to do."""
 
 
 def entries_of(path: Path) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 
 def put_entry(path: Path, name: str, entry: Mapping[str, Any]) -> str:
-    """Add an entry. What to tell besides. Raises FileUnchanged, also if there is one of this name."""
+    """Add an entry; return a notice for the user. Raises FileUnchanged, also if the name is taken."""
 
     def put(servers: dict[str, Any]) -> None:
         if name in servers:
@@ -35,7 +35,7 @@ def put_entry(path: Path, name: str, entry: Mapping[str, Any]) -> str:
 
 
 def drop_entry(path: Path, name: str) -> str:
-    """Remove an entry. What to tell besides. Raises FileUnchanged, KeyError if there is none."""
+    """Remove an entry; return a notice for the user. Raises FileUnchanged, KeyError if there is none."""
 
     def drop(servers: dict[str, Any]) -> None:
         del servers[name]
@@ -44,7 +44,7 @@ def drop_entry(path: Path, name: str) -> str:
 
 
 def set_enabled(path: Path, name: str, *, enabled: bool) -> str:
-    """Switch an entry on or off. What to tell besides. Raises FileUnchanged, KeyError if there is none."""
+    """Enable or disable an entry; return a notice for the user. Raises FileUnchanged, KeyError if there is none."""
 
     def switch(servers: dict[str, Any]) -> None:
         entry = servers[name]
@@ -93,7 +93,7 @@ def _read(path: Path) -> tuple[Any, dict[str, Any], str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """It may hold keys: a new file is for its owner only, an old one keeps its rights."""
+    """Replace the file atomically. It may hold keys: a new file is for its owner only, an old one keeps its mode."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:

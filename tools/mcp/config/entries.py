@@ -1,4 +1,4 @@
-"""The entries of an `mcp.json`, in every form that people have one: a bad one disables only itself."""
+"""The entries of an `mcp.json`, in the forms of all common clients: an invalid one disables only itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRANSPORTS: dict[str, Transport] = {
     "remote": "http",
     "sse": "sse",
 }
-MILLISECONDS = 1000  # a timeout of so much or more is meant in these
+MILLISECONDS = 1000  # a timeout of so much or more is in milliseconds
 LONGEST_S = 86_400.0
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 USUAL = Timeouts()
@@ -37,7 +37,7 @@ USUAL = Timeouts()
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What a file says. `problem` is why it says nothing."""
+    """The servers of a file. `problem` is the reason why it has none."""
 
     configs: tuple[ServerConfig, ...] = ()
     problem: str = ""
@@ -68,7 +68,7 @@ def parse_config(text: str, environ: Mapping[str, str], path: Path, workspace: P
 
 
 def servers_of(whole: Any) -> dict[str, Any]:
-    """The part of a file that names servers: what a change of it changes. Raises ValueError."""
+    """Return the part of a file that names servers, which may be changed in place. Raises ValueError."""
     if not isinstance(whole, dict):
         raise ValueError('write {"mcpServers": {...}}')
     places = [whole, *(inner for inner in (whole.get("mcp"),) if isinstance(inner, dict))]
@@ -84,7 +84,7 @@ def servers_of(whole: Any) -> dict[str, Any]:
 
 
 def config_of(name: str, entry: Any, variables: Variables, *, from_api: bool = False) -> ServerConfig:
-    """One entry. What is wrong with it is its `problem`, which names the field."""
+    """Parse one entry. An error becomes its `problem`, which names the field."""
     try:
         config = _read(name, entry, variables, from_api=from_api)
         check_code_places(config, variables.workspace)
@@ -131,7 +131,7 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
 def _command(entry: Mapping[str, Any], variables: Variables) -> tuple[str, tuple[str, ...]]:
     """The program and its arguments, as a list: no shell ever reads them."""
     command, args = entry.get("command"), _texts(entry, "args", variables)
-    if isinstance(command, list):  # as opencode has it
+    if isinstance(command, list):  # opencode's form
         command, *more = _texts(entry, "command", variables) or ("",)
         return command, (*more, *args)
     if command is not None and (not isinstance(command, str) or not command.strip()):
@@ -160,7 +160,7 @@ def _transport(entry: Mapping[str, Any], command: str, url: str) -> Transport:
     declared = entry.get("type") if entry.get("type") is not None else entry.get("transport")
     if declared is None:
         if url and command:
-            raise BadEntry("There are both command and url. Keep one, or say type.")
+            raise BadEntry("There are both command and url. Keep one, or add type.")
         if not url:
             return "stdio"
         old = urlsplit(url).path.rstrip("/").endswith("/sse") and entry.get("httpUrl") is None
@@ -171,7 +171,7 @@ def _transport(entry: Mapping[str, Any], command: str, url: str) -> Transport:
 
 
 def _env(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
-    """`envFile` first, then what the entry says itself: an object, or a list of `NAME=value`."""
+    """Merge `envFile` with the entry's own variables: an object, or a list of `NAME=value`."""
     found = _env_file(entry, variables)
     field = "environment" if entry.get("env") is None else "env"
     given = entry.get(field)
@@ -220,7 +220,7 @@ def _headers(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
 
 
 def _client(entry: Mapping[str, Any], variables: Variables, *names: str) -> str:
-    """Part of `oauth` (Claude Code, Gemini) or `auth` (Cursor): what the issuer of tokens knows us by."""
+    """Part of `oauth` (Claude Code, Gemini) or `auth` (Cursor): the OAuth client's id or secret."""
     for field in ("oauth", "auth"):
         given = entry.get(field)
         for name in names:
@@ -273,7 +273,7 @@ def _globs(entry: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def _timeouts(entry: Mapping[str, Any], field: str = "", usual: Timeouts = USUAL) -> Timeouts:
-    """`timeout` is how long a call may be silent; `timeouts` says each: start_s, idle_s, total_s."""
+    """Read `timeout`, how long a call may be silent, and `timeouts` with start_s, idle_s and total_s."""
     usual = Timeouts(usual.start_s, idle, max(usual.total_s, idle)) if (idle := _seconds(entry, "timeout")) else usual
     own = entry.get("timeouts") if entry.get("timeouts") is not None else {}
     if not isinstance(own, dict) or own.keys() - {"start_s", "idle_s", "total_s"}:

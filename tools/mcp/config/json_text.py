@@ -1,4 +1,4 @@
-"""JSON as people write it by hand: with comments, trailing commas and a byte order mark."""
+"""JSON as written by hand: with comments, trailing commas and a byte order mark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMMAS = re.compile(rf"(?P<string>{_STRING})|,(?=\s*[}}\]])")
 
 
 def read_json(text: str) -> Any:
-    """Raises ValueError, which says the line."""
+    """Parse the text. Raises ValueError, which names the line."""
     try:
         return json.loads(_COMMAS.sub(_kept, _COMMENTS.sub(_kept, text.removeprefix("\ufeff"))))
     except RecursionError:

@@ -16,14 +16,14 @@ class BadEntry(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What may be filled in. Without an `environ` nothing is: the entry comes from somebody who may not see it."""
+    """Values for variables. Without an `environ` none is filled in: the entry's author may not read it."""
 
     environ: Mapping[str, str] | None
     folder: Path
-    workspace: Path | None = None  # where tools write: nothing that configures or is a server comes from there
+    workspace: Path | None = None  # tools write there, so no configuration or code of a server may lie in it
 
     def fill(self, field: str, text: str) -> str:
-        """Raises BadEntry for what is not there: an empty text or the bare name would be worse."""
+        """Fill variables in. Raises BadEntry for an unknown one: an empty text or the bare name would be worse."""
         return _VARIABLE.sub(lambda found: self._value(field, found), text)
 
     def _value(self, field: str, found: re.Match[str]) -> str:
@@ -31,9 +31,7 @@ class Variables:
         if self.environ is None:
             raise BadEntry(f"{field}: {found[0]} is not filled in here. Give the value itself.")
         if kind not in (None, "env"):
-            raise BadEntry(
-                f"{field}: {found[0]} would have to be asked for. Set a variable instead, and write ${{NAME}}."
-            )
+            raise BadEntry(f"{field}: {found[0]} is not supported. Set a variable instead, and write ${{NAME}}.")
         value = self.environ.get(name) or default
         if value is not None:
             return value

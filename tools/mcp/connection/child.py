@@ -1,4 +1,4 @@
-"""A server's process: started in its own group, marked, listened to, and ended with all that it started."""
+"""A server's process: started in its own group and marked, its output read, ended with all that it started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INHERITED = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-# What makes a program run something else than it is; nobody may set these at run time.
+# Variables that make a program run other code: not allowed for servers that are added at run time.
 _STEERING = (
     "LD_",
     "DYLD_",
@@ -52,11 +52,11 @@ _STDERR_PER_S = 1_000_000
 
 
 class CannotStart(Exception):
-    """The command cannot be run as it is. The message says what to change."""
+    """The command cannot be run. The message says what to change."""
 
 
 def _program(config: ServerConfig, path: str | None) -> str:
-    """As the kernel would find it. Raises FileNotFoundError, PermissionError: a shell in front would only say it."""
+    """Check the program as the kernel would find it: a shell in front would hide FileNotFoundError, PermissionError."""
     command, folder = config.command, config.cwd or Path()
     if os.path.dirname(command):  # noqa: PTH120
         if not os.access(folder / command, os.X_OK):
@@ -69,7 +69,7 @@ def _program(config: ServerConfig, path: str | None) -> str:
 
 
 def environment(config: ServerConfig) -> dict[str, str]:
-    """What a server inherits: where and in what language it runs, and none of the host's keys."""
+    """Return a server's environment: paths and locale of the host, none of its keys, and the configured variables."""
     given = {name: value for name in _INHERITED if (value := os.environ.get(name)) is not None}
     given |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
     if config.from_api and (steering := [name for name in config.env if name.upper().startswith(_STEERING)]):
@@ -128,7 +128,7 @@ class Child(asyncio.SubprocessProtocol):
             raise CannotStart(f"{config.command!r} cannot be started: {error}.") from error
 
     async def _spawn(self, argv: list[str], env: Mapping[str, str], cwd: object) -> None:
-        """To its end even when cancelled meanwhile: a process that is let go of half-way is nobody's to reap."""
+        """Spawn, shielded from cancellation: a process that is abandoned half-way would never be reaped."""
 
         async def spawn() -> None:
             await self._loop.subprocess_exec(
@@ -149,7 +149,7 @@ class Child(asyncio.SubprocessProtocol):
             raise
 
     def write(self, line: bytes) -> None:
-        """Never waits: what a server does not read is kept, up to a bound. Raises BrokenPipeError."""
+        """Write without waiting: what a server does not read is buffered, up to a bound. Raises BrokenPipeError."""
         stdin = self._pipe(0)
         if self.closed or stdin is None or stdin.is_closing():
             raise BrokenPipeError
@@ -173,19 +173,19 @@ class Child(asyncio.SubprocessProtocol):
         return taken
 
     def end_of_lines(self, why: str) -> None:
-        """Nothing more is read or written."""
+        """Stop reading and writing."""
         if not self.closed:
             self.closed = True
             self.woken.set()
             self._on_close(why)
 
     async def end(self) -> None:
-        """End the process and all that it started, however it takes that."""
+        """End the process and all that it started: close stdin, then TERM, then KILL."""
         if self._transport is None:
             await asyncio.to_thread(self._groups.end, self.mark)
             return
         try:
-            processes = await self._descendants()  # what it leaves behind when it goes has another parent then
+            processes = await self._descendants()  # now, because orphans get another parent
             if (stdin := self._pipe(0)) is not None:
                 stdin.close()
             self._resume_all()
@@ -219,7 +219,7 @@ class Child(asyncio.SubprocessProtocol):
                 os.killpg(self.pid, what)
 
     def _resume_all(self) -> None:
-        """What it still has to say must not keep it from going."""
+        """Resume reading, so that pending output does not block its exit."""
         self._split, self._paused = LineSplitter(), False
         self.closed = True
         for number in (1, 2):
@@ -229,7 +229,7 @@ class Child(asyncio.SubprocessProtocol):
     def _pipe(self, number: int) -> Any:
         return cast(Any, self._transport.get_pipe_transport(number)) if self._transport else None
 
-    # What asyncio tells.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -274,8 +274,8 @@ class Child(asyncio.SubprocessProtocol):
         self._on_end()
 
     def _on_end(self) -> None:
-        """Its end is told once both the process and its output have ended, or soon after one of them has: somebody it
-        started may hold the pipe open for ever."""
+        """Report the end once both the process and its output have ended, or soon after one of them: a process that it
+        started may hold the pipe open forever."""
         if self._has_ended_output and self.exited.is_set():
             self._report_end()
         else:

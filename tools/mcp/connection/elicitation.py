@@ -1,4 +1,4 @@
-"""Questions that a server asks a person in the middle of a call."""
+"""Elicitation: questions of a server to a person during a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_WAITING, MOST_ASKED = 4, 20  # questions of one call: at a time, and in all
 
 
 class ElicitationHandler:
-    """The SDK's callback. The call's clock stands still while somebody is asked."""
+    """The SDK's callback. The call's timeout is suspended while a question is open."""
 
     def __init__(self, config: ServerConfig, elicit: Elicit, calls: Collection[CallContext]) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class ElicitationHandler:
         self._calls = calls
 
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        # Over pipes a request does not say which call it belongs to; with one under way there is no doubt.
+        # Over stdio a request does not name its call; it is clear only when there is one.
         call = current_call.get() or (next(iter(self._calls)) if len(self._calls) == 1 else None)
         question = self._question(params, call)
         if question is None or call is None or call.open_questions >= MOST_WAITING or call.question_count >= MOST_ASKED:
@@ -51,7 +51,7 @@ class ElicitationHandler:
         )
 
     def _question(self, params: ElicitRequestParams, call: CallContext | None) -> ElicitationQuestion | None:
-        """None for what nobody should be asked."""
+        """Build the question; None for one that must not be asked, such as for a secret."""
         message = visible(params.message)[:_MESSAGE]
         tool, context = (call.tool, call.context) if call else (None, None)
         if isinstance(params, ElicitRequestURLParams):
@@ -70,7 +70,7 @@ def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _result(answer: ElicitationAnswer, params: ElicitRequestParams) -> ElicitResult:
-    """What a person left out is what the form has there."""
+    """Build the result, with the form's defaults for missing fields."""
     content = None
     if answer.action == "accept":
         content = dict(answer.content or {})

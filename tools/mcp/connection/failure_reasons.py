@@ -1,4 +1,4 @@
-"""Why a connection or a call came to nothing, in words for people and models."""
+"""Reasons of failed connections and calls, in sentences for users and models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """What is in a group of exceptions, and in groups in it."""
+    """Yield the exceptions of a group, and of nested groups."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from leaves(one)
@@ -24,15 +24,15 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def reason(error: BaseException, session: McpSession, start_s: float) -> tuple[str, BaseException]:
-    """Why a server could not be connected, and the exception that says so."""
+    """Return the reason why a server could not be connected, and its exception."""
     causes = list(leaves(error))
     for cause in causes:
         if isinstance(cause, NeedsAuth):
-            return "it wants somebody to sign in", cause
+            return "it requires a sign-in", cause
         if isinstance(cause, CannotStart):
             return str(cause), cause
     if session.last_failure.status == HTTPStatus.UNAUTHORIZED:
-        return "it answers HTTP 401: it wants somebody to sign in, or a header `Authorization`", NeedsAuth("")
+        return "it answers HTTP 401: it requires a sign-in, or a header `Authorization`", NeedsAuth("")
     first = causes[0]
     if isinstance(first, TimeoutError):
         return f"it did not answer within {start_s:g} s", first

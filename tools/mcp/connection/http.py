@@ -1,7 +1,7 @@
-"""The transports to servers behind a URL: the SDK's, with connections of ours that never raise for one request.
+"""HTTP transports to MCP servers: the SDK's, over connections that never raise for a single request.
 
-The SDK ends a whole connection, and whatever waits on it, when one request fails on the way; so a failure is made an
-answer here. What comes back is bounded, and servers that somebody added at run time must be on the public internet.
+The SDK ends a whole connection, with all its calls, when one request fails; so a failure becomes an error response
+here. Responses are bounded, and servers that were added at run time must be on the public internet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.web.public_hosts import resolve
 from tools.web.url_target import target
 
 CONNECT_S = 10.0
-NOTICE_S = 5.0  # for what has no answer but that it came
+NOTICE_S = 5.0  # for notifications, which are only acknowledged
 
 _KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -40,13 +40,13 @@ _KEEPALIVE = [
     ),
 ]
 _UNPACKED = ("", "identity")
-_NOT_RUN = (401, 403, 404, 405)  # refused before anybody looked at the call
+_NOT_RUN = (401, 403, 404, 405)  # refused before the call was processed
 
 OnFailure = Callable[[str], None]
 
 
 class LastFailure:
-    """What went wrong last on the way to a server, for messages that the SDK has no words for."""
+    """The last HTTP failure of a connection, for errors that the SDK does not describe."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -54,14 +54,16 @@ class LastFailure:
 
 
 class FaultTolerantTransport(httpx2.AsyncBaseTransport):
-    """Answers in the server's place where another transport would raise, if the request is a message of ours."""
+    """Returns an error response where another transport would raise, if the request is a JSON-RPC message."""
 
     def __init__(
         self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None = None
     ) -> None:
         self._inner = inner
         self._last_failure = last_failure
-        self._on_failure = on_failure  # told of every failure: the older kind of connection does not survive one
+        self._on_failure = (
+            on_failure  # called for every failure: an SSE connection (the older transport) does not survive one
+        )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         is_message = request.method == "POST" and request.headers.get("content-type", "").startswith("application/json")
@@ -92,7 +94,7 @@ class FaultTolerantTransport(httpx2.AsyncBaseTransport):
         kind = response.headers.get("content-type", "").lower()
         if packing not in _UNPACKED:
             await response.aclose()
-            return _instead(f"its answer is packed as {packing[:20]!r}, which nobody asked for")
+            return _instead(f"its answer is packed as {packing[:20]!r}, which was not requested")
         if kind.startswith("text/event-stream"):
             return response
         body = bytearray()
@@ -104,7 +106,7 @@ class FaultTolerantTransport(httpx2.AsyncBaseTransport):
         finally:
             await response.aclose()
         if response.status_code == 400 and "mcp-session-id" in request.headers and b"session" in body.lower():
-            self._look_at(httpx2.Response(404))  # which is the status for a session that is not known any more
+            self._look_at(httpx2.Response(404))  # the status for an unknown session
         headers = {"content-type": kind} | _kept(response.headers)
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
 
@@ -131,13 +133,13 @@ def _kept(headers: httpx2.Headers) -> dict[str, str]:
 
 
 def _instead(why: str) -> httpx2.Response:
-    """The SDK puts in the id of the request."""
+    """Build an error response; the SDK puts in the id of the request."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": why}}
     return httpx2.Response(503, headers={"content-type": "application/json"}, content=json.dumps(error).encode())
 
 
 class PublicTransport(httpx2.AsyncBaseTransport):
-    """Reaches the public internet and hosts that were named, and looks a name up once for each request."""
+    """Reaches the public internet and allowed private hosts; looks a name up once for each request."""
 
     def __init__(self, private_hosts: Sequence[str]) -> None:
         self._private_hosts = private_hosts
@@ -148,7 +150,7 @@ class PublicTransport(httpx2.AsyncBaseTransport):
             found = await target(request.url, self._private_hosts, resolve)
         except ToolFailed as failure:
             raise httpx2.ConnectError(_refusal(str(failure)), request=request) from failure
-        # One for each host: TLS is checked for one, and two may have the same address.
+        # One for each host: TLS is verified per host, and two may share an address.
         inner = self._by_host.get(found.host) or self._by_host.setdefault(found.host, _plain(None))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
         for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
@@ -203,7 +205,7 @@ def client_for(
 
 
 def transport_for(config: ServerConfig, client: httpx2.AsyncClient) -> Transport:
-    """As the SDK's client takes it. The HTTP client is closed with it."""
+    """Build the transport for the SDK's client. The HTTP client is closed with it."""
     if config.transport == "sse":
 
         def given(

@@ -1,4 +1,4 @@
-"""Bytes in any slicing into lines, in time linear in their length, with a bound on each line."""
+"""Splitting of bytes into lines, in linear time and with a bound on each line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_LINE = 32 * 1024 * 1024  # a text of 10 MB, once more as structured content, and what escaping adds
-MAX_ENDLESS = 8 * MAX_LINE  # a line that goes on and on: nothing will come after it
+MAX_ENDLESS = 8 * MAX_LINE  # an endless line: the connection is closed
 _ENDS = 4_096
 
 # Where implementations write the id of an answer: right at its beginning, or at its very end.
@@ -16,7 +16,7 @@ _LAST = re.compile(rb',\s*"id"\s*:\s*(\d+|"[^"\\]*")\s*(?:,\s*"jsonrpc"\s*:\s*"2
 
 
 class Endless(Exception):
-    """A line without an end."""
+    """A line exceeds MAX_ENDLESS."""
 
     def __init__(self) -> None:
         super().__init__(f"it was cut off because it wrote a line of more than {MAX_ENDLESS >> 20} MB")
@@ -24,7 +24,7 @@ class Endless(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A line that was not kept: how long it was, and its two ends."""
+    """A line that was too long to keep: its size, head and tail."""
 
     size: int
     head: bytes
@@ -32,7 +32,7 @@ class Oversized:
 
 
 class LineSplitter:
-    """Feed it; take whole lines."""
+    """Splits a stream of bytes into whole lines."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -71,6 +71,6 @@ class LineSplitter:
 
 
 def answered_id(head: bytes, tail: bytes) -> str | None:
-    """Which request a line answers that cannot be read as a whole."""
+    """Return the request id of a response that cannot be read as a whole."""
     found = _FIRST.match(head) or _LAST.search(tail)
     return found[1].decode("utf-8", "replace").strip('"') if found else None

@@ -1,4 +1,4 @@
-"""Mending what a server sends, so that one bad piece does not cost the rest: the SDK takes all of an answer or none."""
+"""Repair of server responses, so that one invalid part does not cost the rest: the SDK accepts all or nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHOWN = 1_000
 
 
 def repaired(method: str, result: dict[str, Any]) -> list[str]:
-    """Mend the result of a request in place. What was done, in words."""
+    """Repair the result of a request in place; return notes on what was changed."""
     is_modern = "resultType" in result
-    result.setdefault("resultType", "complete")  # as the protocol wants it understood; the SDK refuses the result
+    result.setdefault("resultType", "complete")  # the protocol's default; without it the SDK refuses the result
     match method:
         case "tools/list":
             return _tools(result)
@@ -31,12 +31,12 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
 
 
 def without_surrogates(line: bytes, message: Any) -> Any:
-    """The same message, with halves of characters replaced: nothing after this could store or send them."""
+    """Replace lone surrogates in a message: they could not be stored or sent."""
     return whole(message) if _SURROGATE.search(line) else message
 
 
 def whole(message: Any) -> Any:
-    """With every half of a character replaced."""
+    """Replace lone surrogates."""
     written = json.dumps(message, ensure_ascii=False)
     try:
         written.encode()
@@ -58,7 +58,7 @@ def _tools(result: dict[str, Any]) -> list[str]:
 
 
 def _mend_tool(tool: Any, notes: list[str]) -> bool:
-    """Whether the tool can be kept."""
+    """Repair a tool in place; return whether it can be used."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         notes.append("A tool without a name was left out.")
         return False

@@ -1,4 +1,4 @@
-"""What a server writes beside the protocol, and what became of it: the last lines, for people."""
+"""The log of a server: the last lines of its stderr, its log messages and connection events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE_CHARACTERS = 2_000
 
 
 class ServerLog:
-    """A ring of lines. Bytes of stderr come in any slicing."""
+    """A ring buffer of lines. Bytes of stderr come in any slicing."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LINES)
@@ -22,12 +22,12 @@ class ServerLog:
         self._open = ""
 
     def add(self, text: str) -> None:
-        """A line of the host's own, or of the server's log notifications."""
+        """Add a line of the host, or of the server's log notifications."""
         stamp = time.strftime("%H:%M:%S", time.gmtime())
         self._lines.append(f"{stamp} {visible(text[:LINE_CHARACTERS])}")
 
     def begin(self) -> None:
-        """Another process writes from here on."""
+        """Start a new process's output."""
         self._stderr.clear()
         self._open = ""
         self._decoder.reset()

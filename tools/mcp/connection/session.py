@@ -1,4 +1,4 @@
-"""One connection to a server: entered, kept and left by one task. Whatever the SDK lets escape ends it, and it alone.
+"""One session with a server, run by one task. An exception that the SDK lets escape ends this session only.
 
 Importing this imports the SDK, which takes 0.8 s: `server` does it in a thread, at the first connection.
 """
@@ -32,8 +32,8 @@ from tools.mcp.model import Hooks, ServerConfig
 
 ApprovalMode = Literal["auto", "legacy"]
 
-PROBE_S = 5.0  # some servers ignore what they do not know, and the older way is tried only then
-LEAVE_S = 0.8  # for the courtesy of ending a session
+PROBE_S = 5.0  # some servers ignore unknown requests; then the legacy handshake is tried
+LEAVE_S = 0.8  # for an orderly end of the session
 LIST_S = 30.0
 _PAGES = 50
 _DEBOUNCE_S, _MOST_DEBOUNCE_S, _CALM_S = 0.1, 30.0, 10.0
@@ -41,21 +41,21 @@ _LOG_LINE = 500
 _CLIENT_INFO = Implementation(name="dragoman", version=version("dragoman"))
 
 mcp.client.session.DISCOVER_TIMEOUT_SECONDS = PROBE_S
-# It logs what servers send, each time it cannot read it: whoever sends that must not fill our log.
+# The SDK logs every unreadable message: a server must not be able to fill the log.
 for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server offers now."""
+    """The tools and instructions of a server now."""
 
     tools: Sequence[dict[str, Any]]
     instructions: str
 
 
 class McpSession:
-    """One life of a connection, which is `run`, in a task of its own."""
+    """One session; `run` is its whole life, in a task of its own."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class McpSession:
         return self.protocol in MODERN_PROTOCOL_VERSIONS
 
     def end(self, why: str = "") -> None:
-        """Ask it to end. The task that runs it does so soon."""
+        """Request the end; the task of `run` then ends soon."""
         self.why = self.why or why
         self._over.set()
 
@@ -156,7 +156,7 @@ class McpSession:
         return transport_for(self._config, client)
 
     async def call_tool(self, call: CallContext, arguments: dict[str, Any]) -> CallToolResult:
-        """Whatever goes wrong is raised as the SDK raises it. Its task is cancelled, and never waited for."""
+        """Call a tool. Errors are raised as the SDK raises them; the caller cancels its task and never awaits it."""
         assert self._client is not None
         current_call.set(call)
         self.calls.add(call)
@@ -187,7 +187,7 @@ class McpSession:
             self._log.add(f"Changes of its tools are not noticed any more: {error}")
 
     async def _relist(self, client: Client) -> None:
-        """List again when told to; ever more slowly while the listing itself brings the next change."""
+        """List the tools again on each change notification, with backoff while listing causes the next one."""
         loop = asyncio.get_running_loop()
         pause, listed_at = _DEBOUNCE_S, loop.time()
         while True:
@@ -219,7 +219,7 @@ class McpSession:
         await self._offer(Listing(found[:MAX_TOOLS], instructions))
 
     async def _check(self, name: str, result: CallToolResult) -> None:
-        """In place of the SDK's own check, which throws the result away, and has no bound on its time."""
+        """Replace the SDK's check, which discards the result, and has no time limit."""
         call, schema = current_call.get(), self._outputs.get(name)
         if call is None or schema is None or result.is_error:
             return

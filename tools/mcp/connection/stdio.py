@@ -1,4 +1,4 @@
-"""The transport to a server's process: one line is one message, and a line that is none costs only itself."""
+"""The stdio transport: one line is one message, and an invalid line is skipped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDS = 4_096
 
 
 class Stdio:
-    """A transport as the SDK's client takes it: entered, it has started the process; left, nothing of that runs."""
+    """A transport for the SDK's client: entering starts the process, leaving ends it and all its children."""
 
     def __init__(self, config: ServerConfig, traffic: Traffic, log: ServerLog, on_close: Callable[[str], None]) -> None:
         self.child = Child(log, on_close)
@@ -54,7 +54,7 @@ class Stdio:
 
 
 class _Inbox(Stream):
-    """What the server writes, as messages."""
+    """The messages that the server writes."""
 
     def __init__(self, child: Child, traffic: Traffic) -> None:
         self._child = child
@@ -102,7 +102,7 @@ class _Inbox(Stream):
             return self._failed(line[:_ENDS], line[-_ENDS:], "its answer could not be read")
 
     def _failed(self, head: bytes, tail: bytes, why: str) -> JSONRPCError | None:
-        """An error in place of the answer that could not be used, if it is known whose that was."""
+        """Return an error in place of an invalid response, if its request is known."""
         id = answered_id(head, tail)
         if id is None or not self._traffic.is_pending(id):
             looks_like_one = b'"result"' in head or b'"result"' in tail
@@ -113,7 +113,7 @@ class _Inbox(Stream):
         return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=INTERNAL_ERROR, message=why))
 
     async def aclose(self) -> None:
-        self._child.end_of_lines("nobody listens any more")
+        self._child.end_of_lines("the reader was closed")
 
 
 def _read(line: bytes) -> Any:
@@ -124,7 +124,7 @@ def _read(line: bytes) -> Any:
 
 
 class _Outbox(Stream):
-    """What is sent to the server. Sending never waits, so a server that does not read holds up nobody."""
+    """The messages to the server. Sending never waits, so a server that does not read blocks nothing."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -142,4 +142,4 @@ class _Outbox(Stream):
             call.sent = True
 
     async def aclose(self) -> None:
-        """The process ends by the transport's end."""
+        """Do nothing: leaving the transport ends the process."""

@@ -1,4 +1,4 @@
-"""The messages of one connection, in passing: bad pieces are mended, floods are held off, and then cut off."""
+"""The filter for the messages of one connection: repairs invalid parts, limits floods, then ends the connection."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPC
 from tools.mcp.connection.repair import repaired
 from tools.mcp.connection.streams import Stream
 
-# Nobody follows more than this; who sends on and on is cut off.
+# Unsolicited messages: rate and burst that pass, and dropped ones after which the connection ends.
 PER_SECOND, BURST, TOO_MANY = 200.0, 2_000.0, 5_000
 
 
 class Flooded(Exception):
-    """The server sends more than anybody can read."""
+    """The server sends too many unsolicited messages."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"it was cut off because it sent too much that nobody asked for, more than {PER_SECOND:g} messages a second"
+            f"it was disconnected: it sent too many unsolicited messages, more than {PER_SECOND:g} a second"
         )
 
 
 class Traffic:
-    """What was asked and is not answered yet, and how much came unasked."""
+    """Pending requests, and a rate limit on unsolicited messages."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.junk = 0
@@ -44,7 +44,7 @@ class Traffic:
             self._pending.pop(str((message.params or {}).get("requestId")), None)
 
     def passes(self, message: JSONRPCMessage) -> bool:
-        """Whether the SDK is to see it. Raises Flooded."""
+        """Return whether the SDK gets a message. Raises Flooded."""
         match message:
             case JSONRPCResponse(id=id) if (method := self._pending.pop(str(id), None)) is not None:
                 for note in repaired(method, message.result):
@@ -58,13 +58,13 @@ class Traffic:
         return False
 
     def count_junk(self, line: bytes) -> None:
-        """Something came that is no message. Raises Flooded."""
+        """Count a line that is no message. Raises Flooded."""
         self.junk += 1
         if self.may_pass() and self.junk <= _SHOWN_JUNK:
             self._note(f"Not a message: {line[:200].decode('utf-8', 'replace')!r}")
 
     def may_pass(self) -> bool:
-        """Whether there is room for one more that nobody asked for. Raises Flooded."""
+        """Return whether the limit admits one more unsolicited message. Raises Flooded."""
         now = time.monotonic()
         self._left, self._at = min(BURST, self._left + (now - self._at) * PER_SECOND), now
         if self._left >= 1:
@@ -81,7 +81,7 @@ class Traffic:
         return id in self._pending
 
     def only_pending(self) -> str | None:
-        """The one request that is not answered yet; None when there are more, or none."""
+        """Return the only pending request; None when there are more, or none."""
         return next(iter(self._pending)) if len(self._pending) == 1 else None
 
 
@@ -89,7 +89,7 @@ _SHOWN_JUNK = 20
 
 
 class MonitoredTransport:
-    """A transport whose messages pass by `traffic`."""
+    """A transport whose messages pass through `traffic`."""
 
     def __init__(self, inner: Transport, traffic: Traffic, on_failure: Callable[[Exception], None]) -> None:
         self._inner = inner
@@ -107,7 +107,7 @@ class MonitoredTransport:
 
 
 class _Stream(Stream):
-    """What both directions share."""
+    """The base of both directions."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -124,7 +124,7 @@ class _Reader(_Stream):
 
     @property
     def last_context(self) -> Any:
-        """Whose message it was: what the server asks in a call is known by it."""
+        """The context of the last message, by which a server's request is matched to its call."""
         return getattr(self._inner, "last_context", None)
 
     def __aiter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a box is given besides, so that its command can use the network through a proxy."""
+"""The words, mounts and variables with which a sandboxed command uses the network through a proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _URL = f"http://127.0.0.1:{PORT}"
 _INSIDE = Path(__file__).parent / "inside"
 _SHOWN = "/run/network"
 
-# Programs look for one of these; node and yarn need theirs said to them.
+# Programs look for one of these; node and yarn need their own.
 ENVIRONMENT = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), _URL),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
@@ -32,11 +32,11 @@ MOUNTS = (
 
 
 def launched(rules: Rules) -> tuple[str, ...]:
-    """Words in front of a sandbox's, outside of it: start the proxy."""
+    """Return the words in front of a sandbox's, outside of it: they start the proxy."""
     written = json.dumps({**asdict(rules), "path": [str(Path(launch.__file__).parents[3]), *filter(None, sys.path)]})
     return (sys.executable, "-I", "-S", launch.__file__, written)
 
 
 def listening(python: Path) -> Sequence[str]:
-    """Words in front of the command's, inside: make the proxy's socket."""
+    """Return the words in front of the command's, inside: they make the proxy's socket."""
     return (str(python), "-I", "-S", f"{_SHOWN}/listen.py", str(PORT))

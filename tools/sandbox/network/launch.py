@@ -2,7 +2,7 @@
 
 Run as a script outside of the sandbox, without `site`. The proxy is a process of its own: what the box sends cannot
 hold up the server, and a job keeps its network when the server is started again. It ends with the sandbox, whose
-process this one becomes, and tells then on its standard output what was reached and refused.
+process this one becomes, and then reports on its standard output what was reached and refused.
 """
 
 from __future__ import annotations

@@ -39,21 +39,21 @@ _BLOCK = 65_536
 _SSH = 22
 _KEPT = 200  # hosts that are remembered, reached or refused
 _SHOWN = 10
-# What concerns this one connection. The host is the URL's own, whatever the header says.
+# Hop-by-hop headers: https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. The host is always the URL's.
 _NOT_PASSED_ON = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"upgrade")
 
 
 class NotAllowed(HostRefused):
-    """The call did not ask for this host."""
+    """The call is not allowed to reach this host."""
 
 
 class MalformedRequest(Exception):
-    """A request that is none of a proxy's. The message says what to send."""
+    """Not a proxy request. The message says what to send."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProxyRequest:
-    """A request's head: where it leads, and what is sent there first; None where a tunnel is asked for."""
+    """A parsed request: its target, and the head to forward; None for a tunnel (CONNECT)."""
 
     host: str
     port: int
@@ -62,13 +62,13 @@ class _ProxyRequest:
 
 @dataclass(slots=True)
 class Proxy:
-    """One command's. Call it with each connection; afterwards `notes` say what came of it."""
+    """The proxy of one command. Call it with each connection; `notes` then reports what was reached and refused."""
 
     rules: Rules
     resolve: Resolve = resolve
     own_addresses: OwnAddresses = own_addresses
     connections: int = 128  # at a time
-    head_s: float = 30.0  # for a request to be said
+    head_s: float = 30.0  # for a request to arrive
     _open: int = 0
     _reached: dict[str, None] = field(default_factory=dict)
     _refused: dict[str, HostRefused] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Proxy:
             else:
                 await self._serve(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # the client has gone, or says nothing that has an end: there is nobody to answer
+            pass  # the client has gone, or its request is endless: no answer is possible
         finally:
             self._open -= 1
             await _close(writer)
@@ -117,7 +117,7 @@ class Proxy:
         host, port = host_name(request.host), request.port
         patterns = [pattern for text in self.rules.hosts if (pattern := pattern_of(text))]
         naming = [pattern for pattern in patterns if pattern.matches(host, port)]
-        if not naming:  # before it is looked up: names that are looked up tell something, too
+        if not naming:  # before the lookup: DNS queries can carry data out, too
             raise NotAllowed("is not among the hosts allowed for this call")
         addresses = await allowed_addresses(
             *(host, port, self.rules.private_hosts, self.resolve, self.own_addresses),
@@ -170,7 +170,7 @@ def _ports(naming: Iterable[HostPattern]) -> frozenset[int]:
 
 
 def _parse_request(head: bytes) -> _ProxyRequest:
-    """What a client asks for. Raises NotUnderstood."""
+    """Parse the head of a request. Raises MalformedRequest."""
     parsed = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
     try:
         parsed.receive_data(head)
@@ -201,7 +201,7 @@ def _parse_request(head: bytes) -> _ProxyRequest:
 
 
 def _authority(written: str, port: int | None) -> tuple[str, int]:
-    """`host:port`. Raises NotUnderstood."""
+    """Parse `host:port`. Raises MalformedRequest."""
     try:
         split = urlsplit(f"//{written}")
         host, port = split.hostname, split.port or port

@@ -1,4 +1,4 @@
-"""What the proxy of one command may do. Apart from the proxy, which the server itself never loads."""
+"""Rules of the proxy of one command. Not in the proxy's module, which the server itself never loads."""
 
 from __future__ import annotations
 

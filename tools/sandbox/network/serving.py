@@ -1,4 +1,4 @@
-"""A proxy's life: from the socket that the box hands out to the end of the box, and its last words."""
+"""The proxy process: from the socket that the box hands out to the end of the box, and the final report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tool `python` starts with: it makes the workspace's modules known once Python itself is set up.
+"""Start-up code of the tool `python`: adds the workspace to the module path once Python itself is set up.
 
 In `PYTHONPATH` the workspace would come too early: its `sitecustomize.py` would run before the code that a person saw,
 and its `json.py` in place of Python's own. The workspace comes after Python's own modules and before installed ones.
@@ -19,7 +19,7 @@ def _make_known(workspace: str) -> None:
 
 
 class _Nothing:
-    """In a folder where no modules are looked for."""
+    """An importer that finds nothing."""
 
     @staticmethod
     def find_spec(_name: str, _target: object = None) -> None:
@@ -27,7 +27,7 @@ class _Nothing:
 
 
 def _pass_over(script: str) -> None:
-    """What PYTHONSAFEPATH does, for a Python older than 3.11: it will put the script's folder first, after this."""
+    """Do what PYTHONSAFEPATH does, for a Python older than 3.11, which puts the script's folder first after this."""
     if os.path.islink(script):  # noqa: PTH114 - an open file, which lies where its link leads
         script = os.readlink(script)  # noqa: PTH115
     sys.path_importer_cache[os.path.dirname(script)] = _Nothing  # noqa: PTH120
