@@ -115,7 +115,7 @@ PROBLEMS = [
     ({"command": "a\0b"}, "command"),
     ({"command": "a", "env": {"A": "${NONE}"}}, r"env\.A: the variable NONE is not set"),
     ({"command": "a", "env": {"A": "${EMPTY}"}}, r"env\.A: the variable EMPTY is not set"),
-    ({"command": "a", "args": ["${input:key}"]}, r"args\[0\]: .*asked for"),
+    ({"command": "a", "args": ["${input:key}"]}, r"args\[0\]: .*not supported"),
     ({"command": "a", "envFile": "nowhere"}, "envFile"),
     ({"url": "ftp://a.test"}, "url must be an http"),
     ({"url": "https://"}, "url must be an http"),

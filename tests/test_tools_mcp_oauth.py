@@ -139,7 +139,7 @@ async def test_an_issuer_that_is_down_costs_no_sign_in(tmp_path: Path) -> None:
         await person.sign_in()
         person.resource.issuer.tokens.clear()
         person.resource.issuer.down = True
-        with pytest.raises(Exception, match="503; they are kept"):
+        with pytest.raises(Exception, match="503; the tokens are kept"):
             await person.get()
         person.resource.issuer.down = False
         assert await person.get() == "welcome"

@@ -1,4 +1,4 @@
-"""A server that is killed leaves none of its commands behind, boxed or not."""
+"""The orphan reaper: a killed server leaves no command running, sandboxed or not."""
 
 from __future__ import annotations
 

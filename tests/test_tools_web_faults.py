@@ -43,7 +43,7 @@ SOON = FetchLimits(seconds=0.4)
         (answer(b"\x7fELF\0\0", kind=PLAIN), "binary file"),
         (answer(b"\0", kind=""), "binary file"),
         (answer("x", kind=PLAIN, content_encoding="br"), "is packed as br, which was not requested"),
-        (answer("x", kind=PLAIN, content_encoding="gzip, gzip"), "is packed as gzip, gzip, which nobody"),
+        (answer("x", kind=PLAIN, content_encoding="gzip, gzip"), "is packed as gzip, gzip, which was not requested"),
         (answer("no gzip", kind=PLAIN, content_encoding="gzip"), "broke off or is not sent as HTTP should be"),
         (raw(OK + b"x: " + b"y" * 200_000 + b"\r\n\r\nx"), "is not sent as HTTP should be"),
         (raw(OK + b"x: y\r\n" * 100_000 + b"\r\nx"), "is not sent as HTTP should be"),

@@ -1,1 +1,1 @@
-"""The tools that ship."""
+"""The built-in tools: shell, Python, files, web, jobs, history."""

@@ -98,7 +98,7 @@ def _started(folder: Path, lock: int) -> int:
     if not ready:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        clean_up_job(folder)  # the command may have begun, although its supervisor could not report it
+        clean_up_job(folder)  # the command may have started, although its supervisor could not report it
         raise JobsFailed(f"The job's supervisor did not start: {_last_log_line(folder)}")
     return pid
 
@@ -161,7 +161,7 @@ def find_all(folder: Path) -> list[tuple[Path, Job, int | None]]:
     """The jobs of a server's folder, each with its own folder and what `find` says of it."""
     found = []
     for path in sorted(folder.glob("job_*")):
-        if not (path / JOB).exists():  # a server was killed before it had begun this one
+        if not (path / JOB).exists():  # a server was killed before it had created this one
             shutil.rmtree(path, ignore_errors=True)
             continue
         try:

@@ -160,7 +160,7 @@ def read_part(folder: Path, offset: int, size: int) -> OutputPart:
     """
     try:
         file = os.open(folder / OUTPUT, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:  # not begun
+    except FileNotFoundError:  # not started
         return OutputPart(0, b"", 0, 0)
     try:
         for shorter in range(_TRIES):

@@ -69,9 +69,9 @@ class SearchedToolbox(Toolbox):
         sources: Sequence[str] = (),
     ) -> None:
         of = f" (servers: {', '.join(sources)})" if sources else ""
-        told = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
+        description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
-            Tool(SEARCH, told, _QUERY, Risk.READ, answering(self._search), Role.GUEST),
+            Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), Role.GUEST),
             Tool(CALL, "Call a tool that search_tools found.", _CALL, Risk.READ, answering(_explain_usage), Role.GUEST),
         )
 
@@ -107,8 +107,8 @@ class SearchedToolbox(Toolbox):
         found = self._index.best(arguments["query"], FOUND)
         if not found:
             return f"None of {len(usable)} tools fits. Try other words, for what the tool would do."
-        told = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_describe, found)]
-        return "\n\n".join(told)
+        lines = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_describe, found)]
+        return "\n\n".join(lines)
 
 
 class Index:

@@ -1,1 +1,1 @@
-"""Child processes: process trees, limits, environment, and ending all of it."""
+"""Child processes: process trees, resource limits, unsafe environment variables, the orphan reaper."""

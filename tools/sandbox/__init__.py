@@ -1,1 +1,1 @@
-"""Bubblewrap, Landlock, protected files, and the network of a sandboxed command."""
+"""The sandbox of commands: bubblewrap, Landlock, the system call filter, protected files."""

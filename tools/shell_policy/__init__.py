@@ -1,1 +1,1 @@
-"""Reading shell commands: which only read, which need network."""
+"""Analysis of shell commands: the ones that only read, and the ones that need the network."""

@@ -1,1 +1,1 @@
-"""Public hosts: addresses, URLs, and pages as text."""
+"""Access to the web: public hosts and addresses, URLs, host patterns, pages as text."""

@@ -28,7 +28,7 @@ _NAMES = (
 )
 _ENCODINGS = frozenset(_NAMES.split())
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# Pages that declare Latin-1 use its superset, as browsers assume: https://encoding.spec.whatwg.org/#names-and-labels
+# Pages that declare Latin-1 use its superset, as browsers do (WHATWG Encoding, names and labels)
 _WIDER = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
 
 

@@ -1,0 +1,1 @@
+"""Signing in to MCP servers with OAuth, and the stored tokens."""

@@ -1,0 +1,1 @@
+"""Reading and changing `mcp.json`: entries, variables, and the check where server code may lie."""

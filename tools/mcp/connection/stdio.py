@@ -18,8 +18,7 @@ from tools.mcp.connection.child import Child
 from tools.mcp.connection.lines import MAX_LINE, Oversized, answered_id
 from tools.mcp.connection.repair import without_surrogates
 from tools.mcp.connection.server_log import ServerLog
-from tools.mcp.connection.streams import Stream
-from tools.mcp.connection.traffic import Flooded, Traffic
+from tools.mcp.connection.traffic import Flooded, Stream, Traffic
 from tools.mcp.model import ServerConfig
 from tools.process.process_tree import run_shielded
 

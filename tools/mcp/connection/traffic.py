@@ -12,7 +12,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from tools.mcp.connection.repair import repaired
-from tools.mcp.connection.streams import Stream
 
 # Unsolicited messages: rate and burst that pass, and dropped ones after which the connection ends.
 PER_SECOND, BURST, TOO_MANY = 200.0, 2_000.0, 5_000
@@ -86,6 +85,21 @@ class Traffic:
 
 
 _SHOWN_JUNK = 20
+
+
+class Stream:
+    """A stream of messages for the SDK, closed when its context is left."""
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 class MonitoredTransport:

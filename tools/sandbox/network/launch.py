@@ -41,7 +41,7 @@ def _serve(rules: dict[str, list[str]], ours: socket.socket, sandbox: int) -> No
     for low, high in zip([2, *kept], [*kept, 1 << 16], strict=True):
         os.closerange(low + 1, high)  # what is the command's, such as the ends by which it is held
     sys.path[:0] = rules.pop("path")
-    from tools.sandbox.network.serving import serve
+    from tools.sandbox.network.proxy import serve
 
     serve(rules, ours, sandbox)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import socket
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import h11
@@ -39,7 +42,7 @@ _BLOCK = 65_536
 _SSH = 22
 _KEPT = 200  # hosts that are remembered, reached or refused
 _SHOWN = 10
-# Hop-by-hop headers: https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. The host is always the URL's.
+# Hop-by-hop headers (RFC 9110, 7.6.1). The host is always the URL's.
 _NOT_PASSED_ON = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"upgrade")
 
 
@@ -252,3 +255,25 @@ def _listed(hosts: Sequence[str] | Iterable[str]) -> str:
     names = list(hosts)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+def serve(rules: Mapping[str, Any], channel: socket.socket, sandbox: int) -> None:
+    """Serve until `sandbox`, a pidfd, says that the box has ended. It may end before it has handed out anything."""
+    _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+    channel.close()
+    if handles:
+        listener = socket.socket(fileno=handles[0])
+        proxy = Proxy(Rules(**{name: tuple(values) for name, values in rules.items()}))
+        asyncio.run(_serve_until(proxy, listener, sandbox))
+
+
+async def _serve_until(proxy: Proxy, listener: socket.socket, sandbox: int) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sandbox, ended.set)
+    server = await asyncio.start_server(proxy, sock=listener, limit=MAX_HEAD)
+    await ended.wait()
+    server.close()
+    # Before anything else, and then at once: the command has ended, and its output is read for a moment only.
+    with suppress(OSError):
+        print(*(f"\n{note}" for note in proxy.notes()), sep="", end="", flush=True)
+    os._exit(0)

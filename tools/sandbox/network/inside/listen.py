@@ -1,6 +1,6 @@
 """Inside the box: makes the proxy's socket, hands it out, and becomes the command: listen.py PORT WORD...
 
-A socket belongs to the network namespace that it was made in, whoever accepts on it: so the proxy, which is outside,
+A socket belongs to the network namespace that it was made in, whichever process accepts on it: so the proxy, which is outside,
 is reached on this box's own loopback, and nothing has to run in here for it.
 """
 

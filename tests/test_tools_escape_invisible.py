@@ -1,4 +1,4 @@
-"""What a model reads is what a person would see."""
+"""Removal of invisible characters from what a model reads."""
 
 from __future__ import annotations
 

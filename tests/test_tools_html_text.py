@@ -1,4 +1,4 @@
-"""HTML as a person would read it, and in bounded time whatever it is."""
+"""HTML to readable text, in bounded time for any page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Too many tools for a window: found by searching, called through a door that opens nothing else."""
+"""Tool search: tools that do not fit into the context are found by words, and called with their own rights."""
 
 from __future__ import annotations
 
