@@ -1,7 +1,7 @@
 """Inside the box: makes the proxy's socket, hands it out, and becomes the command: listen.py PORT WORD...
 
-A socket belongs to the network namespace that it was made in, whichever process accepts on it: so the proxy, which is outside,
-is reached on this box's own loopback, and nothing has to run in here for it.
+A socket belongs to the network namespace that it was made in, whichever process accepts on it: so the proxy, which is
+outside, is reached on this box's own loopback, and nothing has to run in here for it.
 """
 
 import os
