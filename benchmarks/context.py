@@ -12,7 +12,7 @@ from itertools import count, islice
 from app.context.compaction.trim import trim
 from app.core.messages import AskedCall, Message
 from app.models.scripted import Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from benchmarks import context_run
 from benchmarks.parser import CODE, PROSE, seconds
 
@@ -38,7 +38,7 @@ def conversation(size: int) -> list[Message]:
     return [SYSTEM, *islice(messages(), size - 1)]
 
 
-def counted(counter: Counter, history: Sequence[Message], runner: asyncio.Runner) -> int:
+def counted(counter: TokenCounter, history: Sequence[Message], runner: asyncio.Runner) -> int:
     runner.run(counter.prepare(history))
     return sum(map(counter.measure, history))
 
@@ -56,13 +56,13 @@ def per_message_us(size: int, work: Callable[[], object]) -> float:
 def costs(size: int, runner: asyncio.Runner) -> dict[str, float]:
     """Microseconds of CPU per message of a conversation of `size`."""
     history, provider = conversation(size), Scripted([])
-    known = Counter(provider)
+    known = TokenCounter(provider)
     total = counted(known, history, runner)
     news = zip(*[islice(messages(), size, None)] * 2, strict=False)  # two messages that nobody has counted
     measure, half = known.measure, total // 2 + known.measure(SYSTEM)
     return {
         "len of each text": per_message_us(size, lambda: sum(len(message.text) for message in history)),
-        "count, first request": per_message_us(size, lambda: counted(Counter(provider), history, runner)),
+        "count, first request": per_message_us(size, lambda: counted(TokenCounter(provider), history, runner)),
         "count, a round later": per_message_us(size, lambda: counted(known, [*history, *next(news)], runner)),
         "trim, it fits": per_message_us(size, lambda: trim(history, total, measure)),
         "trim, half is too much": per_message_us(size, lambda: trim(history, half, measure)),

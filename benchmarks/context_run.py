@@ -28,12 +28,12 @@ from app.context.compaction.trim import trim
 from app.context.view import TO_FIND, answer_room
 from app.core.events import ContextSummarised, ContextTrimmed, Notice, RoundStarted, RunFinished, Usage
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, Provider, Said, Stopped
-from app.models.capabilities.abilities import Stated
+from app.core.provider import Finished, ModelRequest, Piece, Provider, TextChunk
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
 from app.models.wire.openai.history import encode, wire_messages
-from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow
 from app.transcript.run_request import RunOver, RunRequest
@@ -75,8 +75,8 @@ class Noting(OpenAIChat):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         if request.max_tokens is not None:
-            yield Said(NOTES)
-            yield Stopped("stop")
+            yield TextChunk(NOTES)
+            yield Finished("stop")
             return
         async with aclosing(super().stream(request)) as pieces:
             async for piece in pieces:
@@ -122,9 +122,11 @@ async def opened(folder: Path, wire: Wire) -> AsyncGenerator[Services, None]:
     settings = load_settings(flags, {"HOME": str(folder)}, folder=folder).settings
 
     async def chosen(_: Settings) -> tuple[Provider, str]:
-        url, defaults = await model.start(), Defaults(max_tokens=ANSWER, temperature=0.0)
+        url, defaults = await model.start(), RequestDefaults(max_tokens=ANSWER, temperature=0.0)
         known = client, url, SMOLLM2.name, model.key
-        return Noting(*known, stated=Stated("fenced"), defaults=defaults, bare_results=True), "the embedded model"
+        return Noting(
+            *known, stated=AbilityOverrides("fenced"), defaults=defaults, bare_results=True
+        ), "the embedded model"
 
     try:
         async with open_services(settings, chosen) as services:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
-from app.core.provider import ModelRequest, Piece, Plain, Said, Stopped
+from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, TextChunk
 from parsing import Call
 
 DELTAS, LINES = 10_000, 100_000
@@ -36,7 +36,7 @@ COMMAND = f"for i in $(seq 0 99); do seq -f 'compiling module %.0f of {LINES}' $
 COMMAND += "sleep 0.05; done"
 
 
-class Told(Plain):
+class Told(BaseProvider):
     """Writes what the last message asks for: `answer`, `command`, or a short turn."""
 
     model = "told"
@@ -51,12 +51,12 @@ class Told(Plain):
                     yield piece
         elif last.role == "user" and "command" in words:
             yield Call(0, "bash", {"command": COMMAND}, "native")
-            yield Stopped("tool_calls")
+            yield Finished("tool_calls")
             return
         else:
-            yield Said(SECTION)
-        yield Said(END)
-        yield Stopped("stop")
+            yield TextChunk(SECTION)
+        yield TextChunk(END)
+        yield Finished("stop")
 
     @property
     def native_tools(self) -> bool:
@@ -66,12 +66,12 @@ class Told(Plain):
         """It holds nothing."""
 
 
-async def paced(count: int) -> AsyncGenerator[Said, None]:
+async def paced(count: int) -> AsyncGenerator[TextChunk, None]:
     """So many pieces of Markdown, about PER_S of them a second."""
     for number, piece in enumerate(pieces(count)):
         if number % 10 == 0:
             await asyncio.sleep(10 / PER_S)
-        yield Said(piece)
+        yield TextChunk(piece)
 
 
 def pieces(count: int) -> Iterator[str]:

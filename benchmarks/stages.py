@@ -16,7 +16,7 @@ from pathlib import Path
 from app.core.events import AgentEvent, TextDelta, encode
 from app.log.event_writer import EventWriter, RunLog
 from app.models.http.sse import EventReader
-from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.answer import ChatAnswer
 from app.storage.runs import EventRow
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript.reply import Reply
@@ -45,7 +45,7 @@ def split(data: list[bytes]) -> None:
 
 def decode(data: list[bytes]) -> list[AgentEvent]:
     """Bytes to events, through everything the agent does with them."""
-    answer, events = Answer("bench"), list[AgentEvent]()
+    answer, events = ChatAnswer("bench"), list[AgentEvent]()
     reply = Reply({}, fences=lambda: False, new_id=lambda: "c1")
     for block in data:
         for piece in answer.feed(block):
@@ -54,7 +54,7 @@ def decode(data: list[bytes]) -> list[AgentEvent]:
 
 
 def pieces(data: list[bytes]) -> None:
-    answer = Answer("bench")
+    answer = ChatAnswer("bench")
     for block in [*data, END]:
         list(answer.feed(block))
 

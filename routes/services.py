@@ -19,8 +19,8 @@ from app.log.event_writer import EventWriter
 from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
 from app.models.endpoints.model_registry import Models
-from app.models.endpoints.registry import Registry
-from app.models.endpoints.startup import Choose, opened_models
+from app.models.endpoints.registry import EndpointRegistry
+from app.models.endpoints.startup import ChooseProvider, open_models
 from app.policy.approvals import Approvals
 from app.policy.current_rights import principal_named
 from app.redaction.logs import redacted_logs
@@ -61,7 +61,7 @@ class Services:
     presence: Presence
     redactor: Redactor
     mcp: McpServers
-    endpoints: Registry
+    endpoints: EndpointRegistry
     files: Files
     factory: RunFactory
     local: LocalAdmin = field(default_factory=LocalAdmin)
@@ -72,7 +72,7 @@ OpenStore = Callable[[Path], Awaitable[Store]]
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, choose: Choose | None = None, open_store: OpenStore = open_store
+    settings: Settings, choose: ChooseProvider | None = None, open_store: OpenStore = open_store
 ) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used, SettingsError when a key or the tokenizer cannot."""
     async with AsyncExitStack() as stack:
@@ -91,7 +91,7 @@ async def open_services(
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
         opened = await stack.enter_async_context(
-            opened_models(settings, store, redactor, os.environ, choose, switch=switch)
+            open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
         models = opened.models
         stack.push_async_callback(runs.close)

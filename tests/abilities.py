@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.models.http.client import model_client
-from app.models.served_model import Endpoint
+from app.models.served_model import ServedModel
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, Paths, Upstream, answer, upstream
 
@@ -147,13 +147,13 @@ SERVERS: dict[str, tuple[Mapping[str, Act], dict[str, Any]]] = {
 
 
 @asynccontextmanager
-async def endpoint(acts: Mapping[str, Act], model: str = "m") -> AsyncGenerator[tuple[Endpoint, Upstream], None]:
+async def endpoint(acts: Mapping[str, Act], model: str = "m") -> AsyncGenerator[tuple[ServedModel, Upstream], None]:
     """One that answers each path with its act; the whole test is bounded by it."""
     paths = Paths(acts)
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
         async with model_client(server.base_url) as client:
-            yield Endpoint(client, server.base_url, model, "sk-1"), server
+            yield ServedModel(client, server.base_url, model, "sk-1"), server
 
 
 def json_values(*names: str) -> st.SearchStrategy[Any]:

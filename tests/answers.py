@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.core.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.http.answer_stream import joined
-from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.answer import ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "providers"
 URL = "http://model.example/v1/chat/completions"
 ORIGIN = "m at model.example"
-END = (Stopped, ProviderFailed)
+END = (Finished, ProviderFailed)
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Fails:
 def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
     """One native call that came in one piece."""
     deltas = [CallOpened(0, name), CallDelta(0, raw)] if raw else [CallOpened(0, name)]
-    return [*deltas, Call(0, name, arguments, "native"), Stopped(reason)]
+    return [*deltas, Call(0, name, arguments, "native"), Finished(reason)]
 
 
 def both(first: str, second: str) -> list[Piece]:
     arguments = {"bash": {"command": "ls"}, "read_file": {"path": "a"}}
     calls: list[Piece] = [Call(n, name, dict(arguments[name]), "native") for n, name in enumerate((first, second))]
-    return [*calls, Stopped("tool_calls")]
+    return [*calls, Finished("tool_calls")]
 
 
 def bad(raw: str, reason: str, stopped: str = "tool_calls") -> list[Piece]:
-    return [CallOpened(0, "bash"), CallDelta(0, raw), BadCall(0, raw, reason), Stopped(stopped)]
+    return [CallOpened(0, "bash"), CallDelta(0, raw), BadCall(0, raw, reason), Finished(stopped)]
 
 
 def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
     """All pieces of an answer that comes in these parts, and the failure that ends it, if one does."""
-    answer, pieces = Answer(URL, ORIGIN), list[Piece]()
+    answer, pieces = ChatAnswer(URL, ORIGIN), list[Piece]()
     try:
         for part in parts:
             pieces += answer.feed(part)
@@ -91,15 +91,15 @@ class Outcome:
 
 
 def outcome(seen: Sequence[Piece | ProviderFailed]) -> Outcome:
-    used = [(one.prompt_tokens, one.completion_tokens, one.cached) for one in seen if isinstance(one, Used)]
+    used = [(one.prompt_tokens, one.completion_tokens, one.cached) for one in seen if isinstance(one, TokenUsage)]
     ends = [one.code if isinstance(one, ProviderFailed) else one.reason for one in seen if isinstance(one, END)]
     assert len(ends) == 1 and isinstance(seen[-1], END), seen
     return Outcome(
-        "".join(one.text for one in seen if isinstance(one, Said)),
+        "".join(one.text for one in seen if isinstance(one, TextChunk)),
         "".join(one.text for one in seen if isinstance(one, Thought)),
         tuple((one.name, one.arguments) for one in seen if isinstance(one, Call)),
         sum(isinstance(one, BadCall) for one in seen),
-        sum(isinstance(one, Enclosed) for one in seen),
+        sum(isinstance(one, MetadataChunk) for one in seen),
         used[-1] if used else None,
         *ends,
     )

@@ -8,13 +8,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, Said, Switched, Told
-from app.models.endpoints.failover import Route
-from app.models.endpoints.model_handle import Target
-from app.models.endpoints.retry_policy import Patience
-from app.models.endpoints.server_state import Host
+from app.core.provider import FallbackUsed, ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice, TextChunk
+from app.models.endpoints.failover import ModelRoute
+from app.models.endpoints.model_handle import ModelHandle
+from app.models.endpoints.retry_policy import Backoff
+from app.models.endpoints.server_state import ServerState
 from app.models.scripted import Raise, Reply, Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 
 ASKED = ModelRequest([Message("user", "Hello")])
 LIMIT_S = 30
@@ -29,8 +29,8 @@ class Time:
     waits: list[float] = field(default_factory=list)
 
     @property
-    def patience(self) -> Patience:
-        return Patience(lambda: self.now, self.sleep, lambda: self.chance)
+    def backoff(self) -> Backoff:
+        return Backoff(lambda: self.now, self.sleep, lambda: self.chance)
 
     async def sleep(self, seconds: float) -> None:
         if seconds:
@@ -38,15 +38,15 @@ class Time:
         self.now += seconds
         await asyncio.sleep(0)
 
-    def host(self, name: str, keys: Sequence[str] = (), max_requests: int | None = None) -> Host:
-        return Host(name, keys, max_requests, now=lambda: self.now, clock=lambda: self.now)
+    def server(self, name: str, keys: Sequence[str] = (), max_requests: int | None = None) -> ServerState:
+        return ServerState(name, keys, max_requests, now=lambda: self.now, clock=lambda: self.now)
 
-    def target(self, provider: Provider, host: Host | None = None, window: int | None = None) -> Target:
-        host = host or self.host("local")
-        return Target(host.name, provider, Counter(provider, window), host=host)
+    def handle(self, provider: Provider, server: ServerState | None = None, window: int | None = None) -> ModelHandle:
+        server = server or self.server("local")
+        return ModelHandle(server.name, provider, TokenCounter(provider, window), server=server)
 
-    def route(self, *targets: Target, principal: str = "ann") -> Route:
-        return Route(targets, principal, self.patience)
+    def route(self, *handles: ModelHandle, principal: str = "ann") -> ModelRoute:
+        return ModelRoute(handles, principal, self.backoff)
 
 
 def fails(
@@ -66,19 +66,19 @@ def model(*replies: Reply, name: str = "m") -> Scripted:
     return Scripted(replies, name)
 
 
-async def heard(route: Route, request: ModelRequest = ASKED) -> list[Piece]:
+async def heard(route: ModelRoute, request: ModelRequest = ASKED) -> list[Piece]:
     async with asyncio.timeout(LIMIT_S), aclosing(route.stream(request)) as pieces:
         return [piece async for piece in pieces]
 
 
 def said(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.text for piece in pieces if isinstance(piece, Said))
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextChunk))
 
 
 def told(pieces: Sequence[Piece]) -> list[str]:
     """The codes of the notices, and whom was switched to, in order."""
     return [
-        piece.code if isinstance(piece, Told) else piece.answered_by
+        piece.code if isinstance(piece, ProviderNotice) else piece.answered_by
         for piece in pieces
-        if isinstance(piece, Told | Switched)
+        if isinstance(piece, ProviderNotice | FallbackUsed)
     ]

@@ -12,7 +12,7 @@ from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.capabilities.discovery import KnownServer
 from app.models.endpoints.model_registry import Models
-from app.models.endpoints.startup import Opened, opened_models
+from app.models.endpoints.startup import OpenedModels, open_models
 from app.redaction.redactor import Redactor
 from app.storage.sqlite.store import SQLiteStore
 from tests.serving import settings_in
@@ -44,14 +44,14 @@ async def opened(
     found: KnownServer | None = None,
     redactor: Redactor | None = None,
     **flags: object,
-) -> AsyncGenerator[Opened, None]:
+) -> AsyncGenerator[OpenedModels, None]:
     """Tables are given as Python has them."""
     written = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in flags.items()}
     settings = settings_in(folder, **written)
     known, known_to_all = ([found] if found else []), redactor or Redactor()
     store = await SQLiteStore.open(folder / "data" / "test.db")
     try:
-        async with opened_models(settings, store, known_to_all, environ or {}, known_servers=known) as models:
+        async with open_models(settings, store, known_to_all, environ or {}, known_servers=known) as models:
             yield models
     finally:
         await store.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.core.provider import Piece, ProviderFailed, Said, Stopped, Told, Used
+from app.core.provider import Finished, Piece, ProviderFailed, ProviderNotice, TextChunk, TokenUsage
 from app.models.http.answer_stream import joined
 from app.models.http.client import model_client
 from app.models.wire.anthropic.answer import MessagesAnswer
@@ -49,7 +49,7 @@ def end(reason: str, out: Any = 2, *, whole: bool = True) -> str:
 
 
 WHOLE = stream(start(), says("Hi"), end("end_turn"))
-HI: list[Piece] = [Used(3, 1), Said("Hi"), Used(3, 2), Stopped("stop")]
+HI: list[Piece] = [TokenUsage(3, 1), TextChunk("Hi"), TokenUsage(3, 2), Finished("stop")]
 
 
 @asynccontextmanager
@@ -71,10 +71,10 @@ def fails(code: str, retryable: bool, status: int | None = None) -> tuple[str, b
 
 def settled(pieces: Sequence[Any]) -> list[Any]:
     """The pieces with usage only where a whole answer ends: that it is told early has a test of its own."""
-    used = [piece for piece in pieces if isinstance(piece, Used)]
-    rest = [piece for piece in pieces if not isinstance(piece, Used)]
-    if used and rest and isinstance(rest[-1], Stopped):
-        rest.insert(len(rest) - 1 - any(isinstance(piece, Told) for piece in rest[-2:]), used[-1])
+    used = [piece for piece in pieces if isinstance(piece, TokenUsage)]
+    rest = [piece for piece in pieces if not isinstance(piece, TokenUsage)]
+    if used and rest and isinstance(rest[-1], Finished):
+        rest.insert(len(rest) - 1 - any(isinstance(piece, ProviderNotice) for piece in rest[-2:]), used[-1])
     return rest
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import Said
+from app.core.provider import TextChunk
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
@@ -68,7 +68,7 @@ def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any], *, refused: boo
         new_id=lambda: f"c{next(numbers)}",
         prompt_suffix=lambda: suffix,
     )
-    list(reply.add(Said(text)))
+    list(reply.add(TextChunk(text)))
     list(reply.end())
     return [call for call in reply.calls if refused or call.id not in reply.refused]
 

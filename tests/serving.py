@@ -19,14 +19,14 @@ from starlette.types import ASGIApp
 
 from app.config.settings import Settings, load_settings
 from app.core.provider import Provider
-from app.models.endpoints.retry_policy import Patience
+from app.models.endpoints.retry_policy import Backoff
 from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
 
 # Of a client that speaks plain HTTP: each would read the system's certificates, which takes 40 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-HURRIED = Patience(sleep=lambda _: asyncio.sleep(0))  # no test waits until a model is asked again
+HURRIED = Backoff(sleep=lambda _: asyncio.sleep(0))  # no test waits until a model is asked again
 
 
 def settings_in(folder: Path, **flags: object) -> Settings:
@@ -86,7 +86,7 @@ async def serving(
     settings = settings_in(folder, **flags)
     choose = partial(chosen, provider) if provider else None
     async with open_services(settings, choose) as services:
-        services.models.patience = HURRIED
+        services.models.backoff = HURRIED
         async with listening(create_server(services)) as port:
             url = f"http://localhost:{port}"
             async with httpx2.AsyncClient(

@@ -16,7 +16,7 @@ from app.budget.metered_request import ALLOWANCE, NOTHING, Asking
 from app.budget.run_budget import Spending
 from app.core.endpoint_spec import Price
 from app.core.events import AgentEvent, Usage
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.endpoints.prices import cost_of
 from app.models.scripted import Scripted
 from app.redaction.redactor import Redactor
@@ -41,7 +41,7 @@ class Priced(Scripted):
         super().__init__([], "priced")
         self.price = price
 
-    def cost(self, used: Used) -> float | None:
+    def cost(self, used: TokenUsage) -> float | None:
         return cost_of(self.price, used) if self.price else None
 
 
@@ -98,23 +98,23 @@ async def desk(folder: Path, price: Price | None = CHEAP, **budget: float) -> As
 
 FAILED = ProviderFailed("model_cut", "Lost.", retryable=True)
 DOWN = ProviderFailed("model_down", "Nobody is there.", retryable=True)
-LONG = Said("x" * 400)
+LONG = TextChunk("x" * 400)
 
 
 @pytest.mark.parametrize(
     ("pieces", "counted", "measured"),
     [
-        ([Said("Hi."), Used(900, 7), Stopped("stop")], (900, 7), True),
-        ([LONG, Stopped("stop")], (1000, 100), False),
-        ([Said("Hi"), Stopped("stop")], (1000, 1), False),
-        ([LONG, Used(900, 0), Stopped("stop")], (900, 100), False),  # it has counted the prompt only
-        ([LONG, Used(0, 7), Stopped("stop")], (1000, 7), False),  # nobody reads an empty prompt
-        ([Used(900, 0), Stopped("stop")], (900, 0), True),
-        ([Used(900, 1), LONG, FAILED], (900, 100), False),  # that was early
-        ([Used(900, 300), LONG, FAILED], (900, 300), True),
-        ([Used(900, 1), LONG, asyncio.CancelledError()], (900, 100), False),
+        ([TextChunk("Hi."), TokenUsage(900, 7), Finished("stop")], (900, 7), True),
+        ([LONG, Finished("stop")], (1000, 100), False),
+        ([TextChunk("Hi"), Finished("stop")], (1000, 1), False),
+        ([LONG, TokenUsage(900, 0), Finished("stop")], (900, 100), False),  # it has counted the prompt only
+        ([LONG, TokenUsage(0, 7), Finished("stop")], (1000, 7), False),  # nobody reads an empty prompt
+        ([TokenUsage(900, 0), Finished("stop")], (900, 0), True),
+        ([TokenUsage(900, 1), LONG, FAILED], (900, 100), False),  # that was early
+        ([TokenUsage(900, 300), LONG, FAILED], (900, 300), True),
+        ([TokenUsage(900, 1), LONG, asyncio.CancelledError()], (900, 100), False),
         ([LONG, GeneratorExit()], (1000, 100), False),
-        ([Used(5, 1), LONG, Used(900, 300), Stopped("stop")], (900, 300), True),
+        ([TokenUsage(5, 1), LONG, TokenUsage(900, 300), Finished("stop")], (900, 300), True),
         ([FAILED], (1000, 0), False),
         ([DOWN], (0, 0), True),
         ([LONG, DOWN], (1000, 100), False),
@@ -133,7 +133,7 @@ async def test_what_an_answer_has_used_is_counted_however_it_ends(
         if counted == (0, 0):
             assert usage is None and not at.spent  # nobody has read anything
             return
-        cost = cost_of(CHEAP, Used(*counted))
+        cost = cost_of(CHEAP, TokenUsage(*counted))
         assert usage == Usage(*counted, *counted, measured, None, cost, cost)
         [row] = at.spent
         assert (row.model, row.run, row.requests, row.prompt_tokens, row.completion_tokens) == (
@@ -147,7 +147,7 @@ async def test_what_an_answer_has_used_is_counted_however_it_ends(
 
 async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path: Path) -> None:
     async with desk(tmp_path, None, cost_per_month=1e-6) as at:
-        usage = await at.ask(LONG, Used(10**6, 10**6), Stopped("stop"))
+        usage = await at.ask(LONG, TokenUsage(10**6, 10**6), Finished("stop"))
         assert (usage.cost, usage.total_cost, at.totals.finished("answered").usage.get("cost")) == (None, None, None)
         assert at.spent[0].cost is None and (await at.used())["used"] == 0
         at.provider.price = DEAR
@@ -165,7 +165,7 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
         assert asking.request.max_tokens == 500
         with pytest.raises(BudgetSpent), asking.hearing(answer := reply(), at.totals):
             for _ in range(2000):
-                list(answer.add(Said("four")))
+                list(answer.add(TextChunk("four")))
                 asking.heard()
         used = await at.used()
         assert used["used"] + used["reserved"] <= 0.002 and answer.characters > 500 * 4
@@ -206,7 +206,7 @@ async def test_a_server_that_is_killed_gives_no_money_back(tmp_path: Path) -> No
         await at.asking()
         await at.store.write(at.kept)
         again = await Ledger(at.store).usage(at.principal)
-        assert again["cost_per_month"]["used"] == cost_of(CHEAP, Used(1000, ALLOWANCE)) == 0.009192
+        assert again["cost_per_month"]["used"] == cost_of(CHEAP, TokenUsage(1000, ALLOWANCE)) == 0.009192
     assert sum(row.amount for row in at.kept if isinstance(row, UsageAdded) and row.kind == "cost") == 9_192_000
 
 
@@ -214,4 +214,4 @@ async def test_nothing_is_counted_of_a_question_that_nobody_heard(tmp_path: Path
     async with desk(tmp_path) as at:
         with pytest.raises(ProviderFailed):
             await at.ask(DOWN)
-        assert not at.told and not at.spent and Used(at.totals.prompt_tokens, 0) == NOTHING
+        assert not at.told and not at.spent and TokenUsage(at.totals.prompt_tokens, 0) == NOTHING

@@ -10,12 +10,12 @@ import pytest
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, Provider, ProviderFailed, Used
-from app.models.capabilities.abilities import Stated
+from app.core.provider import ModelRequest, Provider, ProviderFailed, TokenUsage
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
-from app.models.tokens.counter import ROLE, Counter
+from app.models.tokens.counter import ROLE, TokenCounter
 from app.models.wire.openai.history import WireMessage, wire_messages
 from app.models.wire.openai.provider import OpenAIChat
 from tests.real_models import embedded, need_embedded
@@ -40,7 +40,7 @@ def installed() -> None:
 async def reported(provider: Provider, messages: list[Message]) -> int:
     """Tokens of the prompt, as the server has counted them in reading it."""
     async with aclosing(provider.stream(ModelRequest(messages, max_tokens=1))) as pieces:
-        [used] = [piece async for piece in pieces if isinstance(piece, Used)]
+        [used] = [piece async for piece in pieces if isinstance(piece, TokenUsage)]
     return used.prompt_tokens
 
 
@@ -69,9 +69,11 @@ async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
     """Within 5 %: with bare results, and as any llama.cpp server gets it, framed and with times."""
     async with embedded() as (model, provider), model_client("http://127.0.0.1") as client:
         root, history = await model.start(), conversation()
-        framed = OpenAIChat(client, root, SMOLLM2.name, model.key, stated=Stated("fenced"), clock=Clock("UTC"))
+        framed = OpenAIChat(
+            client, root, SMOLLM2.name, model.key, stated=AbilityOverrides("fenced"), clock=Clock("UTC")
+        )
         for asked, bare, clock in ((provider, True, None), (framed, False, Clock("UTC"))):
-            counter = Counter(asked)
+            counter = TokenCounter(asked)
             await counter.prepare(history)
             for part in (history[:2], history[:4], history[:10], history):
                 real = await rendered(client, model, wire_messages(part, native=False, bare=bare, clock=clock))
@@ -83,7 +85,7 @@ async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
 async def test_an_estimate_is_put_right_by_one_report() -> None:
     """At first it may be off by half; from then on it is no more too low for the same kind of text."""
     async with embedded() as (model, provider), model_client("http://127.0.0.1") as client:
-        counter, history = Counter(provider), conversation()
+        counter, history = TokenCounter(provider), conversation()
         real = await rendered(client, model, wire_messages(history, native=False, bare=True))
         measured = sum(map(counter.measure, history))
         assert 0.5 < measured / real < 2
@@ -93,7 +95,7 @@ async def test_an_estimate_is_put_right_by_one_report() -> None:
 
 async def test_the_window_is_that_of_a_slot_and_a_refusal_names_the_same() -> None:
     async with embedded() as (model, provider):
-        counter = Counter(provider)
+        counter = TokenCounter(provider)
         async with httpx2.AsyncClient(trust_env=False, headers={"authorization": f"Bearer {model.key}"}) as client:
             props = (await client.get(f"{(await model.start()).removesuffix('/v1')}/props")).json()
         window = await counter.window()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
-from app.core.provider import Plain
+from app.core.provider import BaseProvider
 from app.models.scripted import Scripted
-from app.models.tokens.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, Counter
-from app.models.tokens.estimates import HIGHEST, LOWEST, Recent, Scale, estimated
+from app.models.tokens.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, TokenCounter
+from app.models.tokens.estimates import HIGHEST, LOWEST, LRUCache, Scale, estimated
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import wire_messages
 from app.models.wire.request_extras import added
@@ -51,7 +51,7 @@ def result(text: str, call: str = "c1", *, untrusted: bool = False) -> Message:
 
 async def test_a_round_costs_its_new_messages_only() -> None:
     provider = Letters()
-    counter = Counter(provider)
+    counter = TokenCounter(provider)
     history = [Message("system", "You help."), Message("user", "Count the files.")]
     for turn in range(20):
         asked = len(provider.asked)
@@ -68,7 +68,7 @@ async def test_a_round_costs_its_new_messages_only() -> None:
 
 
 async def test_what_was_counted_is_exact_and_the_rest_is_estimated() -> None:
-    counter, message = Counter(Letters()), Message("user", "12345678")
+    counter, message = TokenCounter(Letters()), Message("user", "12345678")
     assert counter.measure(message) == 8 // 4 + ROLE
     await counter.prepare([message])
     assert counter.measure(message) == 8 + ROLE
@@ -95,7 +95,7 @@ async def test_what_is_measured_is_what_goes_over_the_wire(
     for asked, answered, made, untrusted in said:
         history += [Message("user", asked, at=1_800_000_000.0), Message("assistant", answered, calls=tuple(made))]
         history += [result(answered, call.id, untrusted=untrusted) for call in made]
-    counter = Counter(Letters(bare=bare, clock=clock))
+    counter = TokenCounter(Letters(bare=bare, clock=clock))
     await counter.prepare(history)
     sent = 0
     for wired in wire_messages(history, native=native, bare=bare, clock=clock):
@@ -106,7 +106,7 @@ async def test_what_is_measured_is_what_goes_over_the_wire(
 
 
 async def test_tools_are_counted_as_they_are_offered() -> None:
-    counter = Counter(Letters())
+    counter = TokenCounter(Letters())
     assert counter.described([]) == 0
     roughly = counter.described([BASH])
     await counter.prepare([], [BASH])
@@ -116,7 +116,7 @@ async def test_tools_are_counted_as_they_are_offered() -> None:
 
 async def test_of_a_very_long_text_only_parts_are_counted() -> None:
     provider = Letters()
-    counter, text = Counter(provider), "é a" * LONG
+    counter, text = TokenCounter(provider), "é a" * LONG
     await counter.prepare([Message("user", text)])
     assert sum(map(len, provider.asked)) <= LONG
     assert counter.measure(Message("user", text)) == len(text) + ROLE
@@ -132,7 +132,7 @@ class Stuck(Letters):
 
 
 async def test_when_counting_takes_too_long_what_was_counted_stays() -> None:
-    counter = Counter(Stuck(), limit_s=0.1)
+    counter = TokenCounter(Stuck(), limit_s=0.1)
     history = [Message("user", f"{number}" * (LONG - 9)) for number in range(5)]
     async with asyncio.timeout(20):
         await counter.prepare(history)
@@ -152,7 +152,7 @@ class Silent(Letters):
 
 async def test_a_server_that_never_counts_is_not_waited_for_in_each_round() -> None:
     provider, now = Silent(), 0.0
-    counter = Counter(provider, limit_s=0.05, clock=lambda: now)
+    counter = TokenCounter(provider, limit_s=0.05, clock=lambda: now)
     async with asyncio.timeout(20):
         for number in range(5):
             await counter.prepare([Message("user", f"Question {number}.")])
@@ -163,7 +163,7 @@ async def test_a_server_that_never_counts_is_not_waited_for_in_each_round() -> N
 
 
 async def test_without_anybody_who_counts_other_scripts_weigh_more() -> None:
-    counter = Counter(Scripted([]))
+    counter = TokenCounter(Scripted([]))
     history = [Message("user", text) for text in ("hello there", "привет там", "你好你好你好你好", "\ud800 lone", "")]
     await counter.prepare(history)
     assert [counter.measure(message) - ROLE for message in history] == [3, 10, 12, 3, 0]
@@ -186,7 +186,7 @@ def test_estimates_add_up_and_grow_with_the_text(one: str, more: str) -> None:
 
 
 def test_a_count_too_low_is_mended_at_once_and_one_too_high_slowly() -> None:
-    counter, message = Counter(Scripted([])), Message("user", "x" * 4000)
+    counter, message = TokenCounter(Scripted([])), Message("user", "x" * 4000)
     first = counter.measure(message)
     counter.learn(first, 2 * first)
     assert counter.measure(message) == 2 * first
@@ -198,7 +198,7 @@ def test_a_count_too_low_is_mended_at_once_and_one_too_high_slowly() -> None:
 
 
 def test_runs_side_by_side_that_report_the_same_are_believed_once() -> None:
-    counter, message = Counter(Scripted([])), Message("user", "x" * 4000)
+    counter, message = TokenCounter(Scripted([])), Message("user", "x" * 4000)
     scale, counted = counter.scale, counter.measure(message)
     for _ in range(10):
         counter.learn(counted, counted * 3 // 2, scale)
@@ -207,14 +207,14 @@ def test_runs_side_by_side_that_report_the_same_are_believed_once() -> None:
 
 async def test_the_window_is_set_or_learned_or_a_sensible_one() -> None:
     provider = Letters()
-    assert await Counter(provider).window() == Counter(provider).known_window == DEFAULT_WINDOW
+    assert await TokenCounter(provider).window() == TokenCounter(provider).known_window == DEFAULT_WINDOW
     provider.said_window = 8192
-    counter = Counter(provider)
+    counter = TokenCounter(provider)
     assert counter.known_window == DEFAULT_WINDOW  # nobody has asked yet
     assert await counter.window() == counter.known_window == 8192
     provider.said_window = None  # once known it is not forgotten
     assert await counter.window() == 8192
-    assert await Counter(provider, 2048).window() == 2048
+    assert await TokenCounter(provider, 2048).window() == 2048
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_the_window_is_set_or_learned_or_a_sensible_one() -> None:
 async def test_refusals_teach_the_window(
     setting: int | None, refusals: list[tuple[int, int | None]], window: int
 ) -> None:
-    counter = Counter(Scripted([]), setting)
+    counter = TokenCounter(Scripted([]), setting)
     for counted, named in refusals:
         counter.refused(counted, named)
     assert await counter.window() == counter.known_window == window
@@ -245,7 +245,7 @@ async def test_refusals_teach_the_window(
 
 async def test_what_leaves_no_room_for_a_conversation_is_believed_no_longer() -> None:
     for setting, window in ((None, DEFAULT_WINDOW), (8192, 8192)):
-        counter = Counter(Scripted([]), setting)
+        counter = TokenCounter(Scripted([]), setting)
         counter.refused(9000, 300)
         counter.refused(9000, None)
         counter.doubt()
@@ -253,7 +253,7 @@ async def test_what_leaves_no_room_for_a_conversation_is_believed_no_longer() ->
 
 
 def test_a_prompt_refused_although_it_seemed_to_fit_is_counted_higher_from_then_on() -> None:
-    counter, message = Counter(Scripted([])), Message("user", "x" * 12_000)
+    counter, message = TokenCounter(Scripted([])), Message("user", "x" * 12_000)
     counter.refused(counter.measure(message), 4096)
     assert counter.measure(message) >= 4096
     counter.refused(100, 4096)  # which had asked for too long an answer
@@ -261,7 +261,7 @@ def test_a_prompt_refused_although_it_seemed_to_fit_is_counted_higher_from_then_
 
 
 def test_only_so_much_is_remembered() -> None:
-    recent: Recent[int, int] = Recent(3)
+    recent: LRUCache[int, int] = LRUCache(3)
     for number in range(5):
         recent.put(number, number)
         recent.get(2)
@@ -269,4 +269,4 @@ def test_only_so_much_is_remembered() -> None:
 
 
 def test_a_model_that_nobody_counts_for_adds_nothing() -> None:
-    assert Plain().added(result("x")) == ""
+    assert BaseProvider().added(result("x")) == ""

@@ -19,7 +19,7 @@ from app.core.events import (
     fields_of,
 )
 from app.core.messages import AskedCall, Message
-from app.core.provider import Said, Stopped, Used
+from app.core.provider import Finished, TextChunk, TokenUsage
 from app.models.wire.native_calls import NATIVE
 from app.redaction.redactor import Redactor
 from app.runs.discipline.fallback_answer import WHY, fallback_answer
@@ -143,8 +143,8 @@ def test_each_limit_is_told_once_also_by_the_next_server() -> None:
 def reply_of(*pieces: object, stopped: str = "stop") -> Reply:
     numbers = iter(range(100))
     reply = Reply({"bash": {}}, fences=lambda: True, new_id=lambda: f"c{next(numbers)}")
-    for piece in (*pieces, Stopped(stopped)):
-        list(reply.add(Said(piece) if isinstance(piece, str) else piece))  # type: ignore[arg-type]
+    for piece in (*pieces, Finished(stopped)):
+        list(reply.add(TextChunk(piece) if isinstance(piece, str) else piece))  # type: ignore[arg-type]
     list(reply.end())
     return reply
 
@@ -276,7 +276,7 @@ def test_what_was_done_is_known_after_a_restart() -> None:
         ("write_file", "unknown"),
         ("web_fetch", "refused"),
     ]
-    usage = seen.add(Used(100, 20, 80), measured=True), seen.add(Used(10, 2), measured=False)
+    usage = seen.add(TokenUsage(100, 20, 80), measured=True), seen.add(TokenUsage(10, 2), measured=False)
     assert ([one.cached_tokens for one in usage], "cached_tokens" in fields_of(usage[1])) == ([80, None], False)
     seen.rounds, seen.calls = 2, 3
     events: list[AgentEvent] = [RoundStarted(1), *HAPPENED, usage[0], RoundStarted(2), usage[1]]
@@ -329,7 +329,7 @@ def test_a_call_is_not_compared_with_each_that_was_made_in_the_other_way() -> No
     reply = Reply({"bash": {}}, fences=lambda: True, new_id=lambda: f"c{next(numbers)}")
     call = '<tool_call>{"name": "bash", "arguments": {"command": "%d"}}</tool_call>'
     for number in range(200):
-        list(reply.add(Said(call % number)))
+        list(reply.add(TextChunk(call % number)))
     for number in range(100, 300):
         list(reply.add(Call(number, "bash", Counted(command=str(number)), NATIVE)))
     list(reply.end())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.events import MAX_JOINED, Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
-from app.core.provider import Piece, Said, Stopped
+from app.core.provider import Finished, Piece, TextChunk
 from app.log.documents import LONG, MAX_FENCE_LINE, MAX_HELD, Documents
 from app.log.event_writer import EventWriter, RunLog
 from app.log.log_compaction import joined_rows, rest_after
@@ -203,7 +203,7 @@ def words(kind: str, rows: Sequence[EventRow]) -> str:
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_server_tells_documents_if_it_is_asked_to(tmp_path: Path, *, wanted: bool) -> None:
     text = f"Here:\n```py\n{BLOCK}```\nDone."
-    script: list[Piece] = [*(Said(text[at : at + 40]) for at in range(0, len(text), 40)), Stopped("stop")]
+    script: list[Piece] = [*(TextChunk(text[at : at + 40]) for at in range(0, len(text), 40)), Finished("stop")]
     async with serving(tmp_path, Scripted([script]), documents=wanted) as served:
         events = await served.chat("Write it.")
     told = [event for event in events if event["type"] == "document.updated"]

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.embedded.supervisor import INHERITED, SMOLLM2, EmbeddedModel, end_of, package_folder
 from tests.real_models import LIMIT_S, embedded, need_embedded, pieces_of
 
@@ -53,9 +53,9 @@ async def test_the_child_gets_none_of_the_server_s_secrets(monkeypatch: pytest.M
 
 def answered(pieces: list[Piece]) -> str:
     """What the model said, once it is sure that the stream was whole."""
-    assert isinstance(pieces[-1], Stopped)
-    assert any(isinstance(piece, Used) and piece.completion_tokens for piece in pieces)
-    return "".join(piece.text for piece in pieces if isinstance(piece, Said))
+    assert isinstance(pieces[-1], Finished)
+    assert any(isinstance(piece, TokenUsage) and piece.completion_tokens for piece in pieces)
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextChunk))
 
 
 async def ended(pid: int) -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as some
 from app.core.endpoint_spec import EndpointSpec
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.model_registry import UnknownModel
-from app.models.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint, row_of
-from app.models.endpoints.server_state import Host
+from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint, endpoint_row
+from app.models.endpoints.server_state import ServerState
 from app.models.scripted import Scripted
-from app.models.server_connection import Given
+from app.models.server_connection import FixedConnection
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRemoved, EndpointRow
@@ -56,7 +56,7 @@ async def test_a_key_goes_with_its_endpoint(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
         await here.registry.add("b", spec(), [KEY], "ann")
         await here.registry.add("b", spec("http://127.0.0.1:10/v1"), [], "ann")  # which was sent no key
-        assert [key.value for key in here.models.endpoints["b"].host.keys.keys] == [None]
+        assert [key.value for key in here.models.endpoints["b"].server.keys.keys] == [None]
         await here.registry.add("c", spec(), [KEY], "ann")
         assert [file.name.partition(".")[0] for file in kept_keys(tmp_path)] == ["c"]
         (tmp_path / "data" / "keys" / "mine").write_text(KEY)
@@ -78,7 +78,7 @@ async def test_what_cannot_be_added_changes_nothing(
     tmp_path: Path, name: str, url: str, keys: list[str], told: str
 ) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
-        with pytest.raises(UnfitEndpoint, match=told) as unfit:
+        with pytest.raises(InvalidEndpoint, match=told) as unfit:
             await here.registry.add(name, spec(url), keys, "ann")
         assert list(here.models.endpoints) == ["a"]
     assert KEY not in str(unfit.value)
@@ -88,9 +88,9 @@ async def test_what_cannot_be_added_changes_nothing(
 async def test_endpoints_of_the_settings_are_changed_there(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
         for change in (here.registry.add("a", spec(), [], "ann"), here.registry.remove("a", "ann")):
-            with pytest.raises(EndpointOfSettings):
+            with pytest.raises(ReadOnlyEndpoint):
                 await change
-        with pytest.raises(NoSuchEndpoint):
+        with pytest.raises(UnknownEndpoint):
             await here.registry.remove("b", "ann")
 
 
@@ -125,10 +125,10 @@ async def test_a_run_keeps_the_endpoint_that_is_removed(tmp_path: Path) -> None:
 
 async def test_what_is_removed_is_closed_once_nobody_uses_it() -> None:
     model = Scripted(["Hi"])
-    one = Endpoint("a", spec(), "added", Given(model), Host("a"))
-    used = [one.target()]
+    one = Endpoint("a", spec(), "added", FixedConnection(model), ServerState("a"))
+    used = [one.handle()]
     async with asyncio.timeout(LIMIT_S):
-        leaving = asyncio.create_task(one.retire(look_s=0))
+        leaving = asyncio.create_task(one.retire(check_s=0))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not model.closed
@@ -141,7 +141,7 @@ async def test_what_is_removed_is_closed_once_nobody_uses_it() -> None:
 async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
         other = await SQLiteStore.open(tmp_path / "data" / "test.db")
-        await other.write([row_of("b", spec(model="m"), "x"), row_of("a", spec(model="ours"), "x")])
+        await other.write([endpoint_row("b", spec(model="m"), "x"), endpoint_row("a", spec(model="ours"), "x")])
         await here.registry.reload()
         assert list(here.models.endpoints) == ["a", "b"]
         assert here.models.endpoints["a"].spec.model is None  # the settings' own
@@ -190,7 +190,7 @@ async def test_what_is_there_is_what_was_said_last(
         for number, (change, name) in enumerate(changes):
             match change:
                 case "remove":
-                    with suppress(NoSuchEndpoint):
+                    with suppress(UnknownEndpoint):
                         await here.registry.remove(name, "ann")
                     said.pop(name, None)
                 case "restart":
@@ -200,6 +200,6 @@ async def test_what_is_there_is_what_was_said_last(
                     key = f"{KEY}-{number}" if change == "add with a key" else None
                     await here.registry.add(name, spec(), [key] if key else [], "ann")
                     said[name] = key
-            added = {one.name: one.host.keys.keys[0].value for one in here.models.endpoints.values()}
+            added = {one.name: one.server.keys.keys[0].value for one in here.models.endpoints.values()}
             assert added == {"a": None, **said}
             assert len(kept_keys(folder)) == sum(key is not None for key in said.values())

@@ -9,7 +9,7 @@ import pytest
 from app.config.sources import SettingsError
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
-from app.models.endpoints.registry import row_of
+from app.models.endpoints.registry import endpoint_row
 from app.storage.endpoints import EndpointRemoved
 from app.storage.sqlite.store import SQLiteStore
 from tests.endpoints import NOWHERE, asked, model_server, opened, server_at
@@ -32,7 +32,7 @@ async def test_a_default_model_that_was_removed_is_not_replaced_by_another(tmp_p
             await other.write([EndpointRemoved("b")])
             await other.close()
             await here.registry.reload()
-            with pytest.raises(ProviderFailed, match="names b/big, and no endpoint has it any more") as failed:
+            with pytest.raises(ProviderFailed, match="default model b/big has no endpoint any more") as failed:
                 await asked(here.models)
             assert failed.value.code == "model_not_found"
             assert here.models.default.name == "b/big"
@@ -44,7 +44,7 @@ async def test_a_default_model_that_was_removed_is_not_replaced_by_another(tmp_p
 async def test_a_server_whose_last_endpoint_is_removed_goes_on_and_says_so(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
         store = await SQLiteStore.open(tmp_path / "data" / "dragoman.db")
-        await store.write([row_of("b", spec(server.base_url), "x")])
+        await store.write([endpoint_row("b", spec(server.base_url), "x")])
         await store.close()
         async with serving(tmp_path, None) as served:
             assert (await served.client.delete("/endpoints/b")).status_code == 204

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from app.core.provider import Piece, ProviderFailed, Said, Stopped
+from app.core.provider import Finished, Piece, ProviderFailed, TextChunk
 from app.models.endpoints.keys import REFUSED_S
 from app.models.scripted import Reply, Scripted
 from tests.asking import ASKED, Time, fails, heard, model, said, told
@@ -51,7 +51,7 @@ async def test_the_next_key_is_used_where_one_is_refused_or_limited(
     failing: list[Reply], keys: tuple[str, ...], waits: list[float], codes: list[str]
 ) -> None:
     time, provider = Time(), model(*failing, "Hi")
-    pieces = await heard(time.route(time.target(provider, time.host("hosted", KEYS))))
+    pieces = await heard(time.route(time.handle(provider, time.server("hosted", KEYS))))
     assert said(pieces) == "Hi"
     assert (tuple(used(provider)), time.waits, told(pieces)) == (keys, waits, codes)
     assert not any(key in repr(pieces) for key in KEYS)
@@ -59,11 +59,11 @@ async def test_the_next_key_is_used_where_one_is_refused_or_limited(
 
 async def test_a_refused_key_is_told_by_its_place_and_left_alone() -> None:
     time, provider = Time(), model(REFUSED, "Hi", "Still", "First again")
-    host = time.host("hosted", KEYS)
-    route = time.route(time.target(provider, host))
+    server = time.server("hosted", KEYS)
+    route = time.route(time.handle(provider, server))
     notice, *_ = await heard(route)
     assert "Key 1 of 3 of the endpoint hosted was refused (401)" in repr(notice)
-    assert host.told()["keys"] == {"count": 3, "disabled": 1, "cooling": 0}
+    assert server.status()["keys"] == {"count": 3, "disabled": 1, "cooling": 0}
     await heard(route)
     time.now += REFUSED_S
     await heard(route)
@@ -72,58 +72,58 @@ async def test_a_refused_key_is_told_by_its_place_and_left_alone() -> None:
 
 async def test_a_key_that_may_not_use_one_model_may_use_another() -> None:
     time = Time()
-    host = time.host("hosted", KEYS[:1])
+    server = time.server("hosted", KEYS[:1])
     forbidden, allowed = model(NOT_HERE, name="m"), model("Hi", name="o")
     with pytest.raises(ProviderFailed) as failed:
-        await heard(time.route(time.target(forbidden, host)))
+        await heard(time.route(time.handle(forbidden, server)))
     assert failed.value.status == 403
-    assert said(await heard(time.route(time.target(allowed, host)))) == "Hi"
+    assert said(await heard(time.route(time.handle(allowed, server)))) == "Hi"
 
 
 async def test_without_a_good_key_one_is_tried_by_each_run_and_nobody_else_waits_for_it() -> None:
     time, provider = Time(), model(*[REFUSED] * 4, "Hi")
-    target = time.target(provider, time.host("hosted", KEYS[:2]))
+    handle = time.handle(provider, time.server("hosted", KEYS[:2]))
     for notices in (2, 1, 1):
         pieces: list[Piece] = []
         with pytest.raises(ProviderFailed, match="401") as failed:
-            async with aclosing(time.route(target).stream(ASKED)) as stream:
+            async with aclosing(time.route(handle).stream(ASKED)) as stream:
                 async for piece in stream:
                     pieces.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
         assert (failed.value.code, told(pieces)) == ("model_auth", ["key_disabled"] * notices)
         time.now += 1
     assert used(provider) == ["sk-one", "sk-two", "sk-one", "sk-two"]
 
-    other = time.target(model("Hi"), time.host("other"))
-    assert told(await heard(time.route(target, other))) == ["other/m"], "where there is another, it rests"
-    assert said(await heard(time.route(target))) == "Hi"
-    assert target.host.told()["keys"]["disabled"] == 1
+    other = time.handle(model("Hi"), time.server("other"))
+    assert told(await heard(time.route(handle, other))) == ["other/m"], "where there is another, it rests"
+    assert said(await heard(time.route(handle))) == "Hi"
+    assert handle.server.status()["keys"]["disabled"] == 1
 
 
 async def test_a_model_without_keys_is_asked_again_whatever_it_says() -> None:
     time, provider = Time(), model(REFUSED, "Hi")
     with pytest.raises(ProviderFailed):
-        await heard(time.route(time.target(provider)))
-    assert said(await heard(time.route(time.target(provider)))) == "Hi"
+        await heard(time.route(time.handle(provider)))
+    assert said(await heard(time.route(time.handle(provider)))) == "Hi"
     assert used(provider) == [None, None]
 
 
 async def test_a_model_that_wants_a_key_which_nobody_has_is_passed_over_for_a_while() -> None:
     """The next prompt must be made to fit who stands in, not a model that will not answer."""
     time, closed, other = Time(), model(REFUSED, "Open"), model("Hi", "Hi", name="o")
-    targets = time.target(closed), time.target(other, time.host("hosted"))
-    assert told(await heard(time.route(*targets))) == ["retry", "hosted/o"]
-    assert time.route(*targets).current is targets[1]
-    assert told(await heard(time.route(*targets))) == ["hosted/o"]
+    handles = time.handle(closed), time.handle(other, time.server("hosted"))
+    assert told(await heard(time.route(*handles))) == ["retry", "hosted/o"]
+    assert time.route(*handles).current is handles[1]
+    assert told(await heard(time.route(*handles))) == ["hosted/o"]
     time.now += 60
-    assert said(await heard(time.route(*targets))) == "Open"
+    assert said(await heard(time.route(*handles))) == "Open"
 
 
 async def test_the_last_error_is_one_line_without_a_key() -> None:
     time = Time()
-    host = time.host("hosted", KEYS)
-    host.failed(ProviderFailed("model_failed", "It said:\n sk-two and\tmore " + "x" * 9999, retryable=True))
-    shown = json.dumps(host.told())
-    assert host.told()["last_error"]["message"].startswith("It said: *** and more x")
+    server = time.server("hosted", KEYS)
+    server.failed(ProviderFailed("model_failed", "It said:\n sk-two and\tmore " + "x" * 9999, retryable=True))
+    shown = json.dumps(server.status())
+    assert server.status()["last_error"]["message"].startswith("It said: *** and more x")
     assert "sk-two" not in shown
     assert len(shown) < 1000
 
@@ -157,14 +157,14 @@ async def test_a_server_is_given_the_time_that_it_asks_for(
     time, busy = Time(), answer('{"error": {"message": "Slow down."}}', 429, **sent)
     server: Upstream
     async with upstream(busy, WHOLE) as server, chat_with(server) as chat:
-        route = time.route(time.target(chat, time.host("hosted", KEYS[:1])))
+        route = time.route(time.handle(chat, time.server("hosted", KEYS[:1])))
         if bounds is None:
             with pytest.raises(ProviderFailed):
                 await heard(route)
             assert len(server.asked) == 1
             return
         pieces = await heard(route)
-    assert pieces[1:] == [Said("Hi"), Stopped("stop")]
+    assert pieces[1:] == [TextChunk("Hi"), Finished("stop")]
     assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer sk-one"] * 2
     assert bounds[0] <= time.waits[0] <= bounds[1]
 
@@ -173,9 +173,9 @@ async def test_keys_go_over_the_wire_one_after_the_other() -> None:
     refusal = answer('{"error": {"message": "sk-one is not a key of ours"}}', 401)
     time = Time()
     async with upstream(refusal, WHOLE) as server, chat_with(server, inactivity_s=LIMIT_S, key="unused") as chat:
-        host = time.host("hosted", KEYS)
-        pieces = await heard(time.route(time.target(chat, host)), ASKED)
+        state = time.server("hosted", KEYS)
+        pieces = await heard(time.route(time.handle(chat, state)), ASKED)
     assert said(pieces) == "Hi"
     assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer sk-one", "Bearer sk-two"]
-    assert "*** is not a key of ours" in host.told()["last_error"]["message"]
-    assert "sk-" not in json.dumps(host.told()) + repr(pieces)
+    assert "*** is not a key of ours" in state.status()["last_error"]["message"]
+    assert "sk-" not in json.dumps(state.status()) + repr(pieces)

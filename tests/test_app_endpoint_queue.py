@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.endpoints.fair_queue import FairQueue, Place
+from app.models.endpoints.fair_queue import FairQueue, QueuedRequest
 
-ASKERS = ("ann", "bob", "cy")
+PRINCIPALS = ("ann", "bob", "cy")
 # (what, who): somebody comes; somebody's request, the n-th that is there, leaves
 STEPS = st.lists(
-    st.tuples(st.just("join"), st.sampled_from(ASKERS)) | st.tuples(st.just("leave"), st.integers(0, 50)), max_size=60
+    st.tuples(st.just("join"), st.sampled_from(PRINCIPALS)) | st.tuples(st.just("leave"), st.integers(0, 50)),
+    max_size=60,
 )
 
 
-def invariants(queue: FairQueue, present: list[Place], limit: int) -> None:
-    serving = [place for place in present if place.serves]
-    waiting = [place for place in present if not place.serves]
+def invariants(queue: FairQueue, present: list[QueuedRequest], limit: int) -> None:
+    serving = [place for place in present if place.active]
+    waiting = [place for place in present if not place.active]
     assert queue.under_way == len(serving)
     assert queue.waiting == len(waiting)
     assert len(serving) == min(len(present), limit or len(present))
@@ -32,7 +33,7 @@ def invariants(queue: FairQueue, present: list[Place], limit: int) -> None:
 def test_nobody_is_lost_and_no_place_is_free_while_somebody_waits(
     limit: int, steps: list[tuple[str, int | str]]
 ) -> None:
-    queue, present = FairQueue(limit), list[Place]()
+    queue, present = FairQueue(limit), list[QueuedRequest]()
     for _, what in steps:
         if isinstance(what, str):
             present.append(queue.join(what))
@@ -45,14 +46,14 @@ def test_nobody_is_lost_and_no_place_is_free_while_somebody_waits(
     assert (queue.under_way, queue.waiting) == (0, 0)
 
 
-@given(st.integers(1, 3), st.lists(st.sampled_from(ASKERS), min_size=1, max_size=40), st.data())
+@given(st.integers(1, 3), st.lists(st.sampled_from(PRINCIPALS), min_size=1, max_size=40), st.data())
 def test_who_waits_is_passed_once_by_each_other_at_most(limit: int, comers: list[str], data: st.DataObject) -> None:
     """Between two of one asker's turns no other has two, as long as both wait; one's own are served as they came."""
     queue = FairQueue(limit)
-    waiting = {principal: deque[Place]() for principal in ASKERS}
-    serving: list[Place] = []
+    waiting = {principal: deque[QueuedRequest]() for principal in PRINCIPALS}
+    serving: list[QueuedRequest] = []
     passed: dict[str, list[str]] = {
-        principal: [] for principal in ASKERS
+        principal: [] for principal in PRINCIPALS
     }  # who was served while it waited, since its last
     left = deque(comers)
     while left or any(waiting.values()):
@@ -64,13 +65,13 @@ def test_who_waits_is_passed_once_by_each_other_at_most(limit: int, comers: list
         else:
             serving.pop(data.draw(st.integers(0, len(serving) - 1))).leave()
         for principal, places in waiting.items():
-            while places and places[0].serves:
+            while places and places[0].active:
                 serving.append(places.popleft())
                 passed[principal].clear()
-                for other in (other for other in ASKERS if other != principal and waiting[other]):
+                for other in (other for other in PRINCIPALS if other != principal and waiting[other]):
                     passed[other].append(principal)
                     assert len(set(passed[other])) == len(passed[other]), "passed twice by the same asker"
-            assert not any(place.serves for place in places), "the first that came was not the first served"
+            assert not any(place.active for place in places), "the first that came was not the first served"
 
 
 def test_fifty_runs_of_one_do_not_starve_the_one_of_another() -> None:
@@ -79,8 +80,8 @@ def test_fifty_runs_of_one_do_not_starve_the_one_of_another() -> None:
     one = queue.join("bob")
     assert one.number == 1
     crowd[0].leave()
-    assert one.serves
-    assert [place.serves for place in crowd[1:4]] == [True, False, False]
+    assert one.active
+    assert [place.active for place in crowd[1:4]] == [True, False, False]
 
 
 def test_the_place_that_is_told_is_the_turn_that_comes() -> None:
@@ -92,7 +93,7 @@ def test_the_place_that_is_told_is_the_turn_that_comes() -> None:
     served, now = [], first
     for _ in places:
         now.leave()
-        [now] = [place for place in places if place.serves]
+        [now] = [place for place in places if place.active]
         served.append(now)
     assert served == told
 
@@ -107,7 +108,7 @@ async def test_who_waits_hears_when_half_of_those_ahead_are_gone() -> None:
         number = place.number
         while number:
             heard.append(number)
-            number = await place.moved(number)
+            number = await place.wait_for_move(number)
         heard.append(number)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:

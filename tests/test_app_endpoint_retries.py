@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched, Told, Used
+from app.core.provider import (
+    FallbackUsed,
+    Finished,
+    ModelRequest,
+    Piece,
+    ProviderFailed,
+    ProviderNotice,
+    TextChunk,
+    TokenUsage,
+)
 from app.models.endpoints.fair_queue import FairQueue
 from app.models.endpoints.faults import fault_of
 from app.models.scripted import Pause, Raise, Reply, Scripted
@@ -53,66 +62,66 @@ KEEPS_FAILING = {
 
 @pytest.mark.parametrize(("failing", "alone", "beside", "waits"), KEEPS_FAILING.values(), ids=KEEPS_FAILING)
 async def test_a_model_is_asked_a_few_times_and_then_another(
-    failing: Reply, alone: int, beside: int | None, waits: list[float]
+    failing: Reply, alone: int, tries_with_fallback: int | None, waits: list[float]
 ) -> None:
     time, only = Time(), model(*[failing] * 9)
     with pytest.raises(ProviderFailed) as failed:
-        await heard(time.route(time.target(only)))
+        await heard(time.route(time.handle(only)))
     assert isinstance(failing[0], Raise)
     assert failed.value is failing[0].failure
     assert (len(only.requests), time.waits) == (alone, waits)
 
     time, wanted, other = Time(), model(*[failing] * 9), model("Hi", name="o")
-    route = time.route(time.target(wanted), time.target(other, time.host("hosted")))
-    if beside is None:
+    route = time.route(time.handle(wanted), time.handle(other, time.server("hosted")))
+    if tries_with_fallback is None:
         with pytest.raises(ProviderFailed):
             await heard(route)
         assert (len(wanted.requests), len(other.requests)) == (1, 0)
         return
     pieces = await heard(route)
-    assert (len(wanted.requests), len(other.requests)) == (beside, 1)
-    assert pieces[-3:] == [Switched("local/m", "hosted/o", failed.value.code), Said("Hi"), Stopped("stop")]
-    assert told(pieces) == ["retry"] * beside + ["hosted/o"]
+    assert (len(wanted.requests), len(other.requests)) == (tries_with_fallback, 1)
+    assert pieces[-3:] == [FallbackUsed("local/m", "hosted/o", failed.value.code), TextChunk("Hi"), Finished("stop")]
+    assert told(pieces) == ["retry"] * tries_with_fallback + ["hosted/o"]
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "model_rejected"), (None, "no_vision")])
 async def test_what_a_stand_in_refuses_the_next_may_take(status: int | None, code: str) -> None:
     time, refusal = Time(), fails(status, code, retryable=False)
     dead, strict, last = model(*[fails(500)] * 9), model(*[refusal] * 9, name="strict"), model("Hi", "Hi", name="last")
-    targets = [time.target(one, time.host(f"host{at}")) for at, one in enumerate((dead, strict, last))]
+    handles = [time.handle(one, time.server(f"host{at}")) for at, one in enumerate((dead, strict, last))]
     for _ in range(2):  # the second time the wanted one rests
-        pieces = await heard(time.route(*targets))
-        assert pieces[-3:] == [Switched("host0/m", "host2/last", "model_failed"), Said("Hi"), Stopped("stop")]
+        pieces = await heard(time.route(*handles))
+        assert pieces[-3:] == [FallbackUsed("host0/m", "host2/last", "model_failed"), TextChunk("Hi"), Finished("stop")]
     with pytest.raises(ProviderFailed, match=r"None of the models could answer\. host0/m: It failed") as failed:
-        await heard(time.route(*targets[:2]))
+        await heard(time.route(*handles[:2]))
     assert failed.value.code == "model_failed"
 
 
 @pytest.mark.parametrize("failing", [row[0] for row in KEEPS_FAILING.values() if row[1] > 1])
 async def test_a_model_that_comes_back_is_heard_and_each_wait_is_told(failing: Reply) -> None:
     time, back = Time(), model(failing, "Hi")
-    pieces = await heard(time.route(time.target(back)))
+    pieces = await heard(time.route(time.handle(back)))
     assert said(pieces) == "Hi"
     assert told(pieces) == ["retry"]
-    assert isinstance(pieces[0], Told)
+    assert isinstance(pieces[0], ProviderNotice)
     assert f"again in {time.waits[0]:.1f} s, for the second time" in pieces[0].message
 
 
 async def test_waits_grow_to_ten_seconds_and_are_spread_by_chance() -> None:
-    waits = [Time().patience.backoff_s(tried) for tried in range(1, 9)]
+    waits = [Time().backoff.delay_s(tried) for tried in range(1, 9)]
     assert waits == [0.5, 1, 2, 4, 8, 10, 10, 10]
-    assert [Time(chance=chance).patience.backoff_s(2) for chance in (0, 0.25)] == [0.5, 0.625]
+    assert [Time(chance=chance).backoff.delay_s(2) for chance in (0, 0.25)] == [0.5, 0.625]
 
 
 @pytest.mark.parametrize("bounded", [replace(ASKED, left_s=5.0), replace(ASKED, inactivity_s=4.9)])
 async def test_nobody_waits_longer_than_the_run_has(bounded: ModelRequest) -> None:
     time, busy = Time(), model(*[fails(429, "model_busy", retry_after_s=5)] * 9)
     with pytest.raises(ProviderFailed):
-        await heard(time.route(time.target(busy)), bounded)
+        await heard(time.route(time.handle(busy)), bounded)
     assert (len(busy.requests), time.waits) == (1, [])
 
 
-FIRST = st.sampled_from([Said("Hi"), Thought("Hm"), CallOpened(0, "bash")])
+FIRST = st.sampled_from([TextChunk("Hi"), Thought("Hm"), CallOpened(0, "bash")])
 ACTS = st.lists(st.sampled_from([*KEEPS_FAILING, "cut"]), max_size=8)
 
 
@@ -121,12 +130,12 @@ async def test_no_token_comes_twice(first: list[str], second: list[str], begins:
     """Whatever fails, before or in the middle: once something was said, nobody is asked again."""
 
     def script(names: list[str], word: str) -> list[Reply]:
-        cut: Reply = [Used(1, 0), begins, Said(word), Raise(LOST)]
-        return [*(cut if name == "cut" else KEEPS_FAILING[name][0] for name in names), [begins, Said(word)]]
+        cut: Reply = [TokenUsage(1, 0), begins, TextChunk(word), Raise(LOST)]
+        return [*(cut if name == "cut" else KEEPS_FAILING[name][0] for name in names), [begins, TextChunk(word)]]
 
     time, pieces = Time(), list[Piece]()
     wanted, other = Scripted(script(first, "one"), "m"), Scripted(script(second, "two"), "o")
-    route = time.route(time.target(wanted), time.target(other, time.host("hosted")))
+    route = time.route(time.handle(wanted), time.handle(other, time.server("hosted")))
     failure = None
     try:
         async with asyncio.timeout(10), aclosing(route.stream(ASKED)) as stream:
@@ -134,145 +143,145 @@ async def test_no_token_comes_twice(first: list[str], second: list[str], begins:
                 pieces.append(piece)
     except ProviderFailed as failed:
         failure = failed
-    spoken = [piece for piece in pieces if not isinstance(piece, Told | Switched | Used)]
-    assert spoken in ([], [begins, Said("one")], [begins, Said("two")]) or (
-        failure is None and spoken[:-1] in ([begins, Said("one")], [begins, Said("two")])
+    spoken = [piece for piece in pieces if not isinstance(piece, ProviderNotice | FallbackUsed | TokenUsage)]
+    assert spoken in ([], [begins, TextChunk("one")], [begins, TextChunk("two")]) or (
+        failure is None and spoken[:-1] in ([begins, TextChunk("one")], [begins, TextChunk("two")])
     )
-    switches = [piece for piece in pieces if isinstance(piece, Switched)]
-    assert len(switches) == (Said("two") in spoken)
+    switches = [piece for piece in pieces if isinstance(piece, FallbackUsed)]
+    assert len(switches) == (TextChunk("two") in spoken)
     if spoken:
         after = pieces[pieces.index(spoken[0]) :]
-        assert not any(isinstance(piece, Told | Switched) for piece in after)
+        assert not any(isinstance(piece, ProviderNotice | FallbackUsed) for piece in after)
         assert failure in (None, LOST)
-    for target in route.targets:
-        assert (target.host.queue.under_way, target.host.queue.waiting) == (0, 0)
+    for handle in route.handles:
+        assert (handle.server.queue.under_way, handle.server.queue.waiting) == (0, 0)
 
 
 async def test_all_that_failed_is_told_when_nobody_answers() -> None:
     time = Time()
     first, second = model(fails(404, "model_not_found", retryable=False)), model(*[fails(500)] * 5, name="o")
     with pytest.raises(ProviderFailed, match=r"None of .* local/m: It failed with 404. hosted/o: It failed") as failed:
-        await heard(time.route(time.target(first), time.target(second, time.host("hosted"))))
+        await heard(time.route(time.handle(first), time.handle(second, time.server("hosted"))))
     assert (failed.value.code, failed.value.retryable) == ("model_not_found", True)
 
 
 async def test_a_dead_host_is_passed_over_until_it_may_be_back() -> None:
     time = Time()
     dead, other = model(fails(None, "model_down"), "Back", "And well"), model("Hi", "Still me", name="o")
-    host = time.host("local")
-    targets = time.target(dead, host), time.target(other, time.host("hosted"))
-    assert time.route(*targets).current is targets[0]
-    assert told(await heard(time.route(*targets))) == ["retry", "hosted/o"]
-    assert host.told()["state"] == "dead"
+    server = time.server("local")
+    handles = time.handle(dead, server), time.handle(other, time.server("hosted"))
+    assert time.route(*handles).current is handles[0]
+    assert told(await heard(time.route(*handles))) == ["retry", "hosted/o"]
+    assert server.status()["state"] == "dead"
 
-    later = time.route(*targets)
-    assert later.current is targets[1]
+    later = time.route(*handles)
+    assert later.current is handles[1]
     assert told(await heard(later)) == ["hosted/o"], "not asked, and no wait"
     assert (len(dead.requests), len(other.requests)) == (1, 2)
 
     time.now += 20
-    assert host.told()["state"] == "ok"
-    assert said(await heard(time.route(*targets))) == "Back"
-    assert said(await heard(time.route(*targets))) == "And well"
+    assert server.status()["state"] == "ok"
+    assert said(await heard(time.route(*handles))) == "Back"
+    assert said(await heard(time.route(*handles))) == "And well"
 
 
 async def test_who_rests_is_asked_where_nobody_else_can_be() -> None:
     time, dead = Time(), model(*[fails(None, "model_down")] * 6, "Back")
-    target = time.target(dead)
+    handle = time.handle(dead)
     for _ in range(2):
         with pytest.raises(ProviderFailed):
-            await heard(time.route(target, time.target(model(fails(404)), time.host("hosted"))))
+            await heard(time.route(handle, time.handle(model(fails(404)), time.server("hosted"))))
     assert len(dead.requests) == 1 + 5, "then the other first, as it rests; but in the end it, all the same"
-    assert said(await heard(time.route(target))) == "Back"
+    assert said(await heard(time.route(handle))) == "Back"
 
 
 async def test_a_rest_ends_with_an_answer() -> None:
-    time, host = Time(), Time().host("local", ["sk-1"])
-    target = time.target(model(fails(500), "Hi"), host)
-    host.health.dead(100, "model_down")
-    host.health.rests("m", 100, "model_failed")
-    host.keys.limited(host.keys.keys[0], "m", 100)
-    assert said(await heard(time.route(target))) == "Hi"
-    assert host.rest_of("m") is None
+    time, server = Time(), Time().server("local", ["sk-1"])
+    handle = time.handle(model(fails(500), "Hi"), server)
+    server.health.mark_down(100, "model_down")
+    server.health.cool_down("m", 100, "model_failed")
+    server.keys.limited(server.keys.keys[0], "m", 100)
+    assert said(await heard(time.route(handle))) == "Hi"
+    assert server.cooldown_of("m") is None
 
 
 async def test_the_room_of_a_stand_in_is_looked_at_before_it_is_asked() -> None:
     time, small = Time(), model("Hi", name="o")
-    targets = time.target(model(fails(404))), time.target(small, time.host("hosted"), window=2048)
-    route = time.route(*targets)
+    handles = time.handle(model(fails(404))), time.handle(small, time.server("hosted"), window=2048)
+    route = time.route(*handles)
     long = replace(ASKED, messages=[Message("user", "word " * 3000)])
     with pytest.raises(ProviderFailed, match="hosted/o can read 2048") as failed:
         await heard(route, long)
     assert (failed.value.code, failed.value.window, small.requests) == ("model_context", 2048, [])
-    assert route.current is targets[1], "for which the prompt is made to fit now"
+    assert route.current is handles[1], "for which the prompt is made to fit now"
     assert told(await heard(route)) == ["hosted/o"]
 
 
 async def test_what_is_asked_of_the_route_is_of_the_model_that_answers() -> None:
     time = Time()
     wanted = Scripted([fails(404)], "m", teach_fences=False)
-    targets = time.target(wanted), time.target(model("Hi", name="o"), time.host("hosted"))
-    route = time.route(*targets)
+    handles = time.handle(wanted), time.handle(model("Hi", name="o"), time.server("hosted"))
+    route = time.route(*handles)
     assert (route.model, route.teach_fences, route.answers) == ("m", False, "local/m")
     async with aclosing(route.stream(ASKED)) as pieces:
         async for piece in pieces:
-            if isinstance(piece, Said):
+            if isinstance(piece, TextChunk):
                 assert (route.model, route.teach_fences, route.answers) == ("o", True, "hosted/o")
     time.now += 100
-    assert (route.model, route.answers, route.last) == ("m", "hosted/o", targets[1])
+    assert (route.model, route.answers, route.last) == ("m", "hosted/o", handles[1])
 
 
 async def test_waits_hold_no_place_and_every_end_gives_it_back() -> None:
     time = Time()
-    host = time.host("local", max_requests=1)
+    server = time.server("local", max_requests=1)
     held = asyncio.Event()
-    slow = time.target(model(fails(500), ["Hi", Pause(held)], "Next"), host)
+    slow = time.handle(model(fails(500), ["Hi", Pause(held)], "Next"), server)
     async with aclosing(time.route(slow).stream(ASKED)) as pieces:
         async for piece in pieces:
-            assert host.queue.under_way == (0 if isinstance(piece, Told) else 1)
-            if isinstance(piece, Said):
+            assert server.queue.under_way == (0 if isinstance(piece, ProviderNotice) else 1)
+            if isinstance(piece, TextChunk):
                 break  # and the generator is closed in the middle
-    assert host.queue.under_way == 0
+    assert server.queue.under_way == 0
     assert said(await heard(time.route(slow))) == "Next"
-    assert host.queue.under_way == 0
+    assert server.queue.under_way == 0
 
 
 async def test_who_waits_is_told_the_place_and_leaves_the_line_when_cancelled() -> None:
-    time, held, notices = Time(), asyncio.Event(), asyncio.Queue[Told]()
-    host = time.host("local", max_requests=1)
+    time, held, notices = Time(), asyncio.Event(), asyncio.Queue[ProviderNotice]()
+    server = time.server("local", max_requests=1)
     provider = model(["one", Pause(held)], "two")
 
     async def asks(principal: str) -> list[Piece]:
         pieces = []
-        async with aclosing(time.route(time.target(provider, host), principal=principal).stream(ASKED)) as stream:
+        async with aclosing(time.route(time.handle(provider, server), principal=principal).stream(ASKED)) as stream:
             async for piece in stream:
-                if isinstance(piece, Told):
+                if isinstance(piece, ProviderNotice):
                     notices.put_nowait(piece)
                 pieces.append(piece)
         return pieces
 
-    async with asyncio.timeout(10), aclosing(time.route(time.target(provider, host)).stream(ASKED)) as first:
-        assert await anext(first) == Said("one")
+    async with asyncio.timeout(10), aclosing(time.route(time.handle(provider, server)).stream(ASKED)) as first:
+        assert await anext(first) == TextChunk("one")
         gives_up = asyncio.create_task(asks("bob"))
-        assert (await notices.get()).message.endswith("one request at a time: this one is number 1 in the line.")
+        assert (await notices.get()).message.endswith("one request at a time: this one is number 1 in the queue.")
         stays = asyncio.create_task(asks("cy"))
-        assert (await notices.get()).message.endswith("number 2 in the line.")
+        assert (await notices.get()).message.endswith("number 2 in the queue.")
         gives_up.cancel()
         await asyncio.wait([gives_up])
-        assert (host.queue.under_way, host.queue.waiting) == (1, 1)
-        assert (await notices.get()).message.endswith("number 1 in the line.")
+        assert (server.queue.under_way, server.queue.waiting) == (1, 1)
+        assert (await notices.get()).message.endswith("number 1 in the queue.")
         held.set()
-        assert [piece async for piece in first] == [Stopped("stop")]
+        assert [piece async for piece in first] == [Finished("stop")]
         pieces = await stays
     assert (told(pieces), said(pieces)) == (["waiting", "waiting"], "two")
-    assert (host.queue.under_way, host.queue.waiting) == (0, 0)
+    assert (server.queue.under_way, server.queue.waiting) == (0, 0)
 
 
 def test_every_status_is_some_fault() -> None:
     for status in range(300, 600):
         fault = fault_of(ProviderFailed("model_failed", "", retryable=True, status=status))
-        assert 1 <= fault.beside <= fault.tries <= 5
-        assert fault.elsewhere or fault.tries == 1
+        assert 1 <= fault.tries_with_fallback <= fault.tries <= 5
+        assert fault.try_fallback or fault.tries == 1
 
 
 def test_a_queue_without_a_limit_serves_at_once() -> None:
@@ -282,19 +291,21 @@ def test_a_queue_without_a_limit_serves_at_once() -> None:
 
 @given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 25)), max_size=12))
 async def test_whoever_is_cancelled_at_any_moment_leaves_the_line_in_order(
-    limit: int, askers: list[tuple[str, int]]
+    limit: int, principals: list[tuple[str, int]]
 ) -> None:
     """Each asks, and is cancelled after so many turns of the loop, in the line, between two tries or while it hears."""
     time = Time()
-    host = time.host("local", max_requests=limit)
+    server = time.server("local", max_requests=limit)
     provider = Scripted([fails(500), "Hi"], "m", repeat=True)
-    tasks = [asyncio.create_task(heard(time.route(time.target(provider, host), principal=who))) for who, _ in askers]
+    tasks = [
+        asyncio.create_task(heard(time.route(time.handle(provider, server), principal=who))) for who, _ in principals
+    ]
     async with asyncio.timeout(10):
         for tick in range(26):
-            for task, (_, at) in zip(tasks, askers, strict=True):
+            for task, (_, at) in zip(tasks, principals, strict=True):
                 if tick == at:
                     task.cancel()
-            assert host.queue.under_way <= limit
+            assert server.queue.under_way <= limit
             await asyncio.sleep(0)
         await asyncio.gather(*tasks, return_exceptions=True)
-    assert (host.queue.under_way, host.queue.waiting) == (0, 0)
+    assert (server.queue.under_way, server.queue.waiting) == (0, 0)

@@ -12,7 +12,7 @@ import pytest
 from app.config.sources import SettingsError
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
-from app.models.endpoints.key_sources import keys_of
+from app.models.endpoints.key_sources import read_keys
 from app.redaction.redactor import Redactor
 from tests.endpoints import NOWHERE, asked, model_server, opened, server_at
 from tests.serving import settings_in
@@ -28,11 +28,11 @@ async def test_keys_come_from_variables_and_files_and_are_secrets_from_then_on(t
         hosted = server_at(server.base_url, key_env="ONE", key_file=[str(tmp_path / "key")])
         async with opened(tmp_path, {"ONE": f"{KEY}-one"}, endpoints={"a": hosted}, redactor=redactor) as here:
             await asked(here.models)
-            keys = here.models.endpoints["a"].host.keys
+            keys = here.models.endpoints["a"].server.keys
     assert [key.value for key in keys.keys] == [f"{KEY}-{which}" for which in ("one", "two", "three")]
     assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}-one"}
     assert redactor.redact(f"{KEY}-three.") == "[redacted]."
-    assert KEY not in repr(keys) + repr(here.models.endpoints["a"].host)
+    assert KEY not in repr(keys) + repr(here.models.endpoints["a"].server)
 
 
 FILES = {
@@ -58,7 +58,7 @@ def test_a_file_that_holds_no_key_is_named_and_never_told(tmp_path: Path, name: 
             file.mkdir()
         case "pipe":
             os.mkfifo(file)
-    keys = keys_of(EndpointSpec(url=NOWHERE, key_file=(str(file),)), {}, tmp_path)
+    keys = read_keys(EndpointSpec(url=NOWHERE, key_file=(str(file),)), {}, tmp_path)
     assert keys.values == ()
     assert len(keys.problems) == 1 and str(file) in keys.problems[0] and why in keys.problems[0]
     assert KEY not in keys.problems[0]
@@ -74,7 +74,7 @@ async def test_without_its_keys_another_endpoint_says_so_to_whoever_asks_it(tmp_
     endpoints = {"a": server_at(model="m"), "b": server_at(model="n", key_env="NOT_SET")}
     async with opened(tmp_path, endpoints=endpoints) as here:
         assert "the variable NOT_SET is not set" in here.models.endpoints["b"].last_error
-        with pytest.raises(ProviderFailed, match="An admin sees why") as failed:
+        with pytest.raises(ProviderFailed, match="Admins see the reason") as failed:
             await asked(here.models, "b")
         assert "NOT_SET" not in failed.value.message  # what the server's environment is like is not for everybody
 
@@ -88,7 +88,7 @@ async def test_with_some_of_its_keys_an_endpoint_works(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "fallback": ({"fallback": "a/x,nowhere"}, "fallback names 'nowhere', which no endpoint is sure to have"),
+    "fallback": ({"fallback": "a/x,nowhere"}, "fallback names 'nowhere', which no endpoint has"),
     "utility": ({"utility": "b/x"}, "utility names 'b/x'"),
     "alias": ({"aliases": {"fast": "lost"}}, "aliases names 'fast'"),
     "closed": ({"fallback": "c/other"}, "fallback names 'c/other'"),

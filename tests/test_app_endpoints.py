@@ -14,12 +14,12 @@ from hypothesis import strategies as some
 from app.core.endpoint_spec import EndpointSpec
 from app.models.capabilities.discovery import KnownServer
 from app.models.endpoints.endpoint import Endpoint
-from app.models.endpoints.model_names import place_of, resolve_alias
+from app.models.endpoints.model_names import find_model, resolve_alias
 from app.models.endpoints.model_registry import Models, UnknownModel
-from app.models.endpoints.server_state import Host
+from app.models.endpoints.server_state import ServerState
 from app.models.providers import connect
 from app.models.scripted import Scripted
-from app.models.server_connection import Given, Manner
+from app.models.server_connection import ConnectionOptions, FixedConnection
 from tests.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, server_at
 from tests.upstream import Paths, answer, upstream
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 def endpoint(name: str, *, only: str | None = None, **spec: object) -> Endpoint:
     made = EndpointSpec.model_validate({"url": NOWHERE, **spec})
-    return Endpoint(name, made, "settings", Given(Scripted([], only or "m")), Host(name))
+    return Endpoint(name, made, "settings", FixedConnection(Scripted([], only or "m")), ServerState(name))
 
 
 HOUSE = {
@@ -63,7 +63,7 @@ PLACES = [
 async def test_what_a_model_may_be_called(tmp_path: Path, name: str, place: str | None) -> None:
     async with opened(tmp_path, endpoints=HOUSE, aliases=ALIASES) as here:
         if place is not None:
-            assert here.models.route(name, "ann").targets[0].name == place
+            assert here.models.route(name, "ann").handles[0].name == place
             return
         with pytest.raises(UnknownModel, match="there is no"):
             here.models.route(name, "ann")
@@ -72,10 +72,10 @@ async def test_what_a_model_may_be_called(tmp_path: Path, name: str, place: str 
 async def test_one_model_is_one_target_whatever_it_is_called(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints=HOUSE, aliases=ALIASES) as here:
         names = (None, "qwen", "local/qwen", "local", "fast", "faster")
-        targets = {here.models.route(name, "ann").targets[0] for name in names}
-        others = {here.models.route(name, "ann").targets[0] for name in ("hosted/x", "hosted/x", "hosted/y")}
-        hosts = {target.host for target in others}
-    assert (len(targets), len(others), len(hosts)) == (1, 2, 1)
+        handles = {here.models.route(name, "ann").handles[0] for name in names}
+        others = {here.models.route(name, "ann").handles[0] for name in ("hosted/x", "hosted/x", "hosted/y")}
+        hosts = {handle.server for handle in others}
+    assert (len(handles), len(others), len(hosts)) == (1, 2, 1)
 
 
 async def test_who_misspells_a_name_is_told_the_nearest(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_who_misspells_a_name_is_told_the_nearest(tmp_path: Path) -> None:
 def test_a_name_leads_to_one_place_or_none(name: str, models: list[str]) -> None:
     endpoints = {one: endpoint(one) for one in ("a", "b")}
     aliases = {model: "a" for model in models if model != "a"}
-    place = place_of(name, aliases, endpoints)
+    place = find_model(name, aliases, endpoints)
     if place is None:
         assert name not in (*endpoints, *models)
     else:
@@ -124,23 +124,23 @@ def test_every_alias_leads_to_a_name_or_is_refused(aliases: dict[str, str]) -> N
 async def test_names_that_are_made_up_do_not_pile_up() -> None:
     one = endpoint("local", only="m")
     for number in range(2000):
-        one.target(f"model {number}")
+        one.handle(f"model {number}")
     gc.collect()
-    assert len(one.targets()) < 400
+    assert len(one.handles()) < 400
 
 
 async def test_stand_ins_follow_the_wanted_model_each_once(tmp_path: Path) -> None:
     fallback = "org/small,fast,hosted"
     async with opened(tmp_path, endpoints=HOUSE, aliases={"fast": "local/qwen"}, fallback=fallback) as here:
         route = here.models.route("org", "ann")
-        assert [target.name for target in route.targets] == ["org/small", "local/qwen", "local/hosted"]
+        assert [handle.name for handle in route.handles] == ["org/small", "local/qwen", "local/hosted"]
         assert here.models.utility(route) is route
 
 
 async def test_the_utility_model_has_the_runs_own_behind_it(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints=HOUSE, utility="hosted/tiny", fallback="org") as here:
         route = here.models.utility(here.models.route("qwen", "ann"))
-    assert [target.name for target in route.targets] == ["hosted/tiny", "local/qwen", "org/small"]
+    assert [handle.name for handle in route.handles] == ["hosted/tiny", "local/qwen", "org/small"]
     assert route.principal == "ann"
 
 
@@ -162,7 +162,7 @@ DEFAULTS = [
 async def test_which_model_answers_whoever_names_none(tmp_path: Path, flags: dict[str, object], name: str) -> None:
     async with opened(tmp_path, **flags) as here:  # type: ignore[arg-type]
         assert here.models.default.name == name
-        assert here.models.route(None, "ann").targets[0] is here.models.default
+        assert here.models.route(None, "ann").handles[0] is here.models.default
 
 
 async def test_what_is_found_on_a_port_is_called_after_its_server(tmp_path: Path) -> None:
@@ -188,15 +188,15 @@ async def test_a_list_is_learned_in_the_background_and_again_after_a_failure() -
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, Manner()), Host("a"))
-        task = asyncio.create_task(one.learn_for_ever(at_once, soon_s=0.01, often_s=0))
+        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
+        task = asyncio.create_task(one.learn_forever(at_once, soon_s=0.01, often_s=0))
         try:
             while "status 503" not in one.last_error:
                 await give_way()
             paths.acts = {"/v1/models": listing("qwen")}
             await until_listed(one, "qwen")
             paths.acts = {"/v1/models": listing("qwen", "llama")}
-            one.look()  # somebody asked for a model that is not there
+            one.refresh()  # somebody asked for a model that is not there
             await until_listed(one, "llama")
         finally:
             task.cancel()
@@ -220,7 +220,7 @@ async def test_models_that_a_server_lists_can_be_asked_by_their_names_alone(tmp_
         async with opened(tmp_path, endpoints=endpoints) as here:
             await until_listed(here.models.endpoints["a"], "qwen")
             await until_listed(here.models.endpoints["b"], "llama")
-            named = {name: here.models.route(name, "ann").targets[0].name for name in ("qwen", "llama")}
+            named = {name: here.models.route(name, "ann").handles[0].name for name in ("qwen", "llama")}
     assert named == {"qwen": "a/qwen", "llama": "b/llama"}
 
 
@@ -228,7 +228,7 @@ async def test_a_long_list_and_odd_names_are_bounded() -> None:
     names = ["ok", "", "x" * 300, "a\x1b[2J", *map(str, range(9000))]
     async with asyncio.timeout(LIMIT_S), upstream(listing(*names)) as server:
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, Manner()), Host("a"))
+        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
         assert await one.learn()
         await one.close()
     assert one.models()[:2] == ("ok", "0")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.context.prompt import opening
-from app.core.provider import Piece, Said
+from app.core.provider import Piece, TextChunk
 from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Circumstances, Gate, decide
 from app.policy.grants import Grant
@@ -179,7 +179,7 @@ def spying(one: Tool, ran: list[str]) -> Tool:
 def forged(name: str) -> dict[str, Piece]:
     """The same call in every dialect that can be written, and as a native one."""
     arguments = {"command": "id", "path": "x", "content": "y", "code": "1", "old": "a", "new": "b", "id": "j"}
-    written: dict[str, Piece] = {key: Said(write([(name, arguments)])) for key, write in WRITERS.items()}
+    written: dict[str, Piece] = {key: TextChunk(write([(name, arguments)])) for key, write in WRITERS.items()}
     return written | {"native": Call(0, name, arguments, "native")}
 
 

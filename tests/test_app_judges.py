@@ -14,9 +14,9 @@ import pytest
 from app.budget.budgets import BudgetSpent, Ledger
 from app.budget.run_budget import Spending
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Stopped, Used
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TokenUsage
 from app.models.scripted import Pause, Raise, Reply, Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.policy.guards import UNSCREENED, Guards
 from app.policy.judges import MOST_TOKENS, SCREENS, SERVES, Judge, Verdict, requests_of, written
 from app.redaction.redactor import Redactor
@@ -64,7 +64,7 @@ async def court(
         provider, ledger, principal = Scripted([reply]), Ledger(store), ann(tokens_per_month=tokens)
         yield Court(
             provider,
-            Judge(provider, Spending(ledger, principal), always(Counter(provider)), limit_s),
+            Judge(provider, Spending(ledger, principal), always(TokenCounter(provider)), limit_s),
             ledger,
             principal,
         )
@@ -133,7 +133,7 @@ async def test_a_stream_that_ends_without_a_reason_gives_no_verdict(tmp_path: Pa
         async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
             async with aclosing(super().stream(request)) as pieces:
                 async for piece in pieces:
-                    if not isinstance(piece, Stopped):
+                    if not isinstance(piece, Finished):
                         yield piece
 
     async with court(tmp_path, "SAFE") as tried:
@@ -171,8 +171,8 @@ async def test_what_is_judged_stands_between_lines_that_nobody_knew_before(tmp_p
 
 
 async def test_it_costs_the_run_what_it_uses(tmp_path: Path) -> None:
-    async with court(tmp_path, ("SAFE", Used(120, 3))) as tried:
-        tried.totals.add(Used(1000, 50), measured=True)
+    async with court(tmp_path, ("SAFE", TokenUsage(120, 3))) as tried:
+        tried.totals.add(TokenUsage(1000, 50), measured=True)
         usage = (await tried.ask()).usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.measured) == (120, 3, True)
         assert (usage.total_prompt_tokens, usage.total_completion_tokens) == (1120, 53)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.endpoint_spec import Price
-from app.core.provider import Used
-from app.models.endpoints.model_handle import Target
+from app.core.provider import TokenUsage
+from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.prices import cost_of, price_of, total
 from app.models.scripted import Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 
 TABLE = {
     "gpt": Price(input=1, output=2),
@@ -51,17 +51,17 @@ def test_the_row_that_is_nearest_holds(name: str, found: float | None) -> None:
 @pytest.mark.parametrize(
     ("used", "cost"),
     [
-        (Used(0, 0), 0),
-        (Used(1_000_000, 0), 3),
-        (Used(0, 1_000_000), 15),
-        (Used(1000, 100), 0.0045),
-        (Used(1000, 100, 600), 0.0045 - 600 * 2.7e-6),
-        (Used(1000, 100, 600, 400), 600 * 0.3e-6 + 400 * 3.75e-6 + 0.0015),
-        (Used(1000, 100, None, 1000), 1000 * 3.75e-6 + 0.0015),
-        (Used(10, 0, 8, 8), 8 * 0.3e-6 + 8 * 3.75e-6),  # never less than nothing for what is left
+        (TokenUsage(0, 0), 0),
+        (TokenUsage(1_000_000, 0), 3),
+        (TokenUsage(0, 1_000_000), 15),
+        (TokenUsage(1000, 100), 0.0045),
+        (TokenUsage(1000, 100, 600), 0.0045 - 600 * 2.7e-6),
+        (TokenUsage(1000, 100, 600, 400), 600 * 0.3e-6 + 400 * 3.75e-6 + 0.0015),
+        (TokenUsage(1000, 100, None, 1000), 1000 * 3.75e-6 + 0.0015),
+        (TokenUsage(10, 0, 8, 8), 8 * 0.3e-6 + 8 * 3.75e-6),  # never less than nothing for what is left
     ],
 )
-def test_what_was_cached_has_a_price_of_its_own(used: Used, cost: float) -> None:
+def test_what_was_cached_has_a_price_of_its_own(used: TokenUsage, cost: float) -> None:
     assert cost_of(Price(input=3, output=15, cached=0.3, cache_written=3.75), used) == pytest.approx(cost, abs=1e-12)
 
 
@@ -69,14 +69,14 @@ def test_what_was_cached_has_a_price_of_its_own(used: Used, cost: float) -> None
 def test_without_prices_of_its_own_a_cache_changes_nothing(prompt: int, cached: int, written: int) -> None:
     prompt += cached + written
     price = Price(input=2.5, output=10)
-    assert cost_of(price, Used(prompt, 5, cached, written)) == cost_of(price, Used(prompt, 5))
+    assert cost_of(price, TokenUsage(prompt, 5, cached, written)) == cost_of(price, TokenUsage(prompt, 5))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)), max_size=300))
 def test_sums_do_not_drift(rounds: list[tuple[int, int]]) -> None:
     price, totals = Price(input=0.15, output=0.6), None
     for prompt, answer in rounds:
-        totals = total(totals, cost_of(price, Used(prompt, answer)))
+        totals = total(totals, cost_of(price, TokenUsage(prompt, answer)))
     assert totals == (sum(150 * prompt + 600 * answer for prompt, answer in rounds) / 10**9 if rounds else None)
 
 
@@ -86,10 +86,10 @@ def test_what_has_no_price_costs_nothing_that_is_known() -> None:
 
 def test_a_model_that_gets_its_name_late_has_its_price_then() -> None:
     provider = Scripted([], model="auto")
-    target = Target("hosted", provider, Counter(provider), {"*/gpt": Price(input=1, output=1)})
-    assert target.cost(Used(10**6, 0)) is None
+    target = ModelHandle("hosted", provider, TokenCounter(provider), {"*/gpt": Price(input=1, output=1)})
+    assert target.cost(TokenUsage(10**6, 0)) is None
     provider.model = "gpt"
-    assert target.cost(Used(10**6, 0)) == 1
+    assert target.cost(TokenUsage(10**6, 0)) == 1
 
 
 @pytest.mark.parametrize("amount", [True, "1", -1, 1e7, math.nan, math.inf, None])

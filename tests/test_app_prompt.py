@@ -30,7 +30,7 @@ from app.context.prompt import (
 )
 from app.core.data_delimiters import RULE, framed
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, Said
+from app.core.provider import ModelRequest, TextChunk
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.wire.openai.history import ENOUGH, wire_messages
@@ -225,7 +225,7 @@ def test_the_worked_examples_are_framed_like_any_result() -> None:
 async def said_by(provider: EmbeddedProvider, conversation: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> str:
     request = ModelRequest(conversation, tools, opening=beginning)
     async with aclosing(provider.stream(request)) as pieces:
-        return "".join([piece.text async for piece in pieces if isinstance(piece, Said)])
+        return "".join([piece.text async for piece in pieces if isinstance(piece, TextChunk)])
 
 
 @pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])

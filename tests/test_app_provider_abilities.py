@@ -11,11 +11,19 @@ import pytest
 from hypothesis import given
 
 from app.core.provider import Ability
-from app.models.capabilities.abilities import AGAIN_S, LOCAL_AGE_S, MOST_MODELS, SHOWN, SHOWN_S, Abilities, Stated
+from app.models.capabilities.abilities import (
+    AGAIN_S,
+    LOCAL_AGE_S,
+    MOST_MODELS,
+    SHOWN,
+    SHOWN_S,
+    AbilityCache,
+    AbilityOverrides,
+)
 from app.models.capabilities.capability_readings import MOST_SLOTS, OF_DETAILS, OF_ENTRY, OF_PROPERTIES, entry_of, read
 from app.models.capabilities.prompt_too_long import LARGEST, SMALLEST
 from app.models.http.client import model_client
-from app.models.served_model import Endpoint
+from app.models.served_model import ServedModel
 from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, announced, answer, hang, upstream
@@ -27,7 +35,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_a_server_says_of_its_model_is_known(kind: str) -> None:
     acts, known = SERVERS[kind]
     async with endpoint(acts) as (one, server):
-        abilities = Abilities()
+        abilities = AbilityCache()
         assert await abilities.window(one) == known.get("window")
         rows = {row.name: row for row in abilities.rows(one)}
     assert {name: row.value for name, row in rows.items() if row.source != "unknown"} == known
@@ -37,28 +45,28 @@ async def test_what_a_server_says_of_its_model_is_known(kind: str) -> None:
 
 
 # What is set, shown, said and suggested of a model's tools, and what is made of that.
-BELIEVED: list[tuple[Stated, bool | None, bool | None, str, tuple[bool | None, str]]] = [
-    (Stated("native"), False, False, "gemma-2", (True, "setting")),
-    (Stated("fenced"), True, True, "gpt-4o", (False, "setting")),
-    (Stated(), False, True, "gpt-4o", (False, "answer")),
-    (Stated(), True, None, "gemma-2", (True, "answer")),
-    (Stated(), None, False, "gpt-4o", (False, "server")),
-    (Stated(), None, True, "gemma-2", (True, "server")),
-    (Stated(), None, None, "gpt-4o", (True, "name")),
-    (Stated(), None, None, "gemma-2", (False, "name")),
-    (Stated(), None, None, "m", (None, "unknown")),
+BELIEVED: list[tuple[AbilityOverrides, bool | None, bool | None, str, tuple[bool | None, str]]] = [
+    (AbilityOverrides("native"), False, False, "gemma-2", (True, "setting")),
+    (AbilityOverrides("fenced"), True, True, "gpt-4o", (False, "setting")),
+    (AbilityOverrides(), False, True, "gpt-4o", (False, "answer")),
+    (AbilityOverrides(), True, None, "gemma-2", (True, "answer")),
+    (AbilityOverrides(), None, False, "gpt-4o", (False, "server")),
+    (AbilityOverrides(), None, True, "gemma-2", (True, "server")),
+    (AbilityOverrides(), None, None, "gpt-4o", (True, "name")),
+    (AbilityOverrides(), None, None, "gemma-2", (False, "name")),
+    (AbilityOverrides(), None, None, "m", (None, "unknown")),
 ]
 
 
 @pytest.mark.parametrize(("stated", "shown", "told", "model", "believed"), BELIEVED)
 async def test_who_is_believed(
-    stated: Stated, shown: bool | None, told: bool | None, model: str, believed: tuple[bool | None, str]
+    stated: AbilityOverrides, shown: bool | None, told: bool | None, model: str, believed: tuple[bool | None, str]
 ) -> None:
     entry = {"id": model, "context_length": 8192}
     if told is not None:
         entry["supported_parameters"] = ["tools"] if told else []
     async with endpoint({"/v1/models": said({"data": [entry]})}, model) as (one, _):
-        abilities = Abilities()
+        abilities = AbilityCache()
         await abilities.window(one)
         if shown is not None:
             abilities.show(one, "tools", shown, "an answer")
@@ -67,9 +75,9 @@ async def test_who_is_believed(
 
 
 def test_everything_that_is_set_holds() -> None:
-    stated = Stated("native", images=False, pdf=True, window=1024)
-    one = Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")
-    rows = {row.name: (row.value, row.source) for row in Abilities().rows(one, stated)}
+    stated = AbilityOverrides("native", images=False, pdf=True, window=1024)
+    one = ServedModel(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")
+    rows = {row.name: (row.value, row.source) for row in AbilityCache().rows(one, stated)}
     assert tuple(rows) == SHOWN
     for name, value in {"tools": True, "images": False, "pdf": True, "window": 1024}.items():
         assert rows[name] == (value, "setting")
@@ -78,10 +86,10 @@ def test_everything_that_is_set_holds() -> None:
 async def test_it_is_asked_once_however_many_ask() -> None:
     acts = {"/v1/models": models(), "/props?model=m": SLOT, "/apply-template": MISSING}
     async with endpoint(acts) as (one, server):
-        abilities = Abilities()
+        abilities = AbilityCache()
         assert await asyncio.gather(*(abilities.window(one) for _ in range(20))) == [4096] * 20
         assert [asked.path for asked in server.asked] == ["/v1/models", "/props?model=m", "/apply-template"]
-        other = Endpoint(one.client, one.base_url, "other", "sk-1")
+        other = ServedModel(one.client, one.base_url, "other", "sk-1")
         assert await abilities.window(other) == 700  # each model of its own
 
 
@@ -89,7 +97,7 @@ async def test_after_a_failure_it_is_asked_again_but_not_at_once() -> None:
     now = 0.0
     acts: dict[str, Act] = {"/v1/models": answer("{}", 503)}
     async with endpoint(acts) as (one, server):
-        abilities = Abilities(clock=lambda: now)
+        abilities = AbilityCache(clock=lambda: now)
         for _ in range(5):
             assert await abilities.window(one) is None
         assert len(server.asked) == 1
@@ -102,7 +110,7 @@ async def test_what_was_known_holds_while_the_server_is_away() -> None:
     now = 0.0
     acts: dict[str, Act] = {"/v1/models": models(max_model_len=8192)}
     async with endpoint(acts) as (one, _):
-        abilities = Abilities(clock=lambda: now)
+        abilities = AbilityCache(clock=lambda: now)
         await abilities.window(one)
         acts["/v1/models"] = answer("{}", 503)
         now = LOCAL_AGE_S
@@ -119,7 +127,7 @@ async def test_a_server_with_another_template_is_another_one(template: str, forg
     now = 0.0
     acts: dict[str, Act] = {"/v1/models": models(), "/props?model=m": props("{{ tools }}")}
     async with endpoint(acts) as (one, _):
-        abilities = Abilities(clock=lambda: now)
+        abilities = AbilityCache(clock=lambda: now)
         await abilities.window(one)
         abilities.show(one, "tools", False, "status 400")
         acts["/props?model=m"] = props(template)
@@ -133,7 +141,7 @@ async def test_a_server_with_another_template_is_another_one(template: str, forg
 async def test_a_server_that_was_lost_is_asked_when_it_is_back() -> None:
     acts: dict[str, Act] = {"/v1/models": models(), "/props?model=m": props("{{ tools }}")}
     async with endpoint(acts) as (one, _):
-        abilities = Abilities()
+        abilities = AbilityCache()
         await abilities.window(one)
         acts["/props?model=m"] = props("without")
         abilities.doubt(one)
@@ -144,7 +152,7 @@ async def test_a_server_that_was_lost_is_asked_when_it_is_back() -> None:
 async def test_a_server_that_stays_away_is_not_asked_by_each_run() -> None:
     acts: dict[str, Act] = {"/v1/models": models(max_model_len=8192)}
     async with endpoint(acts) as (one, server):
-        abilities = Abilities(clock=lambda: 0.0)
+        abilities = AbilityCache(clock=lambda: 0.0)
         await abilities.window(one)
         acts["/v1/models"] = answer("{}", 503)
         for _ in range(5):
@@ -155,7 +163,10 @@ async def test_a_server_that_stays_away_is_not_asked_by_each_run() -> None:
 
 def test_what_an_answer_has_shown_holds_for_a_while() -> None:
     now = 0.0
-    abilities, one = Abilities(clock=lambda: now), Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o")
+    abilities, one = (
+        AbilityCache(clock=lambda: now),
+        ServedModel(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "gpt-4o"),
+    )
     abilities.show(one, "tools", False, "status 400")
     for now, source in ((SHOWN_S - 1, "answer"), (SHOWN_S, "name")):  # noqa: B007 (the clock)
         assert abilities.find(one, "tools").source == source
@@ -165,7 +176,7 @@ async def test_whoever_asked_and_left_keeps_nobody_from_asking() -> None:
     begun = asyncio.Event()
     acts = {"/v1/models": announced(begun, hang)}
     async with endpoint(acts) as (one, _):
-        abilities = Abilities()
+        abilities = AbilityCache()
         first = asyncio.create_task(abilities.window(one))
         await begun.wait()
         acts["/v1/models"] = models(max_model_len=8192)
@@ -178,7 +189,7 @@ async def test_whoever_asks_about_one_model_does_not_wait_for_another() -> None:
     begun = asyncio.Event()
     acts = {"/v1/models": announced(begun, hang)}
     async with endpoint(acts) as (one, _):
-        abilities = Abilities(limit_s=LIMIT_S)
+        abilities = AbilityCache(limit_s=LIMIT_S)
         first = asyncio.create_task(abilities.window(replace(one, model="other")))
         await begun.wait()
         acts["/v1/models"] = models(max_model_len=8192)
@@ -187,7 +198,7 @@ async def test_whoever_asks_about_one_model_does_not_wait_for_another() -> None:
 
 
 def test_of_models_with_any_names_so_many_are_remembered() -> None:
-    abilities, one = Abilities(), Endpoint(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "first")
+    abilities, one = AbilityCache(), ServedModel(httpx2.AsyncClient(), "http://127.0.0.1:9/v1", "first")
     for name in ("first", *map(str, range(MOST_MODELS))):
         abilities.show(replace(one, model=name), "tools", True, "a test")
     assert abilities.find(one, "tools").source == "unknown"
@@ -201,19 +212,19 @@ async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def test_a_connection_that_had_ended_is_no_failure() -> None:
     async with asyncio.timeout(LIMIT_S), upstream(hung_up, models(max_model_len=8192)) as server:
         async with model_client(server.base_url) as client:
-            assert await Abilities().window(Endpoint(client, server.base_url, "m")) == 8192
+            assert await AbilityCache().window(ServedModel(client, server.base_url, "m")) == 8192
 
 
 async def test_nobody_there_is_no_window() -> None:
     async with endpoint({}) as (one, _):
-        gone = Endpoint(one.client, "http://127.0.0.1:9/v1", "m")
-        assert await Abilities().window(gone) is None
-        assert await Abilities().count(gone, ["a"]) is None
+        gone = ServedModel(one.client, "http://127.0.0.1:9/v1", "m")
+        assert await AbilityCache().window(gone) is None
+        assert await AbilityCache().count(gone, ["a"]) is None
 
 
 async def test_a_silent_server_is_given_up() -> None:
     async with endpoint({"/v1/models": hang}) as (one, _):
-        assert await Abilities(limit_s=0.05).window(one) is None
+        assert await AbilityCache(limit_s=0.05).window(one) is None
 
 
 async def test_a_hosted_service_is_asked_once_and_not_for_what_only_local_ones_have() -> None:
@@ -225,7 +236,7 @@ async def test_a_hosted_service_is_asked_once_and_not_for_what_only_local_ones_h
         return httpx2.Response(200 if found else 404, json={"data": [{"id": "m"}]} if found else {})
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(hosted)) as client:
-        one, abilities = Endpoint(client, "https://api.example.com/v1", "m"), Abilities(clock=lambda: now)
+        one, abilities = ServedModel(client, "https://api.example.com/v1", "m"), AbilityCache(clock=lambda: now)
         for now in (0.0, AGAIN_S, 2 * AGAIN_S):  # noqa: B007 (the clock)
             assert await abilities.window(one) is None
             assert await abilities.count(one, ["a"]) is None

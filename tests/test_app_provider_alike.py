@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.provider import Piece, Said
+from app.core.provider import Piece, TextChunk
 from app.models.http.answer_stream import joined
-from app.models.wire.openai.answer import Answer
-from app.models.wire.openai.chunk_fast_path import TRIES, Alike
+from app.models.wire.openai.answer import ChatAnswer
+from app.models.wire.openai.chunk_fast_path import TRIES, ChunkFastPath
 from parsing import Thought
 
 TEXT = st.text(alphabet=st.sampled_from('abc "\\{}[]:,n\n\u2028é'), min_size=0, max_size=6)
@@ -27,8 +27,8 @@ def chunk(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"id": "c", "model": 'the "content": "a" model', "choices": [choice], **more}
 
 
-def learned(one: dict[str, Any], **form: Any) -> Alike:
-    alike = Alike()
+def learned(one: dict[str, Any], **form: Any) -> ChunkFastPath:
+    alike = ChunkFastPath()
     alike.learn(json.dumps(one, **form), one)
     return alike
 
@@ -36,7 +36,7 @@ def learned(one: dict[str, Any], **form: Any) -> Alike:
 @pytest.mark.parametrize("form", [{}, {"separators": (",", ":")}])
 @pytest.mark.parametrize(
     ("field", "kind"),
-    [("content", Said), ("reasoning_content", Thought), ("reasoning", Thought), ("thinking", Thought)],
+    [("content", TextChunk), ("reasoning_content", Thought), ("reasoning", Thought), ("thinking", Thought)],
 )
 def test_a_chunk_like_the_last_one_need_not_be_decoded(field: str, kind: type, form: dict[str, Any]) -> None:
     one = {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", field: "one"}}]}
@@ -69,15 +69,15 @@ def test_a_chunk_that_says_more_than_a_text_teaches_nothing(other: dict[str, Any
 
 
 def test_a_server_whose_chunks_are_never_alike_is_not_learned_from_for_ever() -> None:
-    alike = Alike()
+    alike = ChunkFastPath()
     for number in range(TRIES + 1):
         alike.learn(json.dumps(one := chunk({"content": "x"}, number=number)), one)
-    assert alike.read(json.dumps(chunk({"content": "x"}, number=TRIES - 1))) == Said("x")
+    assert alike.read(json.dumps(chunk({"content": "x"}, number=TRIES - 1))) == TextChunk("x")
     assert alike.read(json.dumps(chunk({"content": "x"}, number=TRIES))) is None
 
 
 def pieces_of(texts: list[str]) -> list[Piece]:
-    answer = Answer("http://here")
+    answer = ChatAnswer("http://here")
     return [piece for text in texts for piece in answer.feed(f"data: {text}\n\n".encode("utf-8", "replace"))]
 
 
@@ -93,7 +93,7 @@ def test_a_stream_says_what_its_chunks_say_one_by_one(
 @given(st.lists(DELTAS, min_size=1, max_size=8), st.data())
 def test_however_many_chunks_a_read_brings_it_says_the_same(deltas: list[dict[str, str]], data: st.DataObject) -> None:
     stream = b"".join(f"data: {json.dumps(chunk(one), ensure_ascii=False)}\n\n".encode() for one in deltas)
-    answer, at, found = Answer("http://here"), 0, list[Piece]()
+    answer, at, found = ChatAnswer("http://here"), 0, list[Piece]()
     while at < len(stream):  # whole events, or cut anywhere
         ends = [end.end() for end in re.finditer(b"\n\n", stream) if end.end() > at]
         until = data.draw(st.sampled_from(ends) | st.integers(at + 1, len(stream)))
@@ -106,5 +106,5 @@ def test_however_many_chunks_a_read_brings_it_says_the_same(deltas: list[dict[st
 @pytest.mark.parametrize("more", [b"\xff", b"\r", b"\n", b'", "x": "', b"\n\ndata: "])
 def test_bytes_that_are_no_plain_string_are_left_to_the_reader_of_events(more: bytes) -> None:
     alike, one = learned(chunk({"content": "one"})), f"data: {json.dumps(chunk({'content': 'one'}))}\n\n".encode()
-    assert alike.read_block(one + one) == Said("oneone")
+    assert alike.read_block(one + one) == TextChunk("oneone")
     assert alike.read_block(one.replace(b"one", b"o" + more + b"e")) is None

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.core.messages import Sealed
-from app.core.provider import Enclosed, Piece, ProviderFailed, Said, Stopped, Used
+from app.core.messages import OpaqueMetadata
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.http.sse import Event, EventReader, EventTooLarge
 from app.models.wire.native_calls import MAX_CALLS, NativeCalls, TooManyCalls
-from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.answer import ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told
 
-HELLO: list[Piece] = [Said("Hello"), Stopped("stop")]
-USED = Used(7, 2)
-FOUND: list[Piece] = [Said("Hello"), Used(7, 2, 5), Stopped("stop")]
+HELLO: list[Piece] = [TextChunk("Hello"), Finished("stop")]
+USED = TokenUsage(7, 2)
+FOUND: list[Piece] = [TextChunk("Hello"), TokenUsage(7, 2, 5), Finished("stop")]
 
 
 LS = called("bash", '{"command":"ls"}', {"command": "ls"})
@@ -35,7 +35,7 @@ TWICE: list[Piece] = [
     *(CallOpened(1, "bash"), CallDelta(1, '{"command":"pwd"}')),
     Call(0, "bash", {"command": "ls"}, "native"),
     Call(1, "bash", {"command": "pwd"}, "native"),
-    Stopped("tool_calls"),
+    Finished("tool_calls"),
 ]
 
 
@@ -55,7 +55,7 @@ DETAILS = [
     },
     {"type": "reasoning.encrypted", "id": "rs_1", "index": 1, "data": "gAAAAABo95Ad"},
 ]
-SIGNED = Sealed(ORIGIN, {"extra_content": {"google": {"thought_signature": "CrICAdHtim827fQ+/9=="}}})
+SIGNED = OpaqueMetadata(ORIGIN, {"extra_content": {"google": {"thought_signature": "CrICAdHtim827fQ+/9=="}}})
 
 EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/reasoning_and_call.sse": [
@@ -65,14 +65,14 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/reasoning_details.sse": [
         Thought("I should look."),
         *LS[:-1],
-        Enclosed(Sealed(ORIGIN, {"reasoning_details": DETAILS})),
+        MetadataChunk(OpaqueMetadata(ORIGIN, {"reasoning_details": DETAILS})),
         LS[-1],
     ],
     "odd/call_signed.sse": [
         *two_calls('{"command":"ls"}', '{"path":"a"}')[:4],
-        Enclosed(SIGNED, 0),
+        MetadataChunk(SIGNED, 0),
         *both("bash", "read_file")[:2],
-        Stopped("stop"),
+        Finished("stop"),
     ],
     "odd/no_space_after_colon.sse": HELLO,
     "odd/crlf.sse": HELLO,
@@ -85,19 +85,19 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/no_done.sse": HELLO,
     "odd/no_last_blank_line.sse": HELLO,
     "odd/no_finish_reason.sse": HELLO,
-    "odd/usage_without_choices.sse": [Said("Hello"), USED, Stopped("stop")],
-    "odd/usage_absurd.sse": [Said("Hello"), USED, Stopped("stop")],
-    "odd/usage_twice.sse": [Said("Hello"), USED, Stopped("stop")],
-    "odd/usage_prompt_first.sse": [Said("Hel"), Used(7, 0), Said("lo"), USED, Stopped("stop")],
-    "odd/usage_zero_last.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/usage_without_choices.sse": [TextChunk("Hello"), USED, Finished("stop")],
+    "odd/usage_absurd.sse": [TextChunk("Hello"), USED, Finished("stop")],
+    "odd/usage_twice.sse": [TextChunk("Hello"), USED, Finished("stop")],
+    "odd/usage_prompt_first.sse": [TextChunk("Hel"), TokenUsage(7, 0), TextChunk("lo"), USED, Finished("stop")],
+    "odd/usage_zero_last.sse": [TextChunk("Hello"), USED, Finished("stop")],
     "odd/usage_groq.sse": FOUND,
-    "odd/usage_thoughts_in_total.sse": [Said("Hello"), Used(7, 33), Stopped("stop")],
-    "odd/usage_thoughts_beside.sse": [Said("Hello"), Used(7, 33), Stopped("stop")],
-    "odd/usage_thoughts_within.sse": [Said("Hello"), Used(7, 33), Stopped("stop")],
-    "odd/usage_cache_written.sse": [Said("Hello"), Used(7, 2, 2, 4), Stopped("stop")],
-    "odd/usage_total_odd.sse": [Said("Hello"), USED, Stopped("stop")],
-    "odd/usage_on_last_delta.sse": [Said("Hello"), USED, Stopped("stop")],
-    "odd/usage_in_every_chunk.sse": [Said("Hel"), Used(7, 1), Said("lo"), USED, Stopped("stop")],
+    "odd/usage_thoughts_in_total.sse": [TextChunk("Hello"), TokenUsage(7, 33), Finished("stop")],
+    "odd/usage_thoughts_beside.sse": [TextChunk("Hello"), TokenUsage(7, 33), Finished("stop")],
+    "odd/usage_thoughts_within.sse": [TextChunk("Hello"), TokenUsage(7, 33), Finished("stop")],
+    "odd/usage_cache_written.sse": [TextChunk("Hello"), TokenUsage(7, 2, 2, 4), Finished("stop")],
+    "odd/usage_total_odd.sse": [TextChunk("Hello"), USED, Finished("stop")],
+    "odd/usage_on_last_delta.sse": [TextChunk("Hello"), USED, Finished("stop")],
+    "odd/usage_in_every_chunk.sse": [TextChunk("Hel"), TokenUsage(7, 1), TextChunk("lo"), USED, Finished("stop")],
     **dict.fromkeys(("odd/usage_cached_hit.sse", "odd/usage_cached_beside.sse", "odd/usage_cached_timings.sse"), FOUND),
     "odd/null_fields.sse": HELLO,
     "odd/empty_data.sse": HELLO,
@@ -108,9 +108,9 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/content_parts.sse": [Thought("Hm, easy."), *HELLO],
     "odd/other_choices.sse": HELLO,
     "odd/after_done.sse": HELLO,
-    "odd/broken_utf8.sse": [Said("Hel\ufffdlo"), Stopped("stop")],
-    "odd/line_separators.sse": [Said("a\u2028b\u2029c\x85d\x0be"), Stopped("stop")],
-    "odd/split_surrogates.sse": [Said("\ud83d\ude00"), Stopped("stop")],
+    "odd/broken_utf8.sse": [TextChunk("Hel\ufffdlo"), Finished("stop")],
+    "odd/line_separators.sse": [TextChunk("a\u2028b\u2029c\x85d\x0be"), Finished("stop")],
+    "odd/split_surrogates.sse": [TextChunk("\ud83d\ude00"), Finished("stop")],
     "odd/call.sse": IN_TWO,
     "odd/call_no_index.sse": two_calls('{"command":"ls"}', '{"path":"a"}'),
     "odd/call_null_index.sse": [
@@ -149,19 +149,19 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         *(CallOpened(0, "bash"), CallDelta(0, '{"command":"ls"}'), CallOpened(1, "bash"), CallDelta(1, RM)),
         Call(0, "bash", {"command": "ls"}, "native"),
         BadCall(1, RM, CUT.format(27) + SMALLER),
-        Stopped("length"),
+        Finished("length"),
     ],
     "odd/call_cut_before_arguments.sse": [
         CallOpened(0, "bash"),
         BadCall(0, "", f"The call of bash was cut off before its arguments. {AGAIN}."),
-        Stopped("length"),
+        Finished("length"),
     ],
     "odd/call_nameless.sse": [
         BadCall(0, '{"command":"ls"}', "A tool call came without a name. Call again, with the tool's name."),
-        Stopped("tool_calls"),
+        Finished("tool_calls"),
     ],
-    "odd/call_finish_stop.sse": [*LS[:3], Stopped("stop")],
-    "odd/function_call.sse": [*LS[:3], Stopped("function_call")],
+    "odd/call_finish_stop.sse": [*LS[:3], Finished("stop")],
+    "odd/function_call.sse": [*LS[:3], Finished("function_call")],
     "odd/call_fragments_not_objects.sse": LS,
     "odd/call_by_place.sse": [
         *(CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallOpened(1, "read_file"), CallDelta(1, '{"pa')),
@@ -173,34 +173,34 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         *(CallOpened(1, "bash"), CallDelta(1, '{"command":"ls"}'), CallOpened(0, "bash")),
         BadCall(0, "", f"The call of bash was cut off before its arguments. {AGAIN}."),
         Call(1, "bash", {"command": "ls"}, "native"),
-        Stopped("length"),
+        Finished("length"),
     ],
-    "odd/call_promised.sse": [Said("Hello"), Stopped("tool_calls")],
+    "odd/call_promised.sse": [TextChunk("Hello"), Finished("tool_calls")],
     "odd/call_promised_only.sse": [Fails("model_cut", True, "promises a call")],
-    "odd/call_metadata_alone.sse": [*LS[:2], Enclosed(SIGNED, 0), LS[2], Stopped("stop")],
-    "odd/given_up.sse": [Said("Hello"), Fails("model_cut", True, "insufficient_system_resource")],
-    "odd/limit_named_otherwise.sse": [Said("Hello"), Stopped("length")],
+    "odd/call_metadata_alone.sse": [*LS[:2], MetadataChunk(SIGNED, 0), LS[2], Finished("stop")],
+    "odd/given_up.sse": [TextChunk("Hello"), Fails("model_cut", True, "insufficient_system_resource")],
+    "odd/limit_named_otherwise.sse": [TextChunk("Hello"), Finished("length")],
     "odd/only_done.sse": [Fails("model_cut", True, "before it began")],
     "odd/error_message.sse": [Fails("model_failed", True, "inference failed")],
-    "odd/error_after_reason.sse": [Said("Hello"), USED, Stopped("stop")],
+    "odd/error_after_reason.sse": [TextChunk("Hello"), USED, Finished("stop")],
     "odd/error_event_after_reason.sse": HELLO,
-    "odd/error_bare_line.sse": [Said("Hel"), Fails("model_failed", True, "unexpectedly stopped")],
+    "odd/error_bare_line.sse": [TextChunk("Hel"), Fails("model_failed", True, "unexpectedly stopped")],
     "odd/blank_lines_first.sse": HELLO,
-    "odd/plain_json.json": [Said("Hello"), *LS[:3], USED, Stopped("tool_calls")],
+    "odd/plain_json.json": [TextChunk("Hello"), *LS[:3], USED, Finished("tool_calls")],
     "odd/error_json.json": [Fails("model_not_found", False, "model 'x' is not loaded")],
     "odd/other_json.json": [Fails("model_garbled", False, "ending in /v1")],
     "odd/page.html": [Fails("model_garbled", False, "a web page")],
     "odd/plain_text.txt": [Fails("model_garbled", False, "'It works!'")],
     "odd/empty.sse": [Fails("model_cut", True, "without [DONE]")],
-    "odd/error_in_stream.sse": [Said("Hel"), Fails("model_failed", True, "CUDA out of memory")],
-    "odd/error_event.sse": [Said("Hel"), Fails("model_busy", True, "Rate limit reached")],
-    "odd/error_field.sse": [Said("Hel"), Fails("model_failed", True, "slot unavailable")],
+    "odd/error_in_stream.sse": [TextChunk("Hel"), Fails("model_failed", True, "CUDA out of memory")],
+    "odd/error_event.sse": [TextChunk("Hel"), Fails("model_busy", True, "Rate limit reached")],
+    "odd/error_field.sse": [TextChunk("Hel"), Fails("model_failed", True, "slot unavailable")],
     "odd/error_sentence.sse": [Fails("model_context", False, "DRAGOMAN_WINDOW")],
     "odd/error_object_vllm.sse": [Fails("model_context", False, "4096 tokens")],
-    "odd/cut_inside_chunk.sse": [Said("Hel"), Fails("model_cut", True, "inside a chunk")],
-    "odd/cut_between_chunks.sse": [Said("Hello"), Fails("model_cut", True, "without a finish_reason")],
+    "odd/cut_inside_chunk.sse": [TextChunk("Hel"), Fails("model_cut", True, "inside a chunk")],
+    "odd/cut_between_chunks.sse": [TextChunk("Hello"), Fails("model_cut", True, "without a finish_reason")],
     "odd/cut_inside_call.sse": [CallOpened(0, "bash"), CallDelta(0, RM), Fails("model_cut", True, "broke off")],
-    "odd/invalid_json.sse": [Said("Hel"), Fails("model_garbled", True, "{oops}")],
+    "odd/invalid_json.sse": [TextChunk("Hel"), Fails("model_garbled", True, "{oops}")],
     "odd/chunk_not_object.sse": [Fails("model_garbled", True, "not an object")],
     "odd/deep_json.sse": [Fails("model_garbled", True, "sent a chunk that is not")],
 }
@@ -268,7 +268,7 @@ def test_calls_without_end_are_refused() -> None:
 def test_too_many_calls_of_an_answer_that_is_no_stream_are_refused() -> None:
     call = {"function": {"name": "bash", "arguments": "{}"}}
     body = {"choices": [{"message": {"tool_calls": [call] * (MAX_CALLS + 1)}, "finish_reason": "tool_calls"}]}
-    answer = Answer(URL)
+    answer = ChatAnswer(URL)
     assert list(answer.feed(json.dumps(body).encode())) == []
     with pytest.raises(ProviderFailed, match="too many calls"):
         answer.close()

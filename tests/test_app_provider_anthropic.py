@@ -14,9 +14,9 @@ import pytest
 from app.core.attachments import Attachment
 from app.core.clock import Clock
 from app.core.messages import Message, dump, load
-from app.core.provider import Enclosed, ModelRequest, Piece, Stopped, Told
-from app.models.capabilities.abilities import Stated
-from app.models.hosted_provider import Defaults
+from app.core.provider import Finished, MetadataChunk, ModelRequest, Piece, ProviderNotice
+from app.models.capabilities.abilities import AbilityOverrides
+from app.models.hosted_provider import RequestDefaults
 from app.models.wire.anthropic.provider import ANSWER, SHORT_ANSWER
 from app.transcript.reply import Reply
 from parsing import Call, Thought
@@ -96,7 +96,7 @@ async def test_of_a_conversation_the_last_two_turns_are_kept() -> None:
 async def test_the_limit_of_an_answer_is_always_sent(
     model: str, wanted: int | None, default: int | None, sent: int
 ) -> None:
-    async with upstream(WHOLE) as server, claude_at(server, model, defaults=Defaults(default)) as chat:
+    async with upstream(WHOLE) as server, claude_at(server, model, defaults=RequestDefaults(default)) as chat:
         await pieces_of(chat, replace(ASKED, max_tokens=wanted))
     assert server.asked[0].json["max_tokens"] == sent
 
@@ -170,7 +170,7 @@ async def test_a_temperature_that_is_refused_is_left_out_from_then_on() -> None:
     hot = replace(ASKED, temperature=0.5)
     async with upstream(refused, WHOLE, WHOLE) as server, claude_at(server) as chat:
         told, *pieces = await pieces_of(chat, hot)
-        assert isinstance(told, Told) and told.code == "parameter" and pieces == HI
+        assert isinstance(told, ProviderNotice) and told.code == "parameter" and pieces == HI
         assert await pieces_of(chat, hot) == HI
     assert ["temperature" in asked.json for asked in server.asked] == [True, False, False]
 
@@ -212,7 +212,7 @@ async def test_another_model_that_refuses_tools_is_taught_them() -> None:
 
 
 async def test_who_wants_fences_gets_them() -> None:
-    async with upstream(WHOLE) as server, claude_at(server, stated=Stated("fenced")) as chat:
+    async with upstream(WHOLE) as server, claude_at(server, stated=AbilityOverrides("fenced")) as chat:
         assert (chat.native_tools, chat.teach_fences) == (False, True)
         await pieces_of(chat, WITH_TOOLS)
     assert "tools" not in server.asked[0].json
@@ -258,7 +258,7 @@ async def test_who_leaves_at_the_first_notice_leaves_the_server_as_well() -> Non
     gone, refused = asyncio.Event(), error("invalid_request_error", "`temperature` is deprecated for this model.", 400)
     async with upstream(refused, stream(start(), then=left(gone))) as server, claude_at(server) as chat:
         async with aclosing(chat.stream(replace(ASKED, temperature=0.5))) as pieces:
-            assert isinstance(await anext(pieces), Told)
+            assert isinstance(await anext(pieces), ProviderNotice)
         await gone.wait()
 
 
@@ -268,4 +268,4 @@ async def test_a_connection_that_is_lost_half_way_gives_no_half_call(share: int)
     async with upstream(stream(body[: len(body) * share // 100], then=hang_up)) as server, claude_at(server) as chat:
         seen, failure = await failure_of(chat, WITH_TOOLS)
     assert (failure.code, failure.retryable) == ("model_cut", True)
-    assert not [piece for piece in seen if isinstance(piece, Call | Stopped | Enclosed)]
+    assert not [piece for piece in seen if isinstance(piece, Call | Finished | MetadataChunk)]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.messages import Sealed
-from app.core.provider import Enclosed, Piece, Said, Stopped, Told, Used
+from app.core.messages import OpaqueMetadata
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.messages_streams import BEFORE, ORIGIN, fails, outcome
 
@@ -25,8 +25,8 @@ def called(raw: str, arguments: dict[str, Any], *, number: int = 0, name: str = 
     return [CallOpened(number, name), CallDelta(number, raw), Call(number, name, arguments, "native")]
 
 
-def sealed(*content: dict[str, Any]) -> Enclosed:
-    return Enclosed(Sealed(ORIGIN, {"before": BEFORE, "content": list(content)}))
+def sealed(*content: dict[str, Any]) -> MetadataChunk:
+    return MetadataChunk(OpaqueMetadata(ORIGIN, {"before": BEFORE, "content": list(content)}))
 
 
 def thought(text: str, signature: str) -> dict[str, Any]:
@@ -42,31 +42,31 @@ def used_id(id: str) -> dict[str, Any]:
 
 
 LS = called('{"command": "ls"}', {"command": "ls"})
-CALLS, STOP = Stopped("tool_calls"), Stopped("stop")
+CALLS, STOP = Finished("tool_calls"), Finished("stop")
 LONG = json.loads((FIXTURES / "thinking.sse").read_text("utf-8").split("signature_delta")[0].splitlines()[1][6:])
 RM = '{"command": "rm -rf /tmp/bui'
 
 EXPECTED: dict[str, Sequence[Piece | tuple[str, bool, int | None]]] = {
-    "text.sse": [Said("The tide turns at nine."), Used(25, 9, 0, 0), STOP],
-    "cached.sse": [Said("As before."), Used(2370, 5, 2048, 310), STOP],
+    "text.sse": [TextChunk("The tide turns at nine."), TokenUsage(25, 9, 0, 0), STOP],
+    "cached.sse": [TextChunk("As before."), TokenUsage(2370, 5, 2048, 310), STOP],
     "tool_use.sse": [
-        Said("I'll look around."),
+        TextChunk("I'll look around."),
         *(CallOpened(0, "bash"), CallDelta(0, '{"comm'), CallDelta(0, 'and": "ls'), CallDelta(0, ' -l"}')),
-        *(Call(0, "bash", {"command": "ls -l"}, "native"), Used(472, 61), CALLS),
+        *(Call(0, "bash", {"command": "ls -l"}, "native"), TokenUsage(472, 61), CALLS),
     ],
     "parallel_tools.sse": [
         *LS[:2],
         *(CallOpened(1, "read_file"), CallDelta(1, '{"path": '), CallDelta(1, '"a"}')),
         *(LS[2], Call(1, "read_file", {"path": "a"}, "native")),
-        *(CallOpened(2, "clock"), Call(2, "clock", {}, "native"), Used(512, 90), CALLS),
+        *(CallOpened(2, "clock"), Call(2, "clock", {}, "native"), TokenUsage(512, 90), CALLS),
     ],
     "thinking_and_tool.sse": [
-        *(Thought("I should look first."), Said("Let me look.")),
+        *(Thought("I should look first."), TextChunk("Let me look.")),
         *(CallOpened(0, "bash"), CallDelta(0, '{"command":'), CallDelta(0, ' "ls"}'), LS[2]),
         sealed(thought("I should look first.", SIGNED[0]), text(12), used_id("toolu_01Dd")),
-        *(Used(480, 88), CALLS),
+        *(TokenUsage(480, 88), CALLS),
     ],
-    "thinking_omitted.sse": [*LS, sealed(thought("", SIGNED[1]), used_id("toolu_01Ee")), Used(480, 70), CALLS],
+    "thinking_omitted.sse": [*LS, sealed(thought("", SIGNED[1]), used_id("toolu_01Ee")), TokenUsage(480, 70), CALLS],
     "thinking_redacted.sse": [
         *(Thought("First this."), *LS),
         sealed(
@@ -74,14 +74,14 @@ EXPECTED: dict[str, Sequence[Piece | tuple[str, bool, int | None]]] = {
             {"type": "redacted_thinking", "data": "dGhvdWdodHMgdGhhdCBub2JvZHkgbWF5IHJlYWQ="},
             used_id("toolu_01Ff"),
         ),
-        *(Used(480, 90), CALLS),
+        *(TokenUsage(480, 90), CALLS),
     ],
     "thinking_between.sse": [
-        *(Thought("One."), Said("\n\nSo far so good."), Thought("Two."), *LS),
+        *(Thought("One."), TextChunk("\n\nSo far so good."), Thought("Two."), *LS),
         sealed(thought("One.", SIGNED[3]), text(2), text(15), thought("Two.", SIGNED[4]), used_id("toolu_01Gg")),
-        *(Used(480, 99), CALLS),
+        *(TokenUsage(480, 99), CALLS),
     ],
-    "cut_by_max_tokens.sse": [Said("A long story"), Used(30, 3), Stopped("length")],
+    "cut_by_max_tokens.sse": [TextChunk("A long story"), TokenUsage(30, 3), Finished("length")],
     "call_cut_by_max_tokens.sse": [
         *(CallOpened(0, "bash"), CallDelta(0, RM)),
         BadCall(
@@ -90,31 +90,31 @@ EXPECTED: dict[str, Sequence[Piece | tuple[str, bool, int | None]]] = {
             f"The arguments of bash were cut off after {len(RM)} characters, so nothing was run. "
             "Call bash again with one whole JSON object; if they are long, in smaller steps.",
         ),
-        *(Used(30, 20), Stopped("length")),
+        *(TokenUsage(30, 20), Finished("length")),
     ],
-    "window_full.sse": [Said("And then"), Used(199990, 10), Stopped("length")],
+    "window_full.sse": [TextChunk("And then"), TokenUsage(199990, 10), Finished("length")],
     "refusal.sse": [
-        *(Said("I"), Used(60, 2)),
-        Told("refusal", "The model declined to answer: cyber: The request could enable harm."),
-        Stopped("content_filter"),
+        *(TextChunk("I"), TokenUsage(60, 2)),
+        ProviderNotice("refusal", "The model declined to answer: cyber: The request could enable harm."),
+        Finished("content_filter"),
     ],
-    "pause_turn.sse": [Said("One moment."), Used(60, 4), Stopped("pause_turn")],
-    "stop_sequence.sse": [Said("One, two,"), Used(60, 5), STOP],
-    "server_tool.sse": [Said("I search. Nine."), Used(60, 40), STOP],
-    "unknown_events.sse": [Said("Hello"), Used(25, 2), STOP],
-    "error_overloaded.sse": [Said("Hel"), fails("model_down", True, 529)],
+    "pause_turn.sse": [TextChunk("One moment."), TokenUsage(60, 4), Finished("pause_turn")],
+    "stop_sequence.sse": [TextChunk("One, two,"), TokenUsage(60, 5), STOP],
+    "server_tool.sse": [TextChunk("I search. Nine."), TokenUsage(60, 40), STOP],
+    "unknown_events.sse": [TextChunk("Hello"), TokenUsage(25, 2), STOP],
+    "error_overloaded.sse": [TextChunk("Hel"), fails("model_down", True, 529)],
     "error_first.sse": [fails("model_failed", True, 500)],
     "error.json": [fails("model_busy", True, 429)],
-    "no_message_stop.sse": [Said("Hello"), Used(25, 2), STOP],
-    "no_stop_reason.sse": [Said("Hello"), fails("model_cut", True)],
-    "gateway_zero_usage.sse": [Said("Hello"), Used(471, 80), STOP],
-    "gateway_whole_input.sse": [*LS, Used(10, 9), CALLS],
-    "llama_cpp_text.sse": [Said("The capital of France is Paris."), Used(29, 8, 0), STOP],
+    "no_message_stop.sse": [TextChunk("Hello"), TokenUsage(25, 2), STOP],
+    "no_stop_reason.sse": [TextChunk("Hello"), fails("model_cut", True)],
+    "gateway_zero_usage.sse": [TextChunk("Hello"), TokenUsage(471, 80), STOP],
+    "gateway_whole_input.sse": [*LS, TokenUsage(10, 9), CALLS],
+    "llama_cpp_text.sse": [TextChunk("The capital of France is Paris."), TokenUsage(29, 8, 0), STOP],
     "llama_cpp_too_long.json": [fails("model_context", False, 400)],
     "not_streamed.json": [
-        *(Thought("Easy."), Said("I look."), *LS),
+        *(Thought("Easy."), TextChunk("I look."), *LS),
         sealed(thought("Easy.", SIGNED[5]), text(7), used_id("toolu_01Ii")),
-        *(Used(7, 2), CALLS),
+        *(TokenUsage(7, 2), CALLS),
     ],
 }
 
@@ -136,8 +136,8 @@ def test_what_is_made_of_it(name: str) -> None:
 
 def test_thoughts_without_calls_are_sealed_as_well() -> None:
     pieces = outcome([(FIXTURES / "thinking.sse").read_bytes()])
-    assert pieces[:2] == [Thought("A riddle. The answer is a map."), Said("A map.")]
-    (content,) = [piece.sealed.fields["content"] for piece in pieces if isinstance(piece, Enclosed)]
+    assert pieces[:2] == [Thought("A riddle. The answer is a map."), TextChunk("A map.")]
+    (content,) = [piece.sealed.fields["content"] for piece in pieces if isinstance(piece, MetadataChunk)]
     assert [block["type"] for block in content] == ["thinking", "text"] and len(content[0]["signature"]) > 100
 
 
@@ -163,11 +163,13 @@ def test_cut_at_every_byte_it_has_one_outcome_and_no_half_call(name: str) -> Non
     calls = [piece for piece in whole if isinstance(piece, Call)]
     for size in range(len(body)):
         pieces = outcome([body[:size]])
-        ends = [piece for piece in pieces if isinstance(piece, Stopped | tuple)]
+        ends = [piece for piece in pieces if isinstance(piece, Finished | tuple)]
         assert ends == pieces[-1:]
         found = [piece for piece in pieces if isinstance(piece, Call)]
         assert not found or found == calls
-        assert isinstance(ends[0], Stopped) or not [piece for piece in pieces if isinstance(piece, Enclosed | Call)]
+        assert isinstance(ends[0], Finished) or not [
+            piece for piece in pieces if isinstance(piece, MetadataChunk | Call)
+        ]
 
 
 @given(st.data())

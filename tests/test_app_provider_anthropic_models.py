@@ -10,8 +10,8 @@ import pytest
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import Ability
 from app.models.http.client import base_url_of
-from app.models.providers import kind_of
-from app.models.server_connection import HTTPConnection, Manner
+from app.models.providers import provider_kind
+from app.models.server_connection import ConnectionOptions, HTTPConnection
 from app.models.wire.anthropic.provider import WINDOW, AnthropicMessages
 from tests.chatting import failure_of, pieces_of
 from tests.messages_streams import HI, KEY, WHOLE, claude_at
@@ -65,7 +65,7 @@ async def test_the_first_model_is_asked_for_by_name_and_all_are_listed() -> None
         paths.server = server
         await pieces_of(chat)
         assert chat.model == "claude-new" and server.asked[-1].json["model"] == "claude-new"
-        connection = HTTPConnection(AnthropicMessages, EndpointSpec(url=server.base_url), KEY, Manner())
+        connection = HTTPConnection(AnthropicMessages, EndpointSpec(url=server.base_url), KEY, ConnectionOptions())
         assert await connection.models(KEY) == ["claude-new", "claude-old"]
         assert connection.provider("claude-old").model == "claude-old"
         await connection.close()
@@ -82,7 +82,7 @@ async def test_the_first_model_is_asked_for_by_name_and_all_are_listed() -> None
     ],
 )
 def test_which_servers_are_asked_in_this_format(url: str, format: Any, kind: str) -> None:
-    assert kind_of(url, format).name == kind
+    assert provider_kind(url, format).name == kind
     assert base_url_of(f"{url}/messages") == url
 
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.provider import Enclosed, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, MetadataChunk, ProviderFailed, TextChunk, TokenUsage
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.answer import MessagesAnswer
-from app.models.wire.anthropic.reply import MAX_BLOCKS, Blocks
+from app.models.wire.anthropic.reply import MAX_BLOCKS, ReplyBlocks
 from app.models.wire.native_calls import MAX_CALLS, TooManyCalls
 from app.models.wire.opaque_metadata import MOST
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.messages_streams import URL, delta, end, event, fails, outcome, start, stop
 
-CALLS, STOP = Stopped("tool_calls"), Stopped("stop")
+CALLS, STOP = Finished("tool_calls"), Finished("stop")
 
 ODD: list[tuple[str, str, list[Any]]] = [
     ("nothing", "", [fails("model_cut", True)]),
@@ -30,7 +30,7 @@ ODD: list[tuple[str, str, list[Any]]] = [
     ("words", "Hello", [fails("model_garbled", False)]),
     ("an event that is no JSON", "event: message_start\ndata: {oops\n\n", [fails("model_garbled", True)]),
     ("an event that is a list", "data: []\n\n", [fails("model_garbled", True)]),
-    ("a mark and blank lines first", "\ufeff\n\n" + start() + end("end_turn"), [Used(3, 2), STOP]),
+    ("a mark and blank lines first", "\ufeff\n\n" + start() + end("end_turn"), [TokenUsage(3, 2), STOP]),
     (
         "another format",
         'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: [DONE]\n\n',
@@ -38,16 +38,20 @@ ODD: list[tuple[str, str, list[Any]]] = [
     ),
     ("an error without a type", 'data: {"error":{"message":"no"}}\n\n', [fails("model_failed", True, 500)]),
     ("an error in words", "event: error\ndata: upstream went away\n\n", [fails("model_failed", True, 500)]),
-    ("an error after the reason", start() + end("end_turn", whole=False) + event("error"), [Used(3, 2), STOP]),
-    ("words after the end", start() + end("end_turn") + delta(0, "text", "Hi"), [Used(3, 2), STOP]),
-    ("a reason that is not known", start() + end("tired"), [Used(3, 2), Stopped("tired")]),
-    ("a delta without its block", start() + delta(0, "text", "Hi") + end("end_turn"), [Said("Hi"), Used(3, 2), STOP]),
+    ("an error after the reason", start() + end("end_turn", whole=False) + event("error"), [TokenUsage(3, 2), STOP]),
+    ("words after the end", start() + end("end_turn") + delta(0, "text", "Hi"), [TokenUsage(3, 2), STOP]),
+    ("a reason that is not known", start() + end("tired"), [TokenUsage(3, 2), Finished("tired")]),
+    (
+        "a delta without its block",
+        start() + delta(0, "text", "Hi") + end("end_turn"),
+        [TextChunk("Hi"), TokenUsage(3, 2), STOP],
+    ),
     (
         "arguments without their block",
         start()
         + event("content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": "{}"})
         + end("end_turn"),
-        [Used(3, 2), STOP],
+        [TokenUsage(3, 2), STOP],
     ),
     (
         "an index that is used twice",
@@ -59,7 +63,7 @@ ODD: list[tuple[str, str, list[Any]]] = [
             Call(0, "a", {}, "native"),
             CallOpened(1, "a"),
             Call(1, "a", {}, "native"),
-            Used(3, 2),
+            TokenUsage(3, 2),
             CALLS,
         ],
     ),
@@ -68,14 +72,14 @@ ODD: list[tuple[str, str, list[Any]]] = [
         start()
         + event("content_block_start", index=0, content_block={"type": "tool_use", "id": "t"})
         + end("tool_use"),
-        [BadCall(0, "", "A tool call came without a name. Call again, with the tool's name."), Used(3, 2), CALLS],
+        [BadCall(0, "", "A tool call came without a name. Call again, with the tool's name."), TokenUsage(3, 2), CALLS],
     ),
     (
         "blocks that are none",
         start() + event("content_block_start", index=0, content_block=7) + end("end_turn"),
-        [Used(3, 2), STOP],
+        [TokenUsage(3, 2), STOP],
     ),
-    ("counts that cannot be", start(input=-1) + end("end_turn", out="many"), [Used(0, 1), STOP]),
+    ("counts that cannot be", start(input=-1) + end("end_turn", out="many"), [TokenUsage(0, 1), STOP]),
 ]
 
 
@@ -104,7 +108,7 @@ def test_thoughts_that_are_too_long_are_told_but_not_kept() -> None:
     long = "x" * (MOST // 2)
     stream = start() + event("content_block_start", index=0, content_block={"type": "thinking", "thinking": ""})
     stream += 3 * delta(0, "thinking", long) + stop(0) + delta(1, "text", "Hi") + end("end_turn")
-    assert outcome([stream.encode()]) == [Thought(3 * long), Said("Hi"), Used(3, 2), STOP]
+    assert outcome([stream.encode()]) == [Thought(3 * long), TextChunk("Hi"), TokenUsage(3, 2), STOP]
 
 
 JUNK = st.recursive(
@@ -147,13 +151,13 @@ EVENTS = st.fixed_dictionaries(
 def test_whatever_the_events_hold_there_is_one_outcome(events: list[dict[str, Any]]) -> None:
     body = "".join(f"data: {json.dumps(one)}\n\n" for one in events)
     pieces = outcome([body.encode()])
-    assert [piece for piece in pieces if isinstance(piece, Stopped | tuple)] == pieces[-1:]
+    assert [piece for piece in pieces if isinstance(piece, Finished | tuple)] == pieces[-1:]
     with suppress(ValueError):
-        json.dumps([piece.sealed.fields for piece in pieces if isinstance(piece, Enclosed)], allow_nan=False)
+        json.dumps([piece.sealed.fields for piece in pieces if isinstance(piece, MetadataChunk)], allow_nan=False)
 
 
 def test_blocks_without_end_are_refused() -> None:
-    blocks = Blocks()
+    blocks = ReplyBlocks()
     for _ in range(MAX_BLOCKS):
         list(blocks.start(0, {"type": "text"}))
     with pytest.raises(TooManyCalls):
@@ -161,7 +165,7 @@ def test_blocks_without_end_are_refused() -> None:
 
 
 def test_arguments_that_wait_for_the_end_of_their_blocks_are_bounded_together() -> None:
-    blocks, big = Blocks(), {"a": "x" * (MAX_EVENT_BYTES // 4)}
+    blocks, big = ReplyBlocks(), {"a": "x" * (MAX_EVENT_BYTES // 4)}
     with pytest.raises(EventTooLarge):
         for index in range(4):
             list(blocks.start(index, {"type": "tool_use", "name": "bash", "input": big}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, Said, Stopped, Used
-from app.models.capabilities.abilities import Stated
+from app.core.provider import Finished, ModelRequest, TextChunk, TokenUsage
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.anthropic.provider import AnthropicMessages
 from tests.chatting import BASH, failure_of, pieces_of
@@ -25,16 +25,18 @@ CALLED = [
 async def test_a_real_server_that_speaks_the_messages_api() -> None:
     async with embedded() as (server, _):
         url = await server.start()
-        chat = AnthropicMessages(model_client(url), url, server.weights.name, server.key, stated=Stated("native"))
+        chat = AnthropicMessages(
+            model_client(url), url, server.weights.name, server.key, stated=AbilityOverrides("native")
+        )
         request = ModelRequest([QUESTION], max_tokens=8, temperature=0, opening=lambda: [SYSTEM])
         pieces = await pieces_of(chat, request)
-        said = "".join(piece.text for piece in pieces if isinstance(piece, Said))
-        *_, used = (piece for piece in pieces if isinstance(piece, Used))
-        assert "Paris" in said and isinstance(pieces[-1], Stopped)
+        said = "".join(piece.text for piece in pieces if isinstance(piece, TextChunk))
+        *_, used = (piece for piece in pieces if isinstance(piece, TokenUsage))
+        assert "Paris" in said and isinstance(pieces[-1], Finished)
         assert used.prompt_tokens > 20 and 0 < used.completion_tokens <= 8 and used.cached is not None
-        *_, again = (piece for piece in await pieces_of(chat, request) if isinstance(piece, Used))
+        *_, again = (piece for piece in await pieces_of(chat, request) if isinstance(piece, TokenUsage))
         assert again.prompt_tokens == used.prompt_tokens and 0 < (again.cached or 0) < again.prompt_tokens
-        assert isinstance((await pieces_of(chat, ModelRequest(CALLED, [BASH], max_tokens=2)))[-1], Stopped)
+        assert isinstance((await pieces_of(chat, ModelRequest(CALLED, [BASH], max_tokens=2)))[-1], Finished)
 
         window = await chat.window()
         assert window and await chat.count_tokens(["Hello, World!"]) == [4]

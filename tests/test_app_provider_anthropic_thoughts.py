@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.data_delimiters import framed
-from app.core.messages import AskedCall, Message, Role, Sealed, dump, load
+from app.core.messages import AskedCall, Message, OpaqueMetadata, Role, dump, load
 from app.models.wire.anthropic.history import Written
 from app.models.wire.anthropic.reasoning import sealed, thoughts_in
 from tests.messages_rules import broken_rules
@@ -110,7 +110,7 @@ def test_thoughts_stay_here_for_another_model_and_where_none_are_wanted() -> Non
 )
 def test_a_seal_that_does_not_fit_its_message_is_left_out(content: Any) -> None:
     message = Message(
-        "assistant", "I look.", sealed=Sealed(ORIGIN, {"before": written([USER]).before, "content": content})
+        "assistant", "I look.", sealed=OpaqueMetadata(ORIGIN, {"before": written([USER]).before, "content": content})
     )
     one = written([USER, message, USER])
     assert one.messages[1] == turn("assistant", said("I look.")) and not one.thoughtful

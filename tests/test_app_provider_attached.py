@@ -12,7 +12,7 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.scripted import Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.models.tokens.picture_tokens import tokens_of
 from app.models.wire.attachment_parts import LARGE, Encoded, encoded_files
 from app.models.wire.openai.history import encode, wire_messages
@@ -88,7 +88,7 @@ async def test_each_file_is_read_once_and_written_the_same_way() -> None:
 
 
 def test_pictures_count_by_the_rules_of_their_model() -> None:
-    counter = Counter(Scripted([], model="claude-sonnet-4-5"))
+    counter = TokenCounter(Scripted([], model="claude-sonnet-4-5"))
     plain = counter.measure(user("Look"))
     assert counter.measure(user("Look", CAT)) == plain + 1000
     assert counter.measure(user("Look", LAW)) == plain + tokens_of(LAW, "claude-sonnet-4-5")

@@ -14,11 +14,11 @@ import pytest
 
 from app.core.endpoint_spec import WireFormat
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Provider, ProviderFailed, Said, Stopped
+from app.core.provider import Finished, ModelRequest, Provider, ProviderFailed, TextChunk
 from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
-from app.models.endpoints.startup import opened_models
+from app.models.endpoints.startup import open_models
 from app.models.http.client import base_url_of, is_local, model_client
-from app.models.providers import PROVIDERS, kind_of
+from app.models.providers import PROVIDERS, provider_kind
 from app.redaction.redactor import Redactor
 from app.storage.sqlite.store import SQLiteStore
 from routes.cli.endpoints import choices
@@ -111,7 +111,7 @@ async def opened(
     settings = settings_in(folder, **flags)
     store = await SQLiteStore.open(folder / "test.db")
     try:
-        async with opened_models(settings, store, Redactor(), {}, known_servers=known) as found:
+        async with open_models(settings, store, Redactor(), {}, known_servers=known) as found:
             yield found.models.default.provider, found.about
     finally:
         await store.close()
@@ -133,7 +133,7 @@ async def test_a_configured_server_names_its_first_model(tmp_path: Path) -> None
         paths.server = server
         async with opened(tmp_path, model_url=server.base_url, model_key="sk-1") as (provider, sentence):
             assert provider.model == "qwen"
-            assert await said_by(provider) == [Said("Hi"), Stopped("stop")]
+            assert await said_by(provider) == [TextChunk("Hi"), Finished("stop")]
     assert sentence == f"Model: qwen at {server.base_url} (as configured)."
     assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer sk-1"}
     assert [asked.json["model"] for asked in server.asked if asked.method == "POST"] == ["qwen"]
@@ -157,13 +157,13 @@ async def test_a_configured_server_that_is_down_fails_each_run_until_it_is_up(tm
 async def test_the_script_needs_no_server(tmp_path: Path) -> None:
     async with opened(tmp_path, model_url="scripted:") as (provider, sentence):
         assert "demonstrations" in sentence
-        assert Stopped("stop") in await said_by(provider)
+        assert Finished("stop") in await said_by(provider)
 
 
 @pytest.mark.parametrize("url", ["ftp://host/v1", "localhost:8080", "http://", "https:///v1", "8080"])
 def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="it must start with one of http:, https:, embedded:, scripted:"):
-        kind_of(url)
+        provider_kind(url)
 
 
 def test_every_scheme_has_one_row() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.capabilities.abilities import Abilities
+from app.models.capabilities.abilities import AbilityCache
 from app.models.tokens.server_counts import BATCH_CHARACTERS, BATCH_TEXTS, batches, llama_counts, vllm_counts
 from tests.abilities import MISSING, SLOT, endpoint, json_values, models, said
 from tests.upstream import Act, answer
@@ -20,7 +20,7 @@ TEXTS = ["one", "", "two words", "\ud800 é"]
 async def test_llama_cpp_counts_many_texts_in_one_request() -> None:
     tokens = said({"tokens": [5, -1, -1, 6, 7, -1, 8, 9, 10, -1]})
     async with endpoint({"/props?model=m": SLOT, "/tokenize": tokens}) as (one, server):
-        assert await Abilities().count(one, TEXTS) == [1, 0, 2, 3]
+        assert await AbilityCache().count(one, TEXTS) == [1, 0, 2, 3]
     [asked] = [asked for asked in server.asked if asked.path == "/tokenize"]
     assert asked.json["content"] == ["one", -1, "", -1, "two words", -1, "\ufffd é", -1]
 
@@ -28,8 +28,8 @@ async def test_llama_cpp_counts_many_texts_in_one_request() -> None:
 async def test_vllm_counts_one_text_at_a_time() -> None:
     acts = {"/v1/models": models(max_model_len=8192), "/tokenize": said({"count": 3, "tokens": [1, 2, 3]})}
     async with endpoint(acts) as (one, server):
-        assert await Abilities().count(one, TEXTS) == [3, 3, 3, 3]
-        assert await Abilities().count(one, []) == []
+        assert await AbilityCache().count(one, TEXTS) == [3, 3, 3, 3]
+        assert await AbilityCache().count(one, []) == []
     assert sorted(asked.json["prompt"] for asked in server.asked if asked.path == "/tokenize") == sorted(
         ["one", "", "two words", "\ufffd é"]
     )
@@ -51,7 +51,7 @@ async def test_vllm_counts_one_text_at_a_time() -> None:
 )
 async def test_a_server_that_cannot_count_is_not_asked_again(act: Act, asked: int) -> None:
     async with endpoint({"/props?model=m": SLOT, "/tokenize": act}) as (one, server):
-        abilities = Abilities()
+        abilities = AbilityCache()
         for _ in range(3):
             assert await abilities.count(one, ["a" * 1000, "b"]) is None
         assert await abilities.window(one) == 4096

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.messages import AskedCall, Message, Sealed, dump, load, shown
+from app.core.messages import AskedCall, Message, OpaqueMetadata, dump, load, shown
 from app.core.provider import Piece
-from app.models.wire.opaque_metadata import MOST, Seals, origin_of
-from app.models.wire.openai.answer import Answer
+from app.models.wire.opaque_metadata import MOST, MetadataCollector, origin_of
+from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import wire_messages
-from app.models.wire.openai.reasoning_replay import Back, echo_of
+from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
 from app.redaction.redactor import Redactor
 from app.transcript.reply import Reply
 from tests.chatting import DONE, chat_with, chunk, says
@@ -33,7 +33,7 @@ KEY = "sk-9f8e7d6c5b4a-secret"
 FENCE = "```bash\nls\n```"
 
 
-def called(id: str, thought: str = "", dialect: str = "native", sealed: Sealed | None = None) -> list[Message]:
+def called(id: str, thought: str = "", dialect: str = "native", sealed: OpaqueMetadata | None = None) -> list[Message]:
     call = AskedCall(id, "bash", {"command": id}, dialect, sealed)
     text = FENCE if dialect != "native" else ""
     return [
@@ -54,7 +54,7 @@ HISTORY = [
 
 
 def echoed(model: str, history: Sequence[Message] = HISTORY, *, native: bool = True) -> list[str]:
-    sent = wire_messages(history, native=native, back=Back("", echo_of(model)))
+    sent = wire_messages(history, native=native, back=ReplayPolicy("", replay_rule(model)))
     return [message["reasoning_content"] for message in sent if "reasoning_content" in message]
 
 
@@ -108,18 +108,20 @@ def test_what_others_have_sealed_stays_here() -> None:
     ours, theirs = origin_of("m", "http://a.example/v1"), origin_of("m", "http://b.example/v1")
     assert ours != theirs
     assert ours != origin_of("n", "http://a.example/v1")
-    sealed = Sealed(ours, {"extra_content": 1})
+    sealed = OpaqueMetadata(ours, {"extra_content": 1})
     history = [Message("user", "Go."), *called("c1", sealed=sealed)]
-    history[1] = replace(history[1], sealed=Sealed(ours, {"reasoning_details": [1]}))
+    history[1] = replace(history[1], sealed=OpaqueMetadata(ours, {"reasoning_details": [1]}))
     for origin, native, sent in ((ours, True, True), (theirs, True, False), (ours, False, False)):
-        wired = json.dumps(wire_messages(history, native=native, back=Back(origin)))
+        wired = json.dumps(wire_messages(history, native=native, back=ReplayPolicy(origin)))
         assert ("extra_content" in wired) is ("reasoning_details" in wired) is sent
 
 
 def test_thoughts_that_are_sealed_do_not_go_twice() -> None:
     history = [Message("user", "Go."), *called("c1", "t1")]
-    history[1] = replace(history[1], sealed=Sealed("o", {"reasoning_details": [1]}))
-    (wired,) = [m for m in wire_messages(history, native=True, back=Back("o", echo_of("kimi"))) if "tool_calls" in m]
+    history[1] = replace(history[1], sealed=OpaqueMetadata("o", {"reasoning_details": [1]}))
+    (wired,) = [
+        m for m in wire_messages(history, native=True, back=ReplayPolicy("o", replay_rule("kimi"))) if "tool_calls" in m
+    ]
     assert wired["reasoning_details"] == [1]
     assert "reasoning_content" not in wired
 
@@ -131,7 +133,7 @@ def test_a_message_of_an_older_server_is_read() -> None:
 
 
 def test_a_seal_is_kept_whole_or_not_at_all() -> None:
-    whole, broken = Sealed("o", {"signature": "x" * 40}), Sealed("o", {"signature": f"x{KEY}x"})
+    whole, broken = OpaqueMetadata("o", {"signature": "x" * 40}), OpaqueMetadata("o", {"signature": f"x{KEY}x"})
     calls = [call for seal in (whole, broken) for call in called("c", sealed=seal)[0].calls]
     told = Redactor([KEY]).redact_value(Message("assistant", KEY, tuple(calls), sealed=broken))
     assert [call.sealed for call in told.calls] == [whole, None]
@@ -140,7 +142,7 @@ def test_a_seal_is_kept_whole_or_not_at_all() -> None:
 
 
 def test_a_seal_that_is_too_long_is_left_out() -> None:
-    seals = Seals("o")
+    seals = MetadataCollector("o")
     seals.see_call(0, {"id": "x", "signature": "s" * (MOST // 2)})
     seals.see_call(1, {"id": "y", "signature": "s" * MOST})
     for piece in range(100):
@@ -151,7 +153,7 @@ def test_a_seal_that_is_too_long_is_left_out() -> None:
 
 @pytest.mark.parametrize("odd", [float("nan"), None, "", [], {}])
 def test_what_cannot_go_back_is_not_kept(odd: object) -> None:
-    seals = Seals("o")
+    seals = MetadataCollector("o")
     seals.see_call(0, {"id": "x", "signature": odd})
     seals.see_reply({"extra_content": odd, "reasoning_details": odd})
     seals.see_reply({"reasoning_details": ["x", None, odd]})
@@ -171,7 +173,7 @@ def read(fragments: Sequence[dict[str, Any]], size: int) -> Message:
     ids = (f"c{number}" for number in range(1000))
     reply = Reply({}, fences=lambda: True, new_id=lambda: next(ids))
     body = "".join([*(chunk({"tool_calls": [one]}) for one in fragments), chunk(finish="tool_calls"), DONE]).encode()
-    reader = Answer(URL, "o")
+    reader = ChatAnswer(URL, "o")
     pieces: list[Piece] = []
     for at in range(0, len(body), size):
         pieces += reader.feed(body[at : at + size])
@@ -187,7 +189,7 @@ def test_what_a_server_adds_to_a_call_goes_back_with_that_call(fields: list[dict
     function = {"name": "bash", "arguments": "{}"}
     fragments = [{"index": n, "id": f"x{n}", "function": function} | own for n, own in enumerate(fields)]
     message = read(fragments, size)
-    (wired,) = [m for m in wire_messages([message], native=True, back=Back("o")) if m["role"] == "assistant"]
+    (wired,) = [m for m in wire_messages([message], native=True, back=ReplayPolicy("o")) if m["role"] == "assistant"]
     added = [
         {name: value for name, value in call.items() if name not in ("id", "type", "function")}
         for call in wired["tool_calls"]

@@ -17,7 +17,7 @@ import pytest
 from app.core.provider import ProviderFailed
 from app.models.http.client import TransportKind
 from app.models.http.sse import MAX_EVENT_BYTES
-from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.provider import OpenAIChat
 from tests.answers import FIXTURES, URL, Outcome, outcome
 from tests.chatting import DONE, WHOLE, WITH_TOOLS, chat_with, chunk, pieces_of, says
@@ -164,7 +164,7 @@ async def test_a_redirect_is_not_followed_and_no_key_goes_there(status: int, tra
 
 def test_64_mib_of_blank_lines_cost_nothing() -> None:
     """A busy server keeps the connection awake with them: they are not held, and not read twice."""
-    answer = Answer(URL)
+    answer = ChatAnswer(URL)
     with bounded(1024 * 1024):
         for _ in range(BLOCKS):
             assert not list(answer.feed(b"\n" * len(BLOCK)))

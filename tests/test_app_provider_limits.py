@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.capabilities.prompt_too_long import LIMITS, is_too_long, limit_in
-from app.models.http.failures import answered, told
+from app.models.http.failures import bad_status, error_in_stream
 
 URL = "http://model/v1/chat/completions"
 # As servers have worded it; the limit beside each is what a person reads there.
@@ -105,13 +105,13 @@ OTHERS = (
 @pytest.mark.parametrize("server", WORDINGS)
 def test_the_limit_is_read_and_not_the_prompt_s_own_length(server: str) -> None:
     said, limit = WORDINGS[server]
-    failure = answered(URL, 400, said)
+    failure = bad_status(URL, 400, said)
     assert (failure.code, failure.window) == ("model_context", limit)
 
 
 @pytest.mark.parametrize("said", OTHERS)
 def test_other_complaints_are_not_taken_for_it(said: str) -> None:
-    failure = answered(URL, 400, said)
+    failure = bad_status(URL, 400, said)
     assert (failure.code, failure.window) == ("model_rejected", None)
 
 
@@ -120,9 +120,12 @@ def test_each_row_is_needed_by_a_wording() -> None:
 
 
 def test_a_limit_in_the_stream_is_read_too() -> None:
-    assert told(URL, {"code": 400, "message": "the request exceeds the context size", "n_ctx": 4096}).window == 4096
-    assert told(URL, WORDINGS["vLLM"][0]).window == 16_384
-    assert told(URL, {"code": 429, "message": "Limit 6000 tokens"}).window is None
+    assert (
+        error_in_stream(URL, {"code": 400, "message": "the request exceeds the context size", "n_ctx": 4096}).window
+        == 4096
+    )
+    assert error_in_stream(URL, WORDINGS["vLLM"][0]).window == 16_384
+    assert error_in_stream(URL, {"code": 429, "message": "Limit 6000 tokens"}).window is None
 
 
 def test_words_of_the_conversation_behind_the_complaint_are_not_read() -> None:

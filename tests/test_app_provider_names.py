@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.models.capabilities.name_hints import NAMES, suggested
+from app.models.capabilities.name_hints import NAME_HINTS, hints_for
 
 # name -> tools, images, PDFs; `-` is not suggested.
 MODELS = {
@@ -61,10 +61,10 @@ WORDS = {True: "yes", False: "no", None: "-"}
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_name_suggests_what_the_model_can(model: str) -> None:
-    said = suggested(model)
+    said = hints_for(model)
     assert " ".join(WORDS[said.get(name)] for name in ("tools", "images", "pdf")) == MODELS[model]
 
 
-@pytest.mark.parametrize("pattern", [row.pattern for row in NAMES])
+@pytest.mark.parametrize("pattern", [row.pattern for row in NAME_HINTS])
 def test_every_row_knows_a_model(pattern: str) -> None:
     assert any(re.search(pattern, model, re.IGNORECASE) for model in MODELS)

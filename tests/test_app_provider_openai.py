@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Said, Stopped, Used
-from app.models.capabilities.abilities import Stated
-from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.core.provider import Finished, ModelRequest, TextChunk, TokenUsage
+from app.models.capabilities.abilities import AbilityOverrides
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from tests.chatting import (
     ASKED,
     BASH,
@@ -33,8 +33,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_request_says_all_it_should() -> None:
-    async with upstream(WHOLE) as server, chat_with(server, key="sk-1", defaults=Defaults(temperature=0.5)) as chat:
-        assert await pieces_of(chat, ModelRequest([HELLO], [BASH], max_tokens=9)) == [Said("Hi"), Stopped("stop")]
+    async with (
+        upstream(WHOLE) as server,
+        chat_with(server, key="sk-1", defaults=RequestDefaults(temperature=0.5)) as chat,
+    ):
+        assert await pieces_of(chat, ModelRequest([HELLO], [BASH], max_tokens=9)) == [TextChunk("Hi"), Finished("stop")]
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("POST", "/v1/chat/completions")
     assert asked.headers["authorization"] == "Bearer sk-1"
@@ -55,7 +58,7 @@ async def test_the_request_says_all_it_should() -> None:
 
 
 async def test_without_a_key_none_is_sent_and_what_is_not_set_is_left_out() -> None:
-    async with upstream(WHOLE) as server, chat_with(server, stated=Stated("fenced")) as chat:
+    async with upstream(WHOLE) as server, chat_with(server, stated=AbilityOverrides("fenced")) as chat:
         assert chat.teach_fences
         await pieces_of(chat, WITH_TOOLS)
     (asked,) = server.asked
@@ -81,7 +84,7 @@ async def test_text_arrives_before_the_answer_is_whole() -> None:
     gone = asyncio.Event()
     async with upstream(stream(says("Hi"), then=left(gone))) as server, chat_with(server) as chat:
         async with aclosing(chat.stream(ASKED)) as pieces:
-            assert await anext(pieces) == Said("Hi")
+            assert await anext(pieces) == TextChunk("Hi")
         await gone.wait()  # closing the generator closed the connection, although the client lives on
 
 
@@ -159,7 +162,7 @@ async def test_nothing_listens() -> None:
 async def test_a_cut_inside_a_chunk() -> None:
     async with upstream(stream(says("Hi"), then=hang_up)) as server, chat_with(server) as chat:
         seen, failure = await failure_of(chat)
-    assert (seen, failure.code, failure.retryable) == ([Said("Hi")], "model_cut", True)
+    assert (seen, failure.code, failure.retryable) == ([TextChunk("Hi")], "model_cut", True)
     assert "in the middle" in failure.message
 
 
@@ -176,12 +179,12 @@ async def hang_up_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 async def test_a_cut_after_the_reason_is_no_failure() -> None:
     async with upstream(stream(says("Hi"), chunk(finish="stop"), then=hang_up)) as server, chat_with(server) as chat:
-        assert await pieces_of(chat) == [Said("Hi"), Stopped("stop")]
+        assert await pieces_of(chat) == [TextChunk("Hi"), Finished("stop")]
 
 
 async def test_a_connection_left_open_after_done_is_not_waited_for() -> None:
     async with upstream(stream(says("Hi"), DONE, then=hang)) as server, chat_with(server) as chat:
-        assert await pieces_of(chat) == [Said("Hi"), Stopped("stop")]
+        assert await pieces_of(chat) == [TextChunk("Hi"), Finished("stop")]
 
 
 @pytest.mark.parametrize("act", [hang, stream(says("Hi"), then=hang)], ids=["before the answer", "in the answer"])
@@ -195,7 +198,7 @@ async def test_silence(act: Any) -> None:
 async def test_a_silent_end_after_the_reason_is_no_failure() -> None:
     act = stream(says("Hi"), chunk(finish="stop"), then=hang)
     async with upstream(act) as server, chat_with(server, inactivity_s=0.2) as chat:
-        assert await pieces_of(chat) == [Said("Hi"), Stopped("stop")]
+        assert await pieces_of(chat) == [TextChunk("Hi"), Finished("stop")]
 
 
 async def test_a_page_and_a_plain_answer() -> None:
@@ -206,7 +209,7 @@ async def test_a_page_and_a_plain_answer() -> None:
     acts = [answer("<html>Login</html>", kind="text/html"), answer(json.dumps(plain))]
     async with upstream(*acts) as server, chat_with(server) as chat:
         assert (await failure_of(chat))[1].code == "model_garbled"
-        assert await pieces_of(chat) == [Said("Hi"), Used(3, 1), Stopped("stop")]
+        assert await pieces_of(chat) == [TextChunk("Hi"), TokenUsage(3, 1), Finished("stop")]
 
 
 async def test_a_connection_that_the_server_had_closed_is_no_failure() -> None:

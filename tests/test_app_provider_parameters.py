@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.provider import ModelRequest, Said, Stopped, Told
+from app.core.provider import Finished, ModelRequest, ProviderNotice, TextChunk
 from app.models.capabilities.server_profiles import OTHERS, PROFILES, profile_of
-from app.models.wire.openai.provider import Defaults
+from app.models.wire.openai.provider import RequestDefaults
 from app.models.wire.parameters import REFUSED_S, Parameters, named_in
 from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.serving import serving
@@ -22,7 +22,7 @@ from tests.upstream import answer, upstream
 pytestmark = pytest.mark.anyio
 
 USAGE = {"include_usage": True}
-HI = [Said("Hi"), Stopped("stop")]
+HI = [TextChunk("Hi"), Finished("stop")]
 # As servers have worded it, with what each is about.
 REFUSALS = {
     "OpenAI, its thinkers": (
@@ -94,7 +94,7 @@ async def asked_of(acts: Sequence[Any], request: ModelRequest, **options: Any) -
 async def test_what_is_refused_is_left_out() -> None:
     acts = [answer(REFUSALS[name][0], 422) for name in ("Mistral", "Moonshot")] + [WHOLE, WHOLE]
     (first, second), bodies = await asked_of(acts, ModelRequest([HELLO], [BASH], temperature=0.5))
-    lost = Told("parameter", "The model's server refuses temperature: it is asked without.")
+    lost = ProviderNotice("parameter", "The model's server refuses temperature: it is asked without.")
     assert (first, second) == ([lost, *HI], HI)
     assert [("stream_options" in body, "temperature" in body) for body in bodies] == [
         *((True, True), (False, True), (False, False), (False, False))
@@ -125,13 +125,13 @@ async def test_a_limit_has_two_names() -> None:
 async def test_a_limit_that_has_no_name_is_told() -> None:
     refused = [answer(json.dumps({"error": {"param": name}}), 400) for name in ("max_tokens", "max_completion_tokens")]
     (first, second), bodies = await asked_of([*refused, WHOLE, WHOLE], ModelRequest([HELLO], max_tokens=9))
-    assert [type(piece) for piece in first] == [Told, Said, Stopped] and second == HI
+    assert [type(piece) for piece in first] == [ProviderNotice, TextChunk, Finished] and second == HI
     assert [sum("max" in name for name in body) for body in bodies] == [1, 1, 0, 0]
 
 
 async def test_a_person_is_told_what_is_lost(tmp_path: Path) -> None:
     acts = [answer(REFUSALS["OpenAI, of a value"][0], 400), WHOLE]
-    async with upstream(*acts, chats=True) as server, chat_with(server, defaults=Defaults(None, 0.5)) as chat:
+    async with upstream(*acts, chats=True) as server, chat_with(server, defaults=RequestDefaults(None, 0.5)) as chat:
         async with serving(tmp_path, chat, window=32_768) as served:
             events = await served.chat("Hello")
     (notice,) = [event for event in events if event["type"] == "notice"]
@@ -151,7 +151,7 @@ async def test_a_refusal_of_what_was_not_sent_fails(status: int) -> None:
     ("default", "asked", "sent"), [(9, 100, 9), (100, 9, 9), (9, None, 9), (None, 9, 9), (None, None, None), (0, 9, 0)]
 )
 async def test_the_smaller_limit_counts(default: int | None, asked: int | None, sent: int | None) -> None:
-    async with upstream(WHOLE) as server, chat_with(server, defaults=Defaults(default)) as chat:
+    async with upstream(WHOLE) as server, chat_with(server, defaults=RequestDefaults(default)) as chat:
         await pieces_of(chat, ModelRequest([HELLO], max_tokens=asked))
     assert server.asked[0].json.get("max_tokens") == sent
 

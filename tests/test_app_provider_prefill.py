@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.core.provider import Ability
-from app.models.capabilities.abilities import AGAIN_S, Abilities
+from app.models.capabilities.abilities import AGAIN_S, AbilityCache
 from app.models.capabilities.prompt_prefill import APART, ONE_WORD, PLACE, REPEATED, WORD
 from tests.abilities import MISSING, SLOT, endpoint, models, said
 from tests.upstream import Act, answer
@@ -54,7 +54,7 @@ async def test_the_hint_is_what_the_text_goes_on_from(
     suffix: str | None, words: Act, hint: str | None, detail: str
 ) -> None:
     async with endpoint(acts(suffix, words)) as (one, server):
-        abilities = Abilities()
+        abilities = AbilityCache()
         assert await abilities.window(one) == 4096  # whatever becomes of the hint
         found = abilities.find(one, "prompt_suffix")
         assert found == Ability("prompt_suffix", hint, "unknown" if hint is None else "server", detail)
@@ -67,7 +67,7 @@ async def test_a_server_that_was_too_busy_to_show_it_is_asked_again() -> None:
     now = 0.0
     paths = acts(THINKS, answer("{}", 503))
     async with endpoint(paths) as (one, _):
-        abilities = Abilities(clock=lambda: now)
+        abilities = AbilityCache(clock=lambda: now)
         values: Sequence[object] = []
         for now in (0.0, AGAIN_S - 1, AGAIN_S):  # noqa: B007 (the clock)
             await abilities.window(one)

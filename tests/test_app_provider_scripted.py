@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.scripted import DEMO, Pause, Raise, Scripted
 from parsing import Call, Thought
 
@@ -24,10 +24,10 @@ async def pieces_of(model: Scripted, request: ModelRequest = ASKED) -> list[Piec
 
 async def test_each_request_takes_the_next_reply() -> None:
     call = Call(0, "bash", {}, "native")
-    model = Scripted(["Hi", [Thought("Hm"), "Yes", call], [Said("cut"), Stopped("length")]])
-    assert await pieces_of(model) == [Said("Hi"), Stopped("stop")]
-    assert await pieces_of(model) == [Thought("Hm"), Said("Yes"), call, Stopped("tool_calls")]
-    assert await pieces_of(model) == [Said("cut"), Stopped("length")]
+    model = Scripted(["Hi", [Thought("Hm"), "Yes", call], [TextChunk("cut"), Finished("length")]])
+    assert await pieces_of(model) == [TextChunk("Hi"), Finished("stop")]
+    assert await pieces_of(model) == [Thought("Hm"), TextChunk("Yes"), call, Finished("tool_calls")]
+    assert await pieces_of(model) == [TextChunk("cut"), Finished("length")]
     with pytest.raises(ProviderFailed, match="all were given") as failed:
         await pieces_of(model)
     assert failed.value.code == "script_ended"
@@ -44,12 +44,12 @@ async def test_a_pause_waits_for_its_event_and_a_raise_fails() -> None:
     event, failure = asyncio.Event(), ProviderFailed("model_cut", "Gone.", retryable=True)
     model = Scripted([["a", Pause(event), "b", Raise(failure)]])
     async with asyncio.timeout(LIMIT_S), aclosing(model.stream(ASKED)) as pieces:
-        assert await anext(pieces) == Said("a")
+        assert await anext(pieces) == TextChunk("a")
         further = asyncio.ensure_future(anext(pieces))
         await asyncio.sleep(0)
         assert not further.done()
         event.set()
-        assert await further == Said("b")
+        assert await further == TextChunk("b")
         with pytest.raises(ProviderFailed) as failed:
             await anext(pieces)
     assert failed.value is failure

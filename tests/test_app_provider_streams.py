@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.provider import Said
+from app.core.provider import TextChunk
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.models.http.answer_stream import joined
 from tests.answers import FIXTURES, Outcome, outcome, read
@@ -150,7 +150,7 @@ def test_neighbouring_text_is_joined_once() -> None:
     """Counted: the characters of all pieces that are made."""
     made = 0
 
-    class Counted(Said):
+    class Counted(TextChunk):
         def __post_init__(self) -> None:
             nonlocal made
             made += len(self.text)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.core.provider import Said
-from app.models.capabilities.abilities import SHOWN_S, Abilities
+from app.core.provider import TextChunk
+from app.models.capabilities.abilities import SHOWN_S, AbilityCache
 from parsing import Call
 from tests.chatting import (
     DONE,
@@ -45,7 +45,7 @@ def offered(server: Upstream) -> Sequence[bool]:
 async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(status: int) -> None:
     acts = [answer(REFUSED_TOOLS, status), WHOLE, WHOLE]
     async with upstream(*acts) as server, chat_with(server) as chat:
-        assert Said("Hi") in await pieces_of(chat, WITH_TOOLS)
+        assert TextChunk("Hi") in await pieces_of(chat, WITH_TOOLS)
         assert (chat.native_tools, chat.teach_fences) == (False, True)
         await pieces_of(chat, WITH_TOOLS)
     assert offered(server) == [True, False, False]
@@ -69,7 +69,7 @@ async def test_a_bad_request_does_not_make_forget_that_the_model_calls_natively(
 
 async def test_a_model_that_goes_on_calling_natively_is_known_to_do_so() -> None:
     now = 0.0
-    abilities = Abilities(clock=lambda: now)
+    abilities = AbilityCache(clock=lambda: now)
     async with upstream(NATIVE, NATIVE) as server, chat_with(server, abilities=abilities) as chat:
         for now in (0.0, SHOWN_S - 1):  # noqa: B007 (the clock)
             await pieces_of(chat, WITH_TOOLS)

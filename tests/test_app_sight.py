@@ -13,8 +13,8 @@ from app.context.compaction.summary import goal_text, transcript
 from app.context.history_search import search_hit
 from app.core.attachments import PDF, Attachment
 from app.core.messages import Message, in_words
-from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, Said, Source, Told
-from app.models.endpoints.vision_fallback import Looking, sees
+from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, ProviderNotice, Source, TextChunk
+from app.models.endpoints.vision_fallback import VisionFallback, can_see
 from app.models.scripted import Raise, Reply, Scripted
 from app.policy.judges import requests_of
 from tests.endpoints import opened, server_at
@@ -47,7 +47,7 @@ def fails(status: int | None, message: str = "image input is not supported", cod
 
 
 async def heard(provider: Scripted, request: ModelRequest, **more: object) -> list[Piece]:
-    looking = Looking("there/model", provider, **more)  # type: ignore[arg-type]
+    looking = VisionFallback("there/model", provider, **more)  # type: ignore[arg-type]
     async with aclosing(looking.stream(request)) as pieces:
         return [piece async for piece in pieces]
 
@@ -74,10 +74,10 @@ async def test_what_it_cannot_see_is_told_of_in_words_as_the_request_says() -> N
     provider = Knowing(["Hello", "Hello"], Ability("images", False, "server"))
     told = set[str]()
     first = await heard(provider, DESCRIBED, told=told)
-    assert [one.code for one in first if isinstance(one, Told)] == ["no_vision"]
-    assert Said("Hello") in first
+    assert [one.code for one in first if isinstance(one, ProviderNotice)] == ["no_vision"]
+    assert TextChunk("Hello") in first
     second = await heard(provider, DESCRIBED, told=told)
-    assert not any(isinstance(one, Told) for one in second), "once in a run"
+    assert not any(isinstance(one, ProviderNotice) for one in second), "once in a run"
     assert sent(provider) == [Message("user", WORDS)] * 2
     assert DESCRIBED.messages[0].attachments, "the history stays as it is"
 
@@ -98,8 +98,8 @@ REFUSALS = [*TOLD, (400, "whatever it says"), (415, ""), (422, ""), (400, "this 
 async def test_a_refusal_is_learned_and_described_at_once(status: int, said: str) -> None:
     provider = Knowing([fails(status, said), "In words", "Again"])
     pieces = await heard(provider, DESCRIBED)
-    assert Said("In words") in pieces
-    assert sees(provider, "images") is False
+    assert TextChunk("In words") in pieces
+    assert can_see(provider, "images") is False
     await heard(provider, DESCRIBED)
     assert [bool(message.attachments) for message in sent(provider)] == [True, False, False]
 
@@ -136,8 +136,8 @@ async def test_one_broken_picture_says_nothing_of_the_model_s_sight(status: int,
     with pytest.raises(ProviderFailed, match=said.split()[0]) as refused:
         await heard(provider, ASKED)
     assert refused.value.code != "no_vision"
-    assert Said("In words") in await heard(provider, DESCRIBED)
-    assert sees(provider, "images") is known
+    assert TextChunk("In words") in await heard(provider, DESCRIBED)
+    assert can_see(provider, "images") is known
     await heard(provider, ASKED)
     assert [bool(message.attachments) for message in sent(provider)] == [True, True, False, True]
 
@@ -151,28 +151,28 @@ async def test_other_failures_say_nothing_of_sight(status: int | None, said: str
     provider = Knowing([fails(status, said)])
     with pytest.raises(ProviderFailed, match=said):
         await heard(provider, request_)
-    assert (sees(provider, "images"), len(provider.requests)) == (None, 1)
+    assert (can_see(provider, "images"), len(provider.requests)) == (None, 1)
 
 
 async def test_a_prompt_that_is_too_long_says_nothing_of_sight() -> None:
     provider = Knowing([fails(400, "image too long", "model_context")])
     with pytest.raises(ProviderFailed, match="too long"):
         await heard(provider, DESCRIBED)
-    assert sees(provider, "images") is None
+    assert can_see(provider, "images") is None
 
 
 async def test_a_server_that_refuses_the_words_too_had_another_reason() -> None:
     provider = Knowing([fails(400, "first"), fails(400, "second")])
     with pytest.raises(ProviderFailed, match="first"):
         await heard(provider, DESCRIBED)
-    assert sees(provider, "images") is None
+    assert can_see(provider, "images") is None
 
 
 async def test_after_the_first_word_nothing_is_asked_again() -> None:
     provider = Knowing([["I see", *fails(400)], "Never"])
     with pytest.raises(ProviderFailed, match="not supported"):
         await heard(provider, DESCRIBED)
-    assert (sees(provider, "images"), len(provider.requests)) == (True, 1)
+    assert (can_see(provider, "images"), len(provider.requests)) == (True, 1)
 
 
 # As servers say that their model can see nothing.
@@ -191,8 +191,8 @@ BLIND = [
 @pytest.mark.parametrize("source", ["name", "answer"])
 async def test_a_promise_of_a_name_or_of_another_model_is_found_out(status: int, said: str, source: Source) -> None:
     provider = Knowing([fails(status, said), "In words"], Ability("images", True, source))
-    assert Said("In words") in await heard(provider, DESCRIBED)
-    assert sees(provider, "images") is False
+    assert TextChunk("In words") in await heard(provider, DESCRIBED)
+    assert can_see(provider, "images") is False
 
 
 @pytest.mark.parametrize("said", ["bad request", "The image holds something that is against the rules."])
@@ -201,7 +201,7 @@ async def test_another_refusal_breaks_no_promise(said: str, request_: ModelReque
     provider = Knowing([fails(400, said)], Ability("images", True, "name"))
     with pytest.raises(ProviderFailed, match=said) as refused:
         await heard(provider, request_)
-    assert (refused.value.code, sees(provider, "images")) == ("model_failed", True)
+    assert (refused.value.code, can_see(provider, "images")) == ("model_failed", True)
 
 
 async def test_one_that_is_known_to_see_is_not_described_to_for_any_refusal() -> None:
@@ -224,7 +224,7 @@ GUESSES: list[tuple[bool | None, Source, bool | None]] = [
 @pytest.mark.parametrize(("value", "source", "seen"), GUESSES)
 def test_a_name_alone_refuses_nobody(value: bool | None, source: Source, seen: bool | None) -> None:
     provider = Knowing([], Ability("images", value, source))
-    assert (sees(provider, "images"), sees(provider, "pdf")) == (seen, None)
+    assert (can_see(provider, "images"), can_see(provider, "pdf")) == (seen, None)
 
 
 async def test_words_alone_go_through_as_they_are() -> None:

@@ -16,7 +16,7 @@ from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.budget.metered_request import ALLOWANCE
 from app.budget.run_budget import EARLY_S, SLICE_S, Running, Spending
 from app.budget.usage_report import sums
-from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
+from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.endpoints.prices import total
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 PRICES = '{"moody": {"input": 1, "output": 4}}'
 
 
-class Moody(Plain):
+class Moody(BaseProvider):
     """A Provider that takes its time, tells what it used or not, fails, or never ends; all by chance.
 
     It looks each time whether more was promised than the budget has.
@@ -58,20 +58,20 @@ class Moody(Plain):
         most = request.max_tokens or ALLOWANCE
         for _ in range(self.chance.randrange(12)):
             await self.look()
-            yield Said("word " * self.chance.randrange(900))
+            yield TextChunk("word " * self.chance.randrange(900))
         match self.chance.randrange(6):
             case 0:
                 raise ProviderFailed("model_cut", "The connection was lost.", retryable=True)
             case 1:
-                yield Used(self.chance.randrange(300), self.chance.randrange(most))
+                yield TokenUsage(self.chance.randrange(300), self.chance.randrange(most))
                 raise ProviderFailed("model_cut", "The connection was lost.", retryable=True)
             case 2:
                 await asyncio.Event().wait()
             case 3:
-                yield Used(self.chance.randrange(300), self.chance.randrange(most))
+                yield TokenUsage(self.chance.randrange(300), self.chance.randrange(most))
             case 4:
-                yield Said("```read_file\nnone.txt\n```\n")
-        yield Stopped("stop")
+                yield TextChunk("```read_file\nnone.txt\n```\n")
+        yield Finished("stop")
 
     async def look(self) -> None:
         for _ in range(self.chance.randrange(4)):
@@ -195,7 +195,7 @@ async def test_a_start_that_the_store_refuses_holds_no_place(tmp_path: Path) -> 
                 assert await anext(pages)
 
 
-class Looking(Plain):
+class Looking(BaseProvider):
     """A Provider that looks what the store knows when it is asked."""
 
     model, teach_fences = "looking", True
@@ -207,8 +207,8 @@ class Looking(Plain):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         assert self.store
         self.seen.append(await self.store.usage("ann", "tokens", TOKENS.now(time.time())[0]))
-        yield Said("Done.")
-        yield Stopped("stop")
+        yield TextChunk("Done.")
+        yield Finished("stop")
 
     async def close(self) -> None:
         return None

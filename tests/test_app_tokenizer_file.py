@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from app.config.sources import SettingsError
 from app.core.messages import Message
 from app.models.scripted import Scripted
-from app.models.tokens.counter import ROLE, opened_counter
+from app.models.tokens.counter import ROLE, create_counter
 from routes.services import open_services
 from tests.endpoints import opened, server_at
 from tests.serving import chosen, settings_in
@@ -32,7 +32,7 @@ async def test_a_tokenizer_file_counts_before_the_server_does(tmp_path: Path) ->
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tokenizer.no_truncation()
     provider = Letters()
-    counter = await opened_counter(provider, None, tmp_path / "tokenizer.json")
+    counter = await create_counter(provider, None, tmp_path / "tokenizer.json")
     for text in (words, "le chat \U0001f600 \ud800", "x" * 3000):
         await counter.prepare([Message("user", text)])
         exact = len(tokenizer.encode(text.replace("\ud800", "\ufffd")).ids)
@@ -73,4 +73,4 @@ async def test_a_tokenizer_that_is_no_file_does_not_keep_the_server_from_startin
             file.truncate(10**12)  # takes no room
     async with asyncio.timeout(20):
         with pytest.raises(SettingsError, match="cannot be used"):
-            await opened_counter(Letters(), None, path)
+            await create_counter(Letters(), None, path)

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped, Switched
+from app.core.provider import FallbackUsed, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.embedded.supervisor import SMOLLM2
 from app.models.http.client import model_client
 from app.models.scripted import Scripted
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from app.transcript.reply import Reply
 from parsing import Call
 from tests.asking import Time
@@ -46,7 +46,9 @@ def installed() -> None:
 async def chat_with(server: LlamaServer) -> AsyncGenerator[OpenAIChat, None]:
     """The whole test is bounded by it."""
     async with asyncio.timeout(LIMIT_S), model_client(server.base_url) as client:
-        yield OpenAIChat(client, server.base_url, server.served.name, defaults=Defaults(max_tokens=64, temperature=0.0))
+        yield OpenAIChat(
+            client, server.base_url, server.served.name, defaults=RequestDefaults(max_tokens=64, temperature=0.0)
+        )
 
 
 async def tokens_of(server: LlamaServer, text: str) -> int:
@@ -84,7 +86,7 @@ async def test_tools_that_a_server_refuses_are_taught_at_once_and_from_then_on(s
     with LlamaServer(served) as server:
         async with chat_with(server) as chat:
             assert (chat.native_tools, chat.teach_fences) == (True, True)
-            assert Stopped("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
+            assert Finished("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
             assert (chat.native_tools, chat.teach_fences) == (False, True)
             shown = chat.ability("tools")
             assert (shown.source, shown.detail) == ("answer", detail)
@@ -148,8 +150,8 @@ async def test_fifty_runs_share_two_slots_and_none_fails() -> None:
     async with embedded() as (_, provider):
         await provider.window()
         time = Time()
-        host = time.host("local")
-        target, most = time.target(provider, host), 0
+        host = time.server("local")
+        target, most = time.handle(provider, host), 0
 
         async def asked(principal: str) -> list[Piece]:
             nonlocal most
@@ -161,7 +163,7 @@ async def test_fifty_runs_share_two_slots_and_none_fails() -> None:
             return pieces
 
         answers = await asyncio.gather(*(asked(f"person {number % 7}") for number in range(50)))
-        assert all(isinstance(pieces[-1], Stopped) for pieces in answers)
+        assert all(isinstance(pieces[-1], Finished) for pieces in answers)
         assert (host.queue.limit, most, host.queue.under_way, host.queue.waiting) == (2, 2, 0, 0)
 
 
@@ -172,32 +174,32 @@ async def test_a_server_killed_in_the_middle_is_another_one_when_it_is_back() ->
             with pytest.raises(ProviderFailed) as failed:
                 async with aclosing(chat.stream(replace(HELLO, max_tokens=900))) as pieces:
                     async for piece in pieces:
-                        if isinstance(piece, Said):
+                        if isinstance(piece, TextChunk):
                             server.kill()
             assert failed.value.code == "model_cut"
             assert chat.native_tools  # as far as anybody knows
             server.start(Served(name=OTHER.name, template=PLAIN, context=512))
             assert await chat.window() == 512
             assert (chat.native_tools, chat.teach_fences) == (False, True)
-            assert Stopped("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
+            assert Finished("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
 
 
 async def test_one_stands_in_for_the_other_until_it_is_back() -> None:
     time = Time()
     with LlamaServer(OTHER) as server:
         async with embedded() as (_, small), chat_with(server) as large:
-            targets = (time.target(large, time.host("far")), time.target(small, time.host("near")))
+            targets = (time.handle(large, time.server("far")), time.handle(small, time.server("near")))
             route = time.route(*targets)
             asked = replace(HELLO, tools=BASH)
 
-            async def answer() -> tuple[list[Switched], str]:
+            async def answer() -> tuple[list[FallbackUsed], str]:
                 pieces = await pieces_of(route, asked)
-                assert isinstance(pieces[-1], Stopped)
-                return [piece for piece in pieces if isinstance(piece, Switched)], route.last.name
+                assert isinstance(pieces[-1], Finished)
+                return [piece for piece in pieces if isinstance(piece, FallbackUsed)], route.last.name
 
             assert await answer() == ([], f"far/{OTHER.name}")
             server.kill()
-            switched = [Switched(f"far/{OTHER.name}", f"near/{SMOLLM2.name}", "model_down")]
+            switched = [FallbackUsed(f"far/{OTHER.name}", f"near/{SMOLLM2.name}", "model_down")]
             assert await answer() == (switched, f"near/{SMOLLM2.name}")
             assert (route.native_tools, route.teach_fences) == (False, True)
             server.start()

@@ -18,7 +18,7 @@ from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
 from app.core.events import ContextTrimmed
 from app.core.messages import AskedCall, Message
 from app.models.scripted import Scripted
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.models.tokens.cutting import shortened
 from app.models.wire.native_calls import NATIVE
 from app.redaction.redactor import Redactor
@@ -94,7 +94,7 @@ def test_walking_measures_each_message_a_few_times() -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) -> None:
-    counter = Counter(Scripted([], teach_fences=not native), 4096)
+    counter = TokenCounter(Scripted([], teach_fences=not native), 4096)
     view = View(always(counter), lambda _: HEAD, native=lambda: native)
     history = [message for number in range(100) for message in turn(number, 2, 200)]
     async with asyncio.timeout(LIMIT_S):
@@ -106,7 +106,7 @@ async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) 
 
 
 async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more: Any) -> Fitted:
-    view = View(always(Counter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
+    view = View(always(TokenCounter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
     async with asyncio.timeout(LIMIT_S):
         return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", RoundPlan()), RunTotals())
 
@@ -114,7 +114,7 @@ async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more:
 async def test_what_goes_now_is_told_once() -> None:
     """What went before went before: an event tells of this very request."""
     said = conversation()
-    view = View(always(Counter(Scripted([]), 2048)), lambda _: HEAD)
+    view = View(always(TokenCounter(Scripted([]), 2048)), lambda _: HEAD)
     told = []
     async with asyncio.timeout(LIMIT_S):
         for message in (message for number in range(30) for message in turn(number, 1, 200)):
@@ -157,7 +157,7 @@ async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None
 
 async def test_what_cannot_be_made_to_fit_is_named() -> None:
     with pytest.raises(ContextOverflow, match="Offer fewer tools"):
-        view = View(always(Counter(Scripted([]), 512)), lambda _: HEAD, native=lambda: True)
+        view = View(always(TokenCounter(Scripted([]), 512)), lambda _: HEAD, native=lambda: True)
         await view.fit(conversation(turn(0, 0, 1)), TOOLS, RoundPlan(), RunTotals())
 
 
@@ -188,7 +188,7 @@ def test_folds_are_kept_for_the_sessions_at_work_last() -> None:
 
 async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
     """The next run of a session goes on where the last one was, however tokens are counted by then."""
-    counter, histories = Counter(Scripted([]), 2048), HistoryCache()
+    counter, histories = TokenCounter(Scripted([]), 2048), HistoryCache()
     said = conversation()
     requests = []
     async with asyncio.timeout(LIMIT_S):
@@ -238,5 +238,7 @@ class Asked(Scripted):
 async def test_a_server_that_hangs_is_waited_for_once_before_it_is_to_count() -> None:
     """What is learned of the window says whether it can count at all; a count that is given up says nothing."""
     provider = Asked()
-    await View(always(Counter(provider)), lambda _: HEAD).fit(conversation(turn(0, 0, 1)), (), RoundPlan(), RunTotals())
+    await View(always(TokenCounter(provider)), lambda _: HEAD).fit(
+        conversation(turn(0, 0, 1)), (), RoundPlan(), RunTotals()
+    )
     assert provider.about == ["window", "tokens"]

@@ -157,7 +157,7 @@ def test_fields_of_a_chat_request_are_described() -> None:
 
 # What is called with a code, and which argument it is.
 CODES = {
-    "notice codes": {"Notice": 0, "Told": 0},
+    "notice codes": {"Notice": 0, "ProviderNotice": 0},
     "http codes": {"Refused": 1, "TooSoon": 0},
     "run codes": {"RunFailed": 0, "ProviderFailed": 0, "Remedy": 0},
 }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.context.prompt import TEACHING
-from app.models.capabilities.abilities import Stated
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat
 from tests.abilities import models
@@ -50,7 +50,7 @@ def in_turn(acts: Sequence[Act]) -> Act:
 
 @asynccontextmanager
 async def behind(
-    folder: Path, entry: dict[str, Any], *acts: Act, stated: Stated | None = None
+    folder: Path, entry: dict[str, Any], *acts: Act, stated: AbilityOverrides | None = None
 ) -> AsyncGenerator[tuple[Served, Upstream], None]:
     """The server lists its model with this entry and answers chats in turn."""
     paths = Paths({"/v1/models": models(**entry), CHATS: in_turn(acts)})
@@ -68,7 +68,7 @@ def told(server: Upstream) -> list[tuple[bool, bool]]:
 
 
 # What the server says of its model, what is set, what it answers, what it was told each time, and what ran.
-RUNS: dict[str, tuple[dict[str, Any], Stated | None, list[Act], list[tuple[bool, bool]], list[str]]] = {
+RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[tuple[bool, bool]], list[str]]] = {
     "nobody knows, and it writes a fence": ({}, None, [FENCE, DONE_WELL], [BOTH, BOTH], ["from a fence"]),
     "nobody knows, and it calls natively": ({}, None, [NATIVE, DONE_WELL], [BOTH, ALONE], ["from a native call"]),
     "nobody knows, and it refuses": ({}, None, [REFUSED, FENCE, DONE_WELL], [BOTH, TAUGHT, TAUGHT], ["from a fence"]),
@@ -84,14 +84,14 @@ RUNS: dict[str, tuple[dict[str, Any], Stated | None, list[Act], list[tuple[bool,
     "it takes none": (TAKES_NONE, None, [FENCE, DONE_WELL], [TAUGHT, TAUGHT], ["from a fence"]),
     "it takes none, and they are to be offered": (
         TAKES_NONE,
-        Stated("native"),
+        AbilityOverrides("native"),
         [NATIVE, DONE_WELL],
         [ALONE, ALONE],
         ["from a native call"],
     ),
     "it takes tools, and they are to be taught": (
         TAKES,
-        Stated("fenced"),
+        AbilityOverrides("fenced"),
         [FENCE, DONE_WELL],
         [TAUGHT, TAUGHT],
         ["from a fence"],
@@ -117,7 +117,7 @@ async def test_what_was_refused_once_is_not_offered_to_anybody(tmp_path: Path) -
 
 
 async def test_a_refusal_of_what_was_set_is_told(tmp_path: Path) -> None:
-    async with behind(tmp_path, {}, REFUSED, stated=Stated("native")) as (served, server):
+    async with behind(tmp_path, {}, REFUSED, stated=AbilityOverrides("native")) as (served, server):
         events = await served.chat("Go.", tools=["bash"])
         assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "model_rejected")
         assert "tools are not supported" in events[-1]["message"]

@@ -10,7 +10,7 @@ import pytest
 from app.core.provider import Ability
 from app.models.embedded.supervisor import SMOLLM2
 from app.models.http.client import model_client
-from app.models.wire.openai.provider import Defaults, OpenAIChat
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from tests.pictures import CAT, LAW, image_part, text_part
 from tests.real_models import embedded
 from tests.serving import serving
@@ -18,7 +18,7 @@ from tests.serving import serving
 pytestmark = pytest.mark.anyio
 
 MESSAGE = [image_part(CAT, name="cat.png"), text_part("Say yes.")]
-SHORT = Defaults(max_tokens=4, temperature=0.0)
+SHORT = RequestDefaults(max_tokens=4, temperature=0.0)
 
 
 class Unsure(OpenAIChat):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.budget.budgets import BudgetSpent
-from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import RunRow
@@ -29,7 +29,7 @@ from tests.upstream import hang, stream, upstream
 pytestmark = pytest.mark.anyio
 
 MONTH, DAY = "tokens_per_month", "tool_seconds_per_day"
-SPENT: list[list[Line]] = [[Used(90_000, 9_990), "Hi."]]  # of 100,000
+SPENT: list[list[Line]] = [[TokenUsage(90_000, 9_990), "Hi."]]  # of 100,000
 SLEEP = "```bash\necho up; sleep 60\n```\n"
 LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=False))
 
@@ -76,7 +76,7 @@ async def test_whoever_has_spent_the_month_is_told_when_the_next_begins(tmp_path
 
 
 async def test_a_run_that_spends_the_rest_ends_with_the_reason_budget(tmp_path: Path) -> None:
-    script: list[Sequence[Line]] = [[Used(9_000, 500), "```list_files\n```\n"], ["Never."]]
+    script: list[Sequence[Line]] = [[TokenUsage(9_000, 500), "```list_files\n```\n"], ["Never."]]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="10_000") as served:
         events = await served.chat()
         session = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
@@ -87,7 +87,7 @@ async def test_a_run_that_spends_the_rest_ends_with_the_reason_budget(tmp_path: 
 
 
 async def test_an_answer_gets_no_more_tokens_than_are_left(tmp_path: Path) -> None:
-    provider = Scripted([["Half of it", Used(900, 2100), Stopped("length")]])
+    provider = Scripted([["Half of it", TokenUsage(900, 2100), Finished("length")]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
         assert (await used(served))["used"] == 3000
@@ -97,7 +97,7 @@ async def test_an_answer_gets_no_more_tokens_than_are_left(tmp_path: Path) -> No
 
 
 async def test_a_server_that_writes_more_is_cut_off(tmp_path: Path) -> None:
-    provider = Scripted([[Said("word ") for _ in range(20_000)]])
+    provider = Scripted([[TextChunk("word ") for _ in range(20_000)]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
         tokens = await used(served)
@@ -106,7 +106,7 @@ async def test_a_server_that_writes_more_is_cut_off(tmp_path: Path) -> None:
 
 
 async def test_a_long_answer_takes_more_as_it_grows(tmp_path: Path) -> None:
-    provider = Scripted([[Said("word " * 100) for _ in range(200)]])
+    provider = Scripted([[TextChunk("word " * 100) for _ in range(200)]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="100_000") as served:
         events = await served.chat()
         tokens = await used(served)
@@ -116,11 +116,11 @@ async def test_a_long_answer_takes_more_as_it_grows(tmp_path: Path) -> None:
 
 CUT: list[tuple[list[Line], dict[str, object], str]] = [
     ([LOST], {}, "run.failed"),
-    ([Used(700, 30), "Half", LOST], {}, "run.failed"),
+    ([TokenUsage(700, 30), "Half", LOST], {}, "run.failed"),
     (["Half", Pause(asyncio.Event())], {"time_limit_s": 0.3}, "deadline"),
-    ([Used(700, 30), "Half", Pause(asyncio.Event())], {"time_limit_s": 0.3}, "deadline"),
+    ([TokenUsage(700, 30), "Half", Pause(asyncio.Event())], {"time_limit_s": 0.3}, "deadline"),
     (["Half", Pause(asyncio.Event())], {}, "cancelled"),
-    ([Used(700, 30), "Half", Pause(asyncio.Event())], {}, "cancelled"),
+    ([TokenUsage(700, 30), "Half", Pause(asyncio.Event())], {}, "cancelled"),
 ]
 
 
@@ -139,7 +139,7 @@ async def test_a_run_that_is_cut_off_is_charged(
         tokens = await used(served)
     assert end in (last["type"], last.get("reason"))
     assert tokens["reserved"] == 0 and 100 < tokens["used"] < 4096
-    assert Used(700, 30) not in script or tokens["used"] == 730
+    assert TokenUsage(700, 30) not in script or tokens["used"] == 730
 
 
 @pytest.mark.parametrize("code", ["model_down", "model_busy", "model_cut"])
@@ -232,7 +232,7 @@ async def test_a_killed_server_gives_nothing_back(tmp_path: Path) -> None:
 
 
 async def test_everybody_sees_their_own_usage_and_admins_everybody_s(tmp_path: Path) -> None:
-    script: list[list[Line]] = [[Used(10, 5), "Hi."], [Used(100, 50), "Hi."]]
+    script: list[list[Line]] = [[TokenUsage(10, 5), "Hi."], [TokenUsage(100, 50), "Hi."]]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="9999") as served:
         await served.chat()
         root, bob = await bearer(served, "root", "admin"), await bearer(served, "bob", budget=f'{{"{MONTH}": 5000}}')

@@ -10,19 +10,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Raise, Scripted
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.serving import serving
 
 pytestmark = pytest.mark.anyio
 
-DONE: list[Line] = [Said("All done."), Used(20, 4), Stopped("stop")]
-BASH: list[Line] = [Said("I will run it.\n```ba"), Said("sh\necho hello world\n```\n"), Stopped("stop")]
+DONE: list[Line] = [TextChunk("All done."), TokenUsage(20, 4), Finished("stop")]
+BASH: list[Line] = [TextChunk("I will run it.\n```ba"), TextChunk("sh\necho hello world\n```\n"), Finished("stop")]
 
 
 def said(text: str) -> list[Line]:
-    return [Said(text), Stopped("stop")]
+    return [TextChunk(text), Finished("stop")]
 
 
 def types(events: list[dict[str, Any]]) -> list[str]:
@@ -94,7 +94,7 @@ async def test_a_native_call_runs_like_one_in_text(tmp_path: Path) -> None:
     call: list[Line] = [
         CallOpened(0, "bash"),
         Call(0, "bash", {"command": "echo native"}, "native"),
-        Stopped("tool_calls"),
+        Finished("tool_calls"),
     ]
     async with serving(tmp_path, Scripted([[Thought("Hm."), *call], DONE])) as served:
         events = await served.chat()
@@ -108,7 +108,7 @@ async def test_a_native_call_runs_like_one_in_text(tmp_path: Path) -> None:
     [
         (said('<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call>'), "no_such_tool"),
         (said('<tool_call>{"name": "bash", "arguments": {"command": 5}}</tool_call>'), "command"),
-        ([BadCall(0, "{", "The arguments were cut off. Send the whole call again."), Stopped("stop")], "cut off"),
+        ([BadCall(0, "{", "The arguments were cut off. Send the whole call again."), Finished("stop")], "cut off"),
     ],
 )
 async def test_a_bad_call_is_answered_and_never_ends_the_run(
@@ -150,7 +150,7 @@ async def test_the_round_limit_ends_a_run_that_goes_on_calling(tmp_path: Path) -
 
 async def test_a_model_that_is_down_fails_the_run_and_not_the_session(tmp_path: Path) -> None:
     down = ProviderFailed("model_down", "Nothing listens there. Start it.", retryable=False)
-    provider = Scripted([[Said("Half an ans"), Raise(down)], said("Here again.")])
+    provider = Scripted([[TextChunk("Half an ans"), Raise(down)], said("Here again.")])
     async with serving(tmp_path, provider) as served:
         events = await served.chat("Hello")
         assert types(events).count("run.failed") == 1

@@ -14,7 +14,7 @@ import pytest
 from app.context.compaction.summarise import FAILED, STARTED
 from app.context.view import TO_FIND
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Stopped
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.scripted import Pause, Raise, Scripted
 from tests.guards import notices, of_kind
 from tests.serving import Served, serving, until
@@ -43,8 +43,8 @@ class Secretary(Scripted):
         messages = request.whole()
         if not messages[0].text.startswith(SUMMARISING):
             self.sent.append(messages)
-            yield Said(f"Answer {len(self.sent)}. {self.chatter}")
-            yield Stopped("stop")
+            yield TextChunk(f"Answer {len(self.sent)}. {self.chatter}")
+            yield Finished("stop")
             return
         self.asked.append(request)
         async with aclosing(Scripted([self.notes]).stream(request)) as pieces:
@@ -123,7 +123,7 @@ async def test_what_was_trimmed_stays_trimmed_in_the_same_way(tmp_path: Path) ->
 TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
     "down": ((Raise(ProviderFailed("model_down", "Nobody is there.", retryable=False)),), "failed: Nobody is there"),
     "empty": (("  \n",), "is empty"),
-    "cut": (("What was", Stopped("length")), "was cut off"),
+    "cut": (("What was", Finished("length")), "was cut off"),
     "longer": (("word " * 20_000,), "is longer than the messages it replaces"),
     "slow": ((Pause(asyncio.Event()),), "took more than 1 s"),
 }
@@ -148,8 +148,8 @@ class Reading(Secretary):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         last = request.whole()[-1]
         if last.role == "user" and last.text.startswith(DO):
-            yield Said(f"```{last.text.removeprefix(DO)}\n```\n")
-            yield Stopped("stop")
+            yield TextChunk(f"```{last.text.removeprefix(DO)}\n```\n")
+            yield Finished("stop")
             return
         async with aclosing(super().stream(request)) as pieces:
             async for piece in pieces:

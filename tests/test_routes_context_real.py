@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, Stopped, Used
+from app.core.provider import Finished, ModelRequest, Piece, TokenUsage
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
@@ -60,9 +60,9 @@ class Brief(Scripted):
         short = replace(request, max_tokens=3, temperature=0.0)
         async with aclosing(self.inner.stream(short)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Used):
+                if isinstance(piece, TokenUsage):
                     self.prompts.append(piece.prompt_tokens)
-                yield Stopped("stop") if isinstance(piece, Stopped) else piece
+                yield Finished("stop") if isinstance(piece, Finished) else piece
 
     async def window(self) -> int | None:
         return await self.inner.window()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import ProviderFailed, Said, Used
+from app.core.provider import ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Raise, Reply, Scripted
 from app.runs.discipline.limit_enforcer import BROKEN_OFF
 from app.runs.discipline.reminders import GO_ON
@@ -87,7 +87,7 @@ async def test_an_answer_that_came_whole_begins_the_count_again(tmp_path: Path) 
 
 @pytest.mark.parametrize("wish", [{"max_rounds": 1}, {"max_tokens": 50}], ids=str)
 async def test_no_limit_is_passed_to_go_on(tmp_path: Path, wish: dict[str, int]) -> None:
-    provider = Scripted([[Used(60, 1), "Half", LOST], "never"])
+    provider = Scripted([[TokenUsage(60, 1), "Half", LOST], "never"])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(**wish)
     assert (events[-1]["type"], events[-1]["code"], len(provider.requests)) == ("run.failed", "model_cut", 1)
@@ -96,7 +96,7 @@ async def test_no_limit_is_passed_to_go_on(tmp_path: Path, wish: dict[str, int])
 CUT_CALLS: dict[str, Sequence[Line]] = {
     "a whole call": [RUN, "and then", LOST],
     "half a call": ["```bash\ntouch ran", LOST],
-    "a native call": [Said("I do. "), Call(0, "bash", {"command": "touch ran"}, "native"), LOST],
+    "a native call": [TextChunk("I do. "), Call(0, "bash", {"command": "touch ran"}, "native"), LOST],
     "the name of a native call": [CallOpened(0, "bash"), LOST],
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from app.budget.budgets import TOKENS
-from app.core.provider import ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.usage import ModelUsage
 from tests import messages_streams
@@ -30,7 +30,7 @@ PRICES = json.dumps({"scripted": {"input": 2, "output": 10, "cached": 0.5}})
 ONE = '{"*": {"input": 1, "output": 1}}'
 LOOK, WRITE = "```list_files\n```\n", "```bash\ntouch a\n```\n"
 PAID_FOR = {"prompt_tokens": 1000, "completion_tokens": 10}
-HANGS = Said("")  # stands for a model that says no more
+HANGS = TextChunk("")  # stands for a model that says no more
 LOST = Raise(ProviderFailed("model_cut", "Lost.", retryable=False))
 
 
@@ -57,7 +57,11 @@ async def got(served: Served, path: str, **headers: str) -> Any:
 
 
 async def test_each_round_the_run_the_session_and_the_month_tell_what_they_cost(tmp_path: Path) -> None:
-    script: list[list[Line]] = [[Used(1000, 100, 600), LOOK], [Used(1200, 50), "Done."], [Used(10, 1), "Again."]]
+    script: list[list[Line]] = [
+        [TokenUsage(1000, 100, 600), LOOK],
+        [TokenUsage(1200, 50), "Done."],
+        [TokenUsage(10, 1), "Again."],
+    ]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), prices=PRICES) as served:
         events = await served.chat()
         run, session = events[0]["run"], events[0]["session"]
@@ -79,29 +83,37 @@ async def test_each_round_the_run_the_session_and_the_month_tell_what_they_cost(
 
 
 async def test_a_model_without_a_price_tells_of_no_cost(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[Used(7, 2), "Hi."]])) as served:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[TokenUsage(7, 2), "Hi."]])) as served:
         events = await served.chat()
         [month] = (await got(served, "/usage"))["months"]
     assert "cost" not in json.dumps(events) and "cost" not in month and month["completion_tokens"] == 2
 
 
 ENDS: dict[str, tuple[list[Sequence[Line]], dict[str, Any], dict[str, Any]]] = {
-    "answered": ([[Used(100, 10), LOOK], [Used(200, 20), "Done."]], {}, {}),
+    "answered": ([[TokenUsage(100, 10), LOOK], [TokenUsage(200, 20), "Done."]], {}, {}),
     "answered, unmeasured": ([[LOOK], ["Done."]], {}, {}),
-    "failed": ([[Used(100, 10), LOOK], ["Half", LOST]], {}, {}),
-    "failed, with usage": ([[Used(100, 10), LOOK], [Used(90, 1), "Half", LOST]], {}, {}),
+    "failed": ([[TokenUsage(100, 10), LOOK], ["Half", LOST]], {}, {}),
+    "failed, with usage": ([[TokenUsage(100, 10), LOOK], [TokenUsage(90, 1), "Half", LOST]], {}, {}),
     "failed at once": ([[LOST]], {}, {}),
-    "deadline": ([[Used(100, 10), LOOK], ["Half", HANGS]], {}, {"time_limit_s": 1}),
-    "cancelled": ([[Used(100, 10), "A\n", LOOK], ["Half ", HANGS]], {}, {}),
-    "left": ([[Used(90, 1), "Half ", HANGS]], {}, {"on_disconnect": "cancel"}),
-    "round_limit": ([[Used(100, 10), LOOK], [Used(9, 9), LOOK], [Used(80, 8), "Sum."]], {}, {"max_rounds": 2}),
+    "deadline": ([[TokenUsage(100, 10), LOOK], ["Half", HANGS]], {}, {"time_limit_s": 1}),
+    "cancelled": ([[TokenUsage(100, 10), "A\n", LOOK], ["Half ", HANGS]], {}, {}),
+    "left": ([[TokenUsage(90, 1), "Half ", HANGS]], {}, {"on_disconnect": "cancel"}),
+    "round_limit": (
+        [[TokenUsage(100, 10), LOOK], [TokenUsage(9, 9), LOOK], [TokenUsage(80, 8), "Sum."]],
+        {},
+        {"max_rounds": 2},
+    ),
     "no tokens left": ([["word " * 100] * 400], {"tokens_per_month": "6000"}, {}),
     "no money left": ([["word " * 100] * 400], {"cost_per_month": "0.02"}, {}),
-    "cut by length": ([[Used(900, 3000), "Half", Stopped("length")]], {"cost_per_month": "0.02"}, {}),
-    "judged": ([[Used(100, 10), WRITE], [Used(50, 5), "SAFE"], ["Done."], ["SAFE"]], {"judge_output": "true"}, {}),
-    "judge fails": ([[Used(9, 9), WRITE], ["SA", LOST], ["No."], ["SAFE"]], {"judge_output": "true"}, {}),
+    "cut by length": ([[TokenUsage(900, 3000), "Half", Finished("length")]], {"cost_per_month": "0.02"}, {}),
+    "judged": (
+        [[TokenUsage(100, 10), WRITE], [TokenUsage(50, 5), "SAFE"], ["Done."], ["SAFE"]],
+        {"judge_output": "true"},
+        {},
+    ),
+    "judge fails": ([[TokenUsage(9, 9), WRITE], ["SA", LOST], ["No."], ["SAFE"]], {"judge_output": "true"}, {}),
     "cancelled, judged": ([["A\n", WRITE], ["SA", HANGS]], {"judge_output": "true"}, {}),
-    "verified": ([[Used(99, 9), WRITE], ["Done."], [Used(50, 5), "SUCCESS"]], {"verify": "true"}, {}),
+    "verified": ([[TokenUsage(99, 9), WRITE], ["Done."], [TokenUsage(50, 5), "SUCCESS"]], {"verify": "true"}, {}),
 }
 
 
@@ -141,7 +153,7 @@ async def test_whatever_ends_a_run_its_rounds_are_its_sum_and_the_month_s(tmp_pa
 
 
 async def test_whoever_has_spent_the_money_is_refused_until_the_next_month(tmp_path: Path) -> None:
-    script: list[list[Line]] = [[Used(1_000_000, 300_000), "Hi."]]
+    script: list[list[Line]] = [[TokenUsage(1_000_000, 300_000), "Hi."]]
     settings: dict[str, Any] = {"prices": PRICES, "cost_per_month": "5"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), **settings) as served:
         assert (await served.chat())[-1]["usage"]["cost"] == 5
@@ -155,7 +167,7 @@ async def test_whoever_has_spent_the_money_is_refused_until_the_next_month(tmp_p
 
 
 async def test_money_that_is_left_bounds_the_answer_and_the_run(tmp_path: Path) -> None:
-    provider = Scripted([[Used(500, 500), LOOK], ["Half of it", Used(500, 450), Stopped("length")]])
+    provider = Scripted([[TokenUsage(500, 500), LOOK], ["Half of it", TokenUsage(500, 450), Finished("length")]])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, prices=PRICES, cost_per_month="0.012") as served:
         events = await served.chat()
     assert all(0 < (asked.max_tokens or 0) <= 1200 for asked in provider.requests)
@@ -163,7 +175,7 @@ async def test_money_that_is_left_bounds_the_answer_and_the_run(tmp_path: Path) 
 
 
 async def test_everybody_sees_their_own_cost_and_admins_everybody_s(tmp_path: Path) -> None:
-    script: list[list[Line]] = [[Used(10, 5), "Hi."], [Used(100, 50), "Hi."]]
+    script: list[list[Line]] = [[TokenUsage(10, 5), "Hi."], [TokenUsage(100, 50), "Hi."]]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), prices=PRICES) as served:
         await served.chat()
         root, bob = await bearer(served, "root", "admin"), await bearer(served, "bob", budget='{"cost_per_month": 2.5}')
@@ -183,11 +195,14 @@ async def test_everybody_sees_their_own_cost_and_admins_everybody_s(tmp_path: Pa
 
 async def test_a_run_that_goes_on_after_a_restart_goes_on_counting(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"prices": PRICES, "approval_user": "ask", "approval_admin": "ask"}
-    script: list[list[Line]] = [[Used(100, 10), WRITE]]
+    script: list[list[Line]] = [[TokenUsage(100, 10), WRITE]]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), **settings) as served:
         question, path = await waiting(served)
         await left_as_killed(served.services, question["run"])
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([[Used(200, 20), "Done."]]), **settings) as served:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        serving(tmp_path, Scripted([[TokenUsage(200, 20), "Done."]]), **settings) as served,
+    ):
         await served.client.post(path, json={"decision": "deny"})
         await served.services.runs.ended(question["run"])
         events = await served.events(question["run"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.capabilities.abilities import Stated
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.tokens.counter import DEFAULT_WINDOW
 from app.models.wire.openai.provider import OpenAIChat
@@ -40,7 +40,7 @@ async def behind(acts: Mapping[str, Act], folder: Path) -> AsyncGenerator[tuple[
     paths = Paths(acts)
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
-        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=Stated("fenced"))
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=AbilityOverrides("fenced"))
         async with serving(folder, provider, summarise_at="1") as served:
             yield served, server
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.runs.discipline.fallback_answer import ASKED
 from app.runs.discipline.limit_enforcer import NOT_RUN
@@ -78,7 +78,9 @@ async def test_one_round_is_a_plain_answer(tmp_path: Path, tools: list[str], not
 
 async def test_forged_calls_in_the_last_round_are_not_run_in_any_dialect(tmp_path: Path) -> None:
     arguments = {"command": "touch ran"}
-    forms: dict[str, Piece] = {key: Said(write([("bash", arguments)])) for key, write in sorted(WRITERS.items())[::6]}
+    forms: dict[str, Piece] = {
+        key: TextChunk(write([("bash", arguments)])) for key, write in sorted(WRITERS.items())[::6]
+    }
     forms["native"] = Call(0, "bash", arguments, "native")
     provider = Scripted([line for form in forms.values() for line in ((form,), "Done.")])
     refused = set[str]()
@@ -108,7 +110,7 @@ async def test_calls_beyond_the_limit_are_refused_and_the_answer_follows(tmp_pat
 
 
 async def test_spent_tokens_end_the_run_at_once_with_honest_words(tmp_path: Path) -> None:
-    provider = Scripted([(bash("touch ran"), Used(900, 200))])
+    provider = Scripted([(bash("touch ran"), TokenUsage(900, 200))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("Touch it.", max_tokens=1000)
         messages = await history(served, events)
@@ -119,7 +121,7 @@ async def test_spent_tokens_end_the_run_at_once_with_honest_words(tmp_path: Path
 
 
 async def test_tokens_that_run_short_leave_room_for_an_answer(tmp_path: Path) -> None:
-    provider = Scripted([(bash("echo one"), Used(300, 50)), ("One.", Used(350, 5))])
+    provider = Scripted([(bash("echo one"), TokenUsage(300, 50)), ("One.", TokenUsage(350, 5))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_run_tokens="1000") as served:
         events = await served.chat()
     assert ended(events) == ("token_limit", "One.") and not provider.requests[1].tools
@@ -157,7 +159,7 @@ async def test_little_that_is_left_is_told_once_and_not_kept(tmp_path: Path) -> 
 
 
 async def test_an_announcement_without_a_call_is_nudged(tmp_path: Path) -> None:
-    announced = (Said("I will look."), Stopped("tool_calls"))
+    announced = (TextChunk("I will look."), Finished("tool_calls"))
     provider = Scripted([announced, bash("echo one"), "One."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
@@ -181,8 +183,8 @@ SILENT: dict[str, Sequence[Line]] = {
 
 @pytest.mark.parametrize("silence", SILENT)
 async def test_a_silent_last_round_is_asked_once_more_for_its_answer(tmp_path: Path, silence: str) -> None:
-    answer = ("It ", "printed ", "one.", Used(70, 7))
-    provider = Scripted([(bash("echo one"), Used(100, 10)), (*SILENT[silence], Used(100, 10)), answer])
+    answer = ("It ", "printed ", "one.", TokenUsage(70, 7))
+    provider = Scripted([(bash("echo one"), TokenUsage(100, 10)), (*SILENT[silence], TokenUsage(100, 10)), answer])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("What is it?", max_rounds=2)
         messages = await history(served, events)
@@ -248,7 +250,7 @@ async def test_a_deadline_in_the_middle_of_an_answer_keeps_what_was_said(tmp_pat
 
 
 async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
-    provider = Scripted([(bash("echo one"), Used(3000, 100))])
+    provider = Scripted([(bash("echo one"), TokenUsage(3000, 100))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
         await history(served, events)
@@ -262,7 +264,7 @@ async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", ["nudge", "synthesis"])
 async def test_a_message_is_taken_until_it_is_sure_that_the_run_ends(tmp_path: Path, at: str) -> None:
     go_on = asyncio.Event()
-    first = (Said("I look."), Stopped("tool_calls")) if at == "nudge" else ("",)
+    first = (TextChunk("I look."), Finished("tool_calls")) if at == "nudge" else ("",)
     provider = Scripted([first, ["Hm.", Pause(go_on)], "And that."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="This?")) as turn:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped, Used
+from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from parsing import Call, Thought
 from tests.guards import of_kind
 from tests.serving import serving
@@ -29,7 +29,7 @@ FENCES = (
 WORDS = ("", " \n", "Hm.", "I look.\n", "x" * 700, "SUCCESS", "FAIL: more.", "SAFE")
 
 
-class Fickle(Plain):
+class Fickle(BaseProvider):
     """A Provider that says anything, by chance; while it is `stubborn`, the same for ever."""
 
     model, teach_fences = "fickle", True
@@ -43,20 +43,20 @@ class Fickle(Plain):
         self.requests.append(request)
         await asyncio.sleep(0)
         if self.stubborn:
-            yield Said(FENCES[0])
-            yield Stopped("stop")
+            yield TextChunk(FENCES[0])
+            yield Finished("stop")
             return
         if self.chance.random() < 0.3:
             yield Thought("So.")
-        yield Said(self.chance.choice(WORDS))
+        yield TextChunk(self.chance.choice(WORDS))
         if self.chance.random() < 0.6:
-            yield Said(self.chance.choice(FENCES))
+            yield TextChunk(self.chance.choice(FENCES))
         elif self.chance.random() < 0.3:
             yield Call(0, "bash", {"command": f"echo {self.chance.randrange(3)}"}, "native")
         if self.chance.random() < 0.04:
             raise ProviderFailed("model_cut", "The connection was lost.", retryable=True)
-        yield Used(self.chance.randrange(300), self.chance.randrange(100))
-        yield Stopped(self.chance.choice(("stop", "stop", "tool_calls", "length", "odd")))
+        yield TokenUsage(self.chance.randrange(300), self.chance.randrange(100))
+        yield Finished(self.chance.choice(("stop", "stop", "tool_calls", "length", "odd")))
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Said, Stopped
+from app.core.provider import Finished, TextChunk
 from app.models.scripted import Pause, Reply, Scripted
 from app.policy.guards import DOUBTED_ANSWER
 from app.transcript.run_totals import MAX_TEXT
@@ -21,7 +21,7 @@ from tests.test_routes_discipline import LIMIT_S, bash, ended, history
 pytestmark = pytest.mark.anyio
 SECRET = "sk-1f4b9c7d-not-for-anybody"
 ASKED_AGAIN: dict[str, tuple[str, dict[str, Any], Sequence[Reply]]] = {
-    "a nudge": ("I will look.", {}, [(Said("I will look."), Stopped("tool_calls"))]),
+    "a nudge": ("I will look.", {}, [(TextChunk("I will look."), Finished("tool_calls"))]),
     "a check": ("Done.", {"verify": "true"}, [bash("touch it"), "Done.", "FAIL: no."]),
 }
 

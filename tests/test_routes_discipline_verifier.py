@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from app.core.events import ToolFinished, ToolRejected, ToolStarted
-from app.core.provider import ProviderFailed, Used
+from app.core.provider import ProviderFailed, TokenUsage
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.runs.discipline.round_end import TIME_LIMIT_S
 from app.runs.discipline.verifier import EARLIER, RULE, listed, verify
@@ -29,7 +29,7 @@ TOUCH = bash("touch note.txt")
 
 
 async def test_a_pass_ends_the_run_and_says_so(tmp_path: Path) -> None:
-    provider = Scripted([TOUCH, "Done.", ("SUCCESS", Used(50, 5))])
+    provider = Scripted([TOUCH, "Done.", ("SUCCESS", TokenUsage(50, 5))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, verify="true") as served:
         events = await served.chat("Touch note.txt.")
         await history(served, events)
@@ -83,7 +83,7 @@ async def test_a_slow_verifier_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_spent_budget_counts_as_a_pass(tmp_path: Path) -> None:
-    provider = Scripted([(TOUCH, Used(1000, 1)), ("Done.", Used(9000, 1))])
+    provider = Scripted([(TOUCH, TokenUsage(1000, 1)), ("Done.", TokenUsage(9000, 1))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, verify="true", tokens_per_month="10000") as served:
         events = await served.chat()
     assert ended(events) == ("answered", "Done.") and "was not asked" in notices(events)[0][1]

@@ -126,9 +126,9 @@ async def test_each_key_is_tried_and_the_one_that_is_refused_is_named(tmp_path: 
             body = {"name": "a", "url": server.base_url, "test": True}
             second = (await served.client.post("/endpoints", json=body | {"keys": [KEY, f"{KEY}-2"]})).json()
             none = (await served.client.post("/endpoints", json=body)).json()
-    told = "a did not accept key 2 of 2 when it was asked for its models (status 401). Check that key."
+    told = "a did not accept key 2 of 2 when listing its models (status 401). Check that key."
     assert second == {"ok": False, "models": ["qwen"], "problem": told}
-    assert none["problem"].startswith("a wants a key (status 401). Give it one")
+    assert none["problem"].startswith("a requires a key (status 401). Set key_file")
 
 
 async def test_a_server_that_repeats_the_key_does_not_make_it_known(tmp_path: Path) -> None:

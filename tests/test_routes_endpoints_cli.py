@@ -14,7 +14,7 @@ import pytest
 from app.config.sources import SettingsError
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
-from app.models.endpoints.registry import row_of
+from app.models.endpoints.registry import endpoint_row
 from app.models.scripted import Scripted
 from routes.cli.endpoints import ago
 from routes.cli.main import main
@@ -101,7 +101,7 @@ def test_what_cannot_be_done_says_why(shell: Shell, monkeypatch: pytest.MonkeyPa
 async def test_a_key_is_not_in_the_workspace_of_a_later_start(tmp_path: Path) -> None:
     spec = EndpointSpec(url=NOWHERE, key_file=(str(tmp_path / "work" / "key"),))
     async with serving(tmp_path, Scripted([])) as served:
-        await served.services.store.write([row_of("hosted", spec, "test")])
+        await served.services.store.write([endpoint_row("hosted", spec, "test")])
     with pytest.raises(SettingsError, match=r"key_file of hosted .* is inside the workspace"):
         async with serving(tmp_path, Scripted([])):
             pass
@@ -153,7 +153,7 @@ def test_what_settings_still_name_is_told_when_it_is_removed(shell: Shell, monke
 async def test_what_went_wrong_last_is_listed_with_how_long_ago_that_was(shell: Shell) -> None:
     async with asyncio.timeout(LIMIT_S), serving(shell.folder, Scripted(["x"])) as served:
         endpoint = await served.services.endpoints.add("a", EndpointSpec(url=NOWHERE, model="m"), [], "ann")
-        endpoint.host.failed(ProviderFailed("model_busy", "Slow down.", retryable=True))
+        endpoint.server.failed(ProviderFailed("model_busy", "Slow down.", retryable=True))
         out = (await at(served, shell).aside("list"))[1]
     assert re.search(r"^    \d s ago: (Slow down|Nothing listens)", out, re.MULTILINE)
 

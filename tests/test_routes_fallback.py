@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.models.endpoints.retry_policy import Patience
+from app.models.endpoints.retry_policy import Backoff
 from app.models.tokens.estimates import estimated
 from app.runs.agent import STANDS_IN
 from app.runs.discipline.reminders import GO_ON
@@ -27,7 +27,7 @@ LIMIT_S = 30
 GONE = answer('{"error": {"message": "There is no such model."}}', 404)
 BUSY = answer('{"error": {"message": "Slow down."}}', 429, retry_after_ms="1500")
 UNUSED = {"prompt_tokens": 0, "completion_tokens": 0, "measured": True}
-LEFT_OUT = "it is left out for ten minutes, as long as there is another."
+LEFT_OUT = "it is not used for ten minutes, as long as there is another."
 KEYS = ("sk-first-key-of-three", "sk-second-key-of-three", "sk-third-key-of-three")
 
 
@@ -225,8 +225,8 @@ async def test_who_waits_is_told_so_and_a_crowd_lets_another_pass(tmp_path: Path
     places = [
         [message.split("number ")[1] for code, message in notices(events) if code == "waiting"] for events in lines
     ]
-    assert places[0] == [] and places[4] == ["1 in the line."]
-    assert [told[0] for told in places[1:4]] == [f"{place} in the line." for place in (1, 2, 3)]
+    assert places[0] == [] and places[4] == ["1 in the queue."]
+    assert [told[0] for told in places[1:4]] == [f"{place} in the queue." for place in (1, 2, 3)]
 
 
 async def test_a_run_that_is_cancelled_while_it_waits_leaves_the_line(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ async def test_who_is_cancelled_while_it_waits_to_ask_again_pays_for_what_may_ha
         upstream(answer("{}", status), chats=True) as server,
         models(tmp_path, {"local": at(server)}) as served,
     ):
-        served.services.models.patience = Patience(sleep=for_ever)
+        served.services.models.backoff = Backoff(sleep=for_ever)
         async with aclosing(served.turn(message="x")) as turn:
             run = (await until(turn, "run.started"))["run"]
             await until(turn, "notice")

@@ -13,7 +13,7 @@ import pytest
 
 from app.core.events import TERMINAL
 from app.core.messages import unanswered
-from app.core.provider import Piece, ProviderFailed, Said, Stopped
+from app.core.provider import Finished, Piece, ProviderFailed, TextChunk
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.sqlite.store import SQLiteStore
@@ -80,14 +80,14 @@ async def test_a_locked_database_is_not_ready(tmp_path: Path) -> None:
 
 async def test_what_a_model_said_before_it_failed_is_shown_to_the_last_character(tmp_path: Path) -> None:
     down = ProviderFailed("model_down", "It is gone. Start it.", retryable=True)
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([[Said("1 <"), Raise(down)]])) as served:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([[TextChunk("1 <"), Raise(down)]])) as served:
         events = await served.chat()
     assert "".join(event["text"] for event in events if event["type"] == "text.delta") == "1 <"
     assert ends(events) == ["run.failed"]
 
 
 async def test_more_events_at_once_than_are_kept_in_memory(tmp_path: Path) -> None:
-    pieces: list[Line] = [piece for n in range(900) for piece in (Said(f"w{n} "), Thought(f"t{n} "))]
+    pieces: list[Line] = [piece for n in range(900) for piece in (TextChunk(f"w{n} "), Thought(f"t{n} "))]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([pieces])) as served:
         events = await served.chat()
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -107,7 +107,7 @@ def nested(depth: int) -> list[Any]:
 )
 async def test_arguments_that_cannot_be_written_down_are_rejected(tmp_path: Path, value: object, told: str) -> None:
     arguments = {"command": "echo x", "other": value}
-    asked: list[Piece] = [CallOpened(0, "bash"), Call(0, "bash", arguments, "native"), Stopped("tool_calls")]
+    asked: list[Piece] = [CallOpened(0, "bash"), Call(0, "bash", arguments, "native"), Finished("tool_calls")]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([asked, "Sorry."])) as served:
         events = await served.chat()
         session = await served.client.get(f"/sessions/{events[0]['session']}")

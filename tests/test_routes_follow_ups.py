@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Said, Stopped
+from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
 from tests.serving import Served, serving, until
 from tests.test_routes_jobs import in_background, says
@@ -78,7 +78,7 @@ async def test_a_person_who_writes_begins_the_count_again(tmp_path: Path) -> Non
 
 async def test_a_message_for_a_run_under_way_counts_as_writing(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    steered: list[Line] = [Said("```bash\n#!bg\ntrue\n```\n"), Pause(go_on), Stopped("stop")]
+    steered: list[Line] = [TextChunk("```bash\n#!bg\ntrue\n```\n"), Pause(go_on), Finished("stop")]
     provider = Scripted([AGAIN, says("It runs."), steered, says("I see."), says("It is over.")])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="1") as served:
         session = (await served.chat("Begin."))[0]["session"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
-from app.core.provider import ModelRequest, Piece, ProviderFailed, Said, Used
+from app.core.provider import ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.client import model_client
@@ -85,7 +85,9 @@ async def test_calls_that_change_something_are_judged_and_reads_go_on(
     ],
 )
 async def test_an_answer_is_judged_once_it_is_there(tmp_path: Path, verdict: Reply, told: str | None) -> None:
-    model = Scripted([("Paris.", Used(100, 2)), (*((verdict,) if isinstance(verdict, str) else verdict), Used(50, 1))])
+    model = Scripted(
+        [("Paris.", TokenUsage(100, 2)), (*((verdict,) if isinstance(verdict, str) else verdict), TokenUsage(50, 1))]
+    )
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, judge_output="true") as served:
         events = await served.chat("What is the capital of France?")
         doubts = await audited(served, "judge")
@@ -169,7 +171,7 @@ class Courtroom(Scripted):
             self.verdicts.append("")
         async with aclosing(self.judge.stream(request) if judges else super().stream(request)) as pieces:
             async for piece in pieces:
-                if judges and isinstance(piece, Said):
+                if judges and isinstance(piece, TextChunk):
                     self.verdicts[-1] += piece.text
                 yield piece
 

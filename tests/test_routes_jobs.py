@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.core.provider import Said, Stopped
+from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Scripted
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
@@ -25,7 +25,7 @@ WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
 
 
 def says(text: str) -> list[Line]:
-    return [Said(text), Stopped("stop")]
+    return [TextChunk(text), Finished("stop")]
 
 
 def in_background(command: str) -> list[Line]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.capabilities.abilities import Stated
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.scripted import Pause, Scripted
 from app.models.wire.openai.provider import OpenAIChat
@@ -26,7 +26,7 @@ SLEEP = "```bash\necho up; sleep 60\n```\n"
 
 
 def chat_of(server: Upstream) -> OpenAIChat:
-    return OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=Stated("fenced"))
+    return OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=AbilityOverrides("fenced"))
 
 
 async def test_a_paused_server_asks_no_model_and_starts_no_tool(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Piece, Said, Stopped, Told
+from app.core.provider import Finished, Piece, ProviderNotice, TextChunk
 from app.models.endpoints.answer_limit import AnswerLimit
 from app.models.wire.native_calls import NATIVE
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -133,27 +133,35 @@ async def test_a_call_that_was_being_written_is_answered_and_not_run(tmp_path: P
 
 
 def test_what_fits_and_what_does_not() -> None:
-    whole: list[Piece] = [Said("12345"), Thought("123"), CallOpened(0, "bash"), CallDelta(0, "{}"), Stopped("stop")]
+    whole: list[Piece] = [
+        TextChunk("12345"),
+        Thought("123"),
+        CallOpened(0, "bash"),
+        CallDelta(0, "{}"),
+        Finished("stop"),
+    ]
     limit = AnswerLimit(14)
     assert not any(limit.cut(piece) for piece in whole), "exactly so long is not too long"
     limit = AnswerLimit(13)
     *before, opened, delta = whole[:4]
     assert not any(limit.cut(piece) for piece in (*before, opened))
     cut, call, told, stopped = limit.cut(delta)
-    assert (cut, stopped) == (CallDelta(0, "{"), Stopped("too_long"))
-    assert isinstance(call, BadCall) and "bash" in call.reason and isinstance(told, Told) and told.code == "cut"
+    assert (cut, stopped) == (CallDelta(0, "{"), Finished("too_long"))
+    assert (
+        isinstance(call, BadCall) and "bash" in call.reason and isinstance(told, ProviderNotice) and told.code == "cut"
+    )
 
 
 def test_a_whole_call_is_not_cut() -> None:
     limit = AnswerLimit(8)
     for piece in (CallOpened(0, "bash"), CallDelta(0, "{}"), Call(0, "bash", {}, NATIVE)):
         assert not limit.cut(piece)
-    assert [type(piece) for piece in limit.cut(Said("12345"))] == [Said, Told, Stopped]
+    assert [type(piece) for piece in limit.cut(TextChunk("12345"))] == [TextChunk, ProviderNotice, Finished]
 
 
 def test_names_are_counted_too() -> None:
     limit = AnswerLimit(600)
     assert not limit.cut(CallOpened(0, "x" * 256)) and not limit.cut(CallOpened(1, "x" * 256))
     opened, first, second, third, _, stopped = limit.cut(CallOpened(2, "x" * 256))
-    assert isinstance(opened, CallOpened) and stopped == Stopped("too_long")
+    assert isinstance(opened, CallOpened) and stopped == Finished("too_long")
     assert [piece.index for piece in (first, second, third) if isinstance(piece, BadCall)] == [0, 1, 2]

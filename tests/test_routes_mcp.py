@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from app.core.provider import Said
+from app.core.provider import TextChunk
 from app.core.rules import ToolRule, easing_rule
 from app.models.scripted import Line, Scripted
 from tests.mcp_served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
@@ -342,7 +342,7 @@ async def test_what_an_mcp_server_sent_lies_nowhere_in_the_workspace_and_taints_
         assert kept.headers["content-type"] == "application/octet-stream"
         assert kept.headers["content-disposition"].startswith("attachment") and "sandbox" in str(kept.headers)
         assert files_in(tmp_path / "work") == []
-        reads.append(Said(f'```read_result\n{{"call": "{call}", "offset": 100000}}\n```'))
+        reads.append(TextChunk(f'```read_result\n{{"call": "{call}", "offset": 100000}}\n```'))
         await served.chat("z", session=session)
         messages = await served.services.store.messages(session)
         again = next(message for message in reversed(messages) if message.name == "read_result")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import Said
-from app.models.capabilities.abilities import Stated
+from app.core.provider import TextChunk
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.capabilities.server_profiles import PROFILES
 from app.models.scripted import Scripted
 from app.models.wire.native_calls import NATIVE
@@ -50,7 +50,7 @@ async def turns(folder: Path, acts: list[Act], *messages: str, **stated: Any) ->
 
     async with (
         upstream(say, repeat=True) as server,
-        chat_with(server, stated=Stated(**stated)) as chat,
+        chat_with(server, stated=AbilityOverrides(**stated)) as chat,
         serving(folder, chat, window=32_768) as served,
     ):
         opened.append(server)
@@ -131,7 +131,7 @@ async def test_it_matters_which_endpoint_answers_not_which_was_asked() -> None:
     """One has called natively in this conversation, the other that stands in for it never has."""
     time = Time()
     native, fenced = Native("n", [QUOTED], fails(404)), Scripted([[QUOTED]], "f")
-    route = time.route(time.target(native), time.target(fenced))
+    route = time.route(time.handle(native), time.handle(fenced))
     before = [Message("assistant", "", calls=(AskedCall("c1", "bash", {}, NATIVE),), by="local/n")]
 
     async def calls() -> tuple[str, int]:
@@ -156,7 +156,7 @@ def test_no_dialect_is_read_where_text_is_text(dialect: str) -> None:
     written = WRITERS[dialect]([("bash", TOUCH)])
     for said in (written, f"It says:\n{written}\nThat is all."):
         reply = Reply({"bash": BASH}, fences=lambda: True, new_id=lambda: "c1", text_calls=lambda _: False)
-        told = [event for piece in ("<think>Hm.</think>", said) for event in reply.add(Said(piece))]
+        told = [event for piece in ("<think>Hm.</think>", said) for event in reply.add(TextChunk(piece))]
         told += reply.end()
         assert not reply.calls and not reply.refused
         assert "touch ran.txt" in reply.shown + reply.message().reasoning

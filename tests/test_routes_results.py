@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, Said
+from app.core.provider import ModelRequest, Piece, TextChunk
 from app.models.scripted import Scripted
 from app.policy.guards import WITHHELD
 from tests.guards import kept, of_kind
@@ -37,7 +37,7 @@ class Reader(Scripted):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         async with aclosing(super().stream(request)) as pieces:
             async for piece in pieces:
-                yield Said(self.filled(piece.text, results(request))) if isinstance(piece, Said) else piece
+                yield TextChunk(self.filled(piece.text, results(request))) if isinstance(piece, TextChunk) else piece
 
     def filled(self, text: str, told: list[Message]) -> str:
         following = re.findall(r"offset=(\d+)", told[-1].text) if told else []

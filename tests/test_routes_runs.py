@@ -12,7 +12,7 @@ import pytest
 
 from app.core.events import AgentEvent, RunStarted
 from app.core.messages import AskedCall, Message, dump
-from app.core.provider import Said, Stopped
+from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.agent import Agent
 from app.runs.tool_executor import Unanswered
@@ -40,12 +40,12 @@ wait"""
 
 
 def bash(command: str) -> list[Line]:
-    return [Said(f"```bash\n{command}\n```\n"), Stopped("stop")]
+    return [TextChunk(f"```bash\n{command}\n```\n"), Finished("stop")]
 
 
 async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    provider = Scripted([[Said("Here is one. "), Pause(go_on), Said("Two."), Stopped("stop")]])
+    provider = Scripted([[TextChunk("Here is one. "), Pause(go_on), TextChunk("Two."), Finished("stop")]])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="Hello")) as turn:
             started = await until(turn, "run.started")

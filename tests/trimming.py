@@ -14,7 +14,7 @@ from app.context.compaction.steps import LEAST, PROMPT
 from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
 from app.core.messages import AskedCall, Message
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.models.tokens.cutting import shortened
 
 Measure = Callable[[Message], int]
@@ -26,7 +26,7 @@ step = st.sampled_from(["user", "answer", "round", "round", "system", "crash", "
 steps = st.one_of(st.lists(step, max_size=8), st.lists(step, min_size=12, max_size=40))
 
 
-def always(counter: Counter) -> Callable[[], Counter]:
+def always(counter: TokenCounter) -> Callable[[], TokenCounter]:
     """The counter of a model that never changes."""
     return lambda: counter
 

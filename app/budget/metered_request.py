@@ -10,7 +10,7 @@ from typing import Self
 
 from app.budget.budgets import COST, BudgetSpent, Reservation
 from app.core.events import Usage
-from app.core.provider import ModelRequest, Provider, ProviderFailed, Used
+from app.core.provider import ModelRequest, Provider, ProviderFailed, TokenUsage
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
 from app.models.tokens.counter import CHARACTERS_PER_TOKEN
@@ -22,21 +22,21 @@ from app.transcript.run_totals import RunTotals
 WORDIEST = 8  # characters of a token in a long text, at most
 ALLOWANCE = 4096  # tokens of an answer that are taken at a time
 LEAST_ANSWER = 64
-NOTHING = Used(0, 0)
+NOTHING = TokenUsage(0, 0)
 
 
-def tokens(used: Used) -> float:
+def tokens(used: TokenUsage) -> float:
     return used.prompt_tokens + used.completion_tokens
 
 
-def money_of(provider: Provider) -> Callable[[Used], float]:
+def money_of(provider: Provider) -> Callable[[TokenUsage], float]:
     """What tokens cost by the price of whoever answers, in the parts that the budget has."""
     return lambda used: round((provider.cost(used) or 0) * COST.parts)
 
 
-def at_most(weigh: Callable[[Used], float], prompt: int, answer: int) -> float:
+def at_most(weigh: Callable[[TokenUsage], float], prompt: int, answer: int) -> float:
     """Some servers ask more for what they are to keep in their cache; nobody knows before how much that will be."""
-    return max(weigh(Used(prompt, answer)), weigh(Used(prompt, answer, cache_written=prompt)))
+    return max(weigh(TokenUsage(prompt, answer)), weigh(TokenUsage(prompt, answer, cache_written=prompt)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,18 @@ class Meter:
     """What a request holds of one budget. `weigh` says how much of it so many tokens take."""
 
     held: Reservation
-    weigh: Callable[[Used], float]
+    weigh: Callable[[TokenUsage], float]
 
     def answer(self, prompt: int) -> float:
         """For how long an answer that is enough, in tokens."""
         left = self.held.amount - at_most(self.weigh, prompt, 0)
-        each = self.weigh(Used(0, MILLION)) / MILLION
+        each = self.weigh(TokenUsage(0, MILLION)) / MILLION
         return left / each if each else math.inf if left >= 0 else -1
 
     def grow(self, prompt: int) -> None:
         """Take more. Raises BudgetSpent."""
         missing = at_most(self.weigh, prompt, 0) - self.held.amount  # when a dearer model has taken over
-        least, most = (max(1, self.weigh(Used(0, answer))) for answer in (1, ALLOWANCE))
+        least, most = (max(1, self.weigh(TokenUsage(0, answer))) for answer in (1, ALLOWANCE))
         self.held.take(max(missing, least), max(missing, 0) + most)
 
 
@@ -136,15 +136,15 @@ class Asking:
     def failed(self, failure: ProviderFailed) -> None:
         self._unread = failure.code in UNREAD
 
-    def _estimate(self) -> Used:
+    def _estimate(self) -> TokenUsage:
         """For a server that reports no usage, or did not come to it: never more than was taken."""
         answered = self._reply.characters
         if self._unread and not answered:
             return NOTHING
         taken = max(0.0, min(meter.answer(self._prompt) for meter in self._meters))
-        return Used(self._prompt, int(min(math.ceil(answered / CHARACTERS_PER_TOKEN), taken)))
+        return TokenUsage(self._prompt, int(min(math.ceil(answered / CHARACTERS_PER_TOKEN), taken)))
 
-    def _used(self) -> tuple[Used, bool]:
+    def _used(self) -> tuple[TokenUsage, bool]:
         """And whether the server has counted all of it.
 
         What it has said of a stream that broke off may be old, and nobody reads an empty prompt.
@@ -158,7 +158,7 @@ class Asking:
         used = replace(told, prompt_tokens=told.prompt_tokens or guess.prompt_tokens, completion_tokens=answer)
         return used, used == told
 
-    def _keep(self, used: Used, *, measured: bool) -> None:
+    def _keep(self, used: TokenUsage, *, measured: bool) -> None:
         held, cost = self._meters[0].held, self._provider.cost(used)
         parts = None if cost is None else round(cost * COST.parts)
         model = self._provider.answers or self._provider.model

@@ -15,7 +15,7 @@ from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Provider, ProviderFailed
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.models.tokens.cutting import head_and_tail
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -41,11 +41,11 @@ class Aside:
 
     provider: Provider
     spending: Spending
-    counters: Callable[[], Counter]
+    counters: Callable[[], TokenCounter]
     time_limit_s: float
 
     @property
-    def counter(self) -> Counter:
+    def counter(self) -> TokenCounter:
         """Of the model that is asked."""
         return self.counters()
 

@@ -15,8 +15,8 @@ from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
-from app.models.endpoints.failover import Route
-from app.models.tokens.counter import Counter
+from app.models.endpoints.failover import ModelRoute
+from app.models.tokens.counter import TokenCounter
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
@@ -48,7 +48,7 @@ class Fitted:
 
     request: ModelRequest
     counted: int
-    counter: Counter
+    counter: TokenCounter
     scale: float
     events: Sequence[AgentEvent] = ()
 
@@ -65,7 +65,7 @@ class View:
     `native` returns True if tool schemas are sent beside the messages: then they are counted too.
     """
 
-    counters: Callable[[], Counter]
+    counters: Callable[[], TokenCounter]
     opening: Opening
     inactivity_s: float | None = None
     native: Callable[[], bool] = lambda: False
@@ -77,11 +77,11 @@ class View:
     describe_files: bool = False
     run: str = ""
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
-    last: Callable[[], Counter] | None = None  # of the model that answered last, perhaps a fallback
+    last: Callable[[], TokenCounter] | None = None  # of the model that answered last, perhaps a fallback
     _compacted: CompactedHistory | None = None
 
     @property
-    def counter(self) -> Counter:
+    def counter(self) -> TokenCounter:
         return self.counters()
 
     async def fit(
@@ -230,7 +230,7 @@ def answer_room(window: int) -> int:
 
 def view_of(
     settings: Settings,
-    route: Route,
+    route: ModelRoute,
     prompt: Opening,
     utility: Aside,
     summaries: Summaries,

@@ -16,7 +16,7 @@ FOR_US = frozenset({"raw", "sealed"})  # the same of a call
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class OpaqueMetadata:
     """Fields that a model's server has added, such as signatures of thoughts, which only it understands.
 
     They go back as they came, to `origin` alone; one that had to be changed is worth nothing and is left out.
@@ -37,7 +37,7 @@ class AskedCall:
     name: str
     arguments: Arguments
     dialect: str
-    sealed: Sealed | None = None
+    sealed: OpaqueMetadata | None = None
     raw: str = ""
 
 
@@ -64,7 +64,7 @@ class Message:
     untrusted: bool = False
     at: float | None = None
     code: str = ""
-    sealed: Sealed | None = None
+    sealed: OpaqueMetadata | None = None
     attachments: tuple[Attachment, ...] = ()
     switched: dict[str, str] | None = None
     by: str = ""
@@ -116,7 +116,7 @@ def load(stored: str) -> Message:
 
 def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
     sealed = fields.get("sealed")
-    return fields | {"sealed": Sealed(**sealed)} if sealed else fields
+    return fields | {"sealed": OpaqueMetadata(**sealed)} if sealed else fields
 
 
 def in_words(message: Message) -> str:

@@ -6,20 +6,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
-from app.core.messages import Message, Sealed
+from app.core.messages import Message, OpaqueMetadata
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextChunk:
     """Raw text of the model, markup and all: it goes through the parser."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class TokenUsage:
     """Tokens of this request, as the server counted them.
 
     Of the prompt's tokens, which are all that the model has read, `cached` were read before, and `cache_written` are
@@ -36,22 +36,22 @@ TOO_LONG = "too_long"  # the reason of an answer that reached the limit of its l
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class Finished:
     """Why the model stopped (`stop`, `length`, `tool_calls`, ...), or TOO_LONG: the last piece of a whole stream."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosed:
+class MetadataChunk:
     """What goes back to the model's server with the native call `index`, or with the whole reply."""
 
-    sealed: Sealed
+    sealed: OpaqueMetadata
     index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProviderNotice:
     """What a person should know while the model has not answered yet: it becomes a Notice."""
 
     code: str
@@ -59,7 +59,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Switched:
+class FallbackUsed:
     """Another model answers than the one that was wanted; both as `endpoint/model`. It comes before any answer."""
 
     wanted: str
@@ -68,7 +68,19 @@ class Switched:
 
 
 # Reasoning fields arrive as Thought; native tool calls as the parser's own CallOpened, CallDelta, Call, BadCall.
-Piece = Said | Thought | CallOpened | CallDelta | Call | BadCall | Enclosed | Used | Told | Switched | Stopped
+Piece = (
+    TextChunk
+    | Thought
+    | CallOpened
+    | CallDelta
+    | Call
+    | BadCall
+    | MetadataChunk
+    | TokenUsage
+    | ProviderNotice
+    | FallbackUsed
+    | Finished
+)
 
 
 class ProviderFailed(Exception):
@@ -194,7 +206,7 @@ class Provider(Protocol):
         """Record an ability that an answer has shown; `detail` says how."""
         ...
 
-    def cost(self, used: Used) -> float | None:
+    def cost(self, used: TokenUsage) -> float | None:
         """The cost of the tokens, in the currency of the prices; None for a model without a price.
 
         The prices are those of the last model that answered; before the first request, of the first candidate.
@@ -218,7 +230,7 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
-class Plain:
+class BaseProvider:
     """A base of providers, without knowledge of the model."""
 
     @property
@@ -251,7 +263,7 @@ class Plain:
     def show(self, name: str, value: bool | str, detail: str) -> None:
         """Ignore it."""
 
-    def cost(self, used: Used) -> float | None:
+    def cost(self, used: TokenUsage) -> float | None:
         return None
 
     @property

@@ -11,34 +11,34 @@ from dataclasses import dataclass
 import httpx2
 
 from app.core.clock import Clock
-from app.core.provider import Ability, ModelRequest, Piece, Plain, ProviderFailed, Said
-from app.models.capabilities.abilities import LIMIT_S, Abilities, Stated
+from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
 from app.models.capabilities.prompt_too_long import is_too_long
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http import failures
 from app.models.http.client import authorization
-from app.models.http.exchange import Reader, Refused, pieces_of
-from app.models.served_model import Endpoint
+from app.models.http.exchange import Reader, RequestRefused, read_pieces
+from app.models.served_model import ServedModel
 from app.models.wire.parameters import Parameters, is_about_others
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
-LOST = ("model_down", "model_cut")  # how a request fails whose server is gone
+SERVER_LOST = ("model_down", "model_cut")  # how a request fails whose server is gone
 # Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class RequestDefaults:
     """What a request asks for when it does not say. None leaves it to the server."""
 
     max_tokens: int | None = None
     temperature: float | None = None
 
 
-class Hosted(Plain, ABC):
+class HostedProvider(BaseProvider, ABC):
     """The part of a Provider that knows its model and its server. `close` closes the client.
 
     What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
@@ -56,20 +56,20 @@ class Hosted(Plain, ABC):
         model: str = ANY_MODEL,
         key: str | None = None,
         *,
-        stated: Stated | None = None,
-        defaults: Defaults | None = None,
+        stated: AbilityOverrides | None = None,
+        defaults: RequestDefaults | None = None,
         clock: Clock | None = None,
-        abilities: Abilities | None = None,
+        abilities: AbilityCache | None = None,
     ) -> None:
         self.base_url = base_url
         self.model = model
         self.key = key
         self._client = client
-        self._stated = stated or Stated()
-        self._defaults = defaults or Defaults()
+        self._stated = stated or AbilityOverrides()
+        self._defaults = defaults or RequestDefaults()
         self._clock = clock
-        self._abilities = abilities or Abilities()
-        self._named: Endpoint | None = None  # by the name that the model had
+        self._abilities = abilities or AbilityCache()
+        self._named: ServedModel | None = None  # by the name that the model had
         self._parameters = Parameters(profile_of(base_url))
 
     @property
@@ -109,13 +109,13 @@ class Hosted(Plain, ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, as it comes, and remembered what it shows of the model. Raises ProviderFailed."""
         await self.name_model()
-        noticed: set[type[Piece]] = {Said}
+        noticed: set[type[Piece]] = {TextChunk}
         try:
             response, reader = await self._open(request)
             try:
                 for told in self._parameters.news():
                     yield told
-                async with aclosing(pieces_of(response, reader, self.url)) as pieces:
+                async with aclosing(read_pieces(response, reader, self.url)) as pieces:
                     async for piece in pieces:
                         if type(piece) not in noticed:  # each kind once: there may be one for each token
                             noticed.add(type(piece))
@@ -124,7 +124,7 @@ class Hosted(Plain, ABC):
             finally:
                 await response.aclose()
         except ProviderFailed as failure:
-            if failure.code in LOST:
+            if failure.code in SERVER_LOST:
                 self._abilities.doubt(self._about)
             raise
 
@@ -180,7 +180,7 @@ class Hosted(Plain, ABC):
                     self.show("tools", True, known.detail)
         return asked
 
-    def _refusal(self, refusal: Refused, *, native: bool) -> Exception:
+    def _refusal(self, refusal: RequestRefused, *, native: bool) -> Exception:
         """What a refusal means that nothing could be left out for."""
         if native and self._stated.tool_calls == "auto" and refuses_tools(refusal.status, refusal.said):
             return ToolsRefused(refusal.status)
@@ -194,13 +194,15 @@ class Hosted(Plain, ABC):
                 self.show("prompt_suffix", "", "thoughts come apart")
 
     @property
-    def _about(self) -> Endpoint:
+    def _about(self) -> ServedModel:
         if self._named is None or self._named.model != self.model:
             headers = self.headers(self.key)
-            self._named = Endpoint(self._client, self.base_url, self.model, headers=headers, list_query=self.list_query)
+            self._named = ServedModel(
+                self._client, self.base_url, self.model, headers=headers, list_query=self.list_query
+            )
         return self._named
 
-    async def _endpoint(self) -> Endpoint | None:
+    async def _endpoint(self) -> ServedModel | None:
         """What to ask of the model's abilities; None while nobody can tell its name."""
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -218,6 +220,6 @@ class ToolsRefused(Exception):
 
 
 def refuses_tools(status: int, said: str) -> bool:
-    if is_too_long(said) or failures.MISWRITTEN in said or is_about_others(said, "tool"):
+    if is_too_long(said) or failures.UNREADABLE_CALL in said or is_about_others(said, "tool"):
         return False
     return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())

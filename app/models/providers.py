@@ -8,13 +8,13 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from app.core.endpoint_spec import EndpointSpec, WireFormat
-from app.models.http.failures import shown_url
+from app.models.http.failures import redact_url
 from app.models.server_connection import (
-    Connection,
+    ConnectionOptions,
     EmbeddedConnection,
     HTTPConnection,
-    Manner,
     ScriptedConnection,
+    ServerConnection,
 )
 from app.models.wire.anthropic.provider import AnthropicMessages
 from app.models.wire.openai.provider import OpenAIChat
@@ -29,7 +29,7 @@ class ProviderKind:
 
     name: str
     schemes: tuple[str, ...]
-    connect: Callable[[EndpointSpec, str | None, Manner], Connection]
+    connect: Callable[[EndpointSpec, str | None, ConnectionOptions], ServerConnection]
     format: WireFormat = "auto"
     hosts: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ PROVIDERS: tuple[ProviderKind, ...] = (
 )
 
 
-def kind_of(url: str, wanted: WireFormat = "auto") -> ProviderKind:
+def provider_kind(url: str, wanted: WireFormat = "auto") -> ProviderKind:
     """The row for a URL. Raises ValueError."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -57,12 +57,12 @@ def kind_of(url: str, wanted: WireFormat = "auto") -> ProviderKind:
     if kind is None or (kind.format != "auto" and not host):
         schemes = ", ".join(dict.fromkeys(f"{scheme}:" for kind in PROVIDERS for scheme in kind.schemes))
         raise ValueError(
-            f"{shown_url(url)!r} is no URL of a model server: it must start with one of {schemes} and name a host, "
+            f"{redact_url(url)!r} is no URL of a model server: it must start with one of {schemes} and name a host, "
             "such as http://127.0.0.1:8080/v1."
         )
     return kind
 
 
-def connect(spec: EndpointSpec, key: str | None, manner: Manner) -> Connection:
+def connect(spec: EndpointSpec, key: str | None, manner: ConnectionOptions) -> ServerConnection:
     """To the server of an endpoint, with its first key; nothing is asked of it yet."""
-    return kind_of(spec.url, spec.format).connect(spec, key, manner)
+    return provider_kind(spec.url, spec.format).connect(spec, key, manner)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.core.provider import ModelRequest, Piece, Plain, ProviderFailed, Said, Stopped
+from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from parsing import Call, Thought
 
 
@@ -33,7 +33,7 @@ DEMO: tuple[Reply, ...] = (
 )
 
 
-class Scripted(Plain):
+class Scripted(BaseProvider):
     """A Provider. Each request takes the next reply; plain strings are Said, and a Stopped that is missing is added.
 
     `requests` are those it was given, `unfinished` counts the streams that were closed before their end. With `repeat`
@@ -91,13 +91,13 @@ def ended(reply: Reply) -> Iterator[Piece | Pause | Raise]:
     called = stopped = False
     for line in [reply] if isinstance(reply, str) else reply:
         called = called or isinstance(line, Call)
-        stopped = isinstance(line, Stopped | Raise)
+        stopped = isinstance(line, Finished | Raise)
         match line:
             case Thought():  # a string too, of its own kind
                 yield line
             case str():
-                yield Said(line)
+                yield TextChunk(line)
             case _:
                 yield line
     if not stopped:
-        yield Stopped("tool_calls" if called else "stop")
+        yield Finished("tool_calls" if called else "stop")

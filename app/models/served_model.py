@@ -16,7 +16,7 @@ MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with 
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServedModel:
     """One model of one server, which knows its users by their key, or by other `headers`."""
 
     client: httpx2.AsyncClient

@@ -12,26 +12,26 @@ import httpx2
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
-from app.core.provider import ModelRequest, Piece, Plain, Provider, ProviderFailed
-from app.models.capabilities.abilities import Abilities, Stated
+from app.core.provider import BaseProvider, ModelRequest, Piece, Provider, ProviderFailed
+from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import model_names
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.hosted_provider import ANY_MODEL, Defaults, Hosted
+from app.models.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 from app.models.http import failures
 from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
 from app.models.scripted import DEMO, Raise, Scripted
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ConnectionOptions:
     """How all servers of models are talked to."""
 
     clock: Clock | None = None
     transport: TransportKind = "lean"
 
 
-class Connection(Protocol):
+class ServerConnection(Protocol):
     """`only` are the models that there are, None where any name may be asked for; `where` ends `Model: NAME`.
 
     `awake` says that there is a server to be asked what it can, which need not be started for that.
@@ -67,7 +67,9 @@ class HTTPConnection:
     only = None
     awake = True
 
-    def __init__(self, provider: type[Hosted], spec: EndpointSpec, key: str | None, manner: Manner) -> None:
+    def __init__(
+        self, provider: type[HostedProvider], spec: EndpointSpec, key: str | None, manner: ConnectionOptions
+    ) -> None:
         self._provider = provider
         self.base_url = base_url_of(spec.url)
         self._spec = spec
@@ -75,11 +77,11 @@ class HTTPConnection:
         self._clock = manner.clock
         inactivity_s = spec.inactivity_s or INACTIVITY_S
         self._client = model_client(self.base_url, inactivity_s=inactivity_s, transport=manner.transport)
-        self._abilities = Abilities()
+        self._abilities = AbilityCache()
 
     @property
     def where(self) -> str:
-        return f" at {failures.shown_url(self.base_url)}"
+        return f" at {failures.redact_url(self.base_url)}"
 
     async def start(self) -> None:
         """A server of somebody else's: it runs, or it does not."""
@@ -90,8 +92,8 @@ class HTTPConnection:
             self.base_url,
             model or ANY_MODEL,
             self._key,
-            stated=Stated(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
-            defaults=Defaults(None, self._spec.temperature),
+            stated=AbilityOverrides(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            defaults=RequestDefaults(None, self._spec.temperature),
             clock=self._clock,
             abilities=self._abilities,
         )
@@ -105,7 +107,7 @@ class HTTPConnection:
         except httpx2.TimeoutException as error:
             raise failures.silent(url, self._client.timeout.read) from error
         except httpx2.HTTPError as error:
-            raise failures.refused(url, str(error)) from error
+            raise failures.unreachable(url, str(error)) from error
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -117,7 +119,7 @@ class EmbeddedConnection:
     where = ", embedded"
     awake = False
 
-    def __init__(self, spec: EndpointSpec, _key: str | None, manner: Manner) -> None:
+    def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
         inactivity_s = spec.inactivity_s or INACTIVITY_S
         client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
         self._provider = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
@@ -137,7 +139,7 @@ class EmbeddedConnection:
         await self._provider.close()
 
 
-class Given:
+class FixedConnection:
     """A provider that is there already."""
 
     where = ""
@@ -163,16 +165,16 @@ class Given:
         await self._provider.close()
 
 
-class ScriptedConnection(Given):
+class ScriptedConnection(FixedConnection):
     """A demonstration without any model."""
 
     where = ", a script for demonstrations"
 
-    def __init__(self, spec: EndpointSpec, _key: str | None, _manner: Manner) -> None:
+    def __init__(self, spec: EndpointSpec, _key: str | None, _manner: ConnectionOptions) -> None:
         super().__init__(Scripted(DEMO, spec.default_model or "scripted", repeat=True))
 
 
-class Unusable(Plain):
+class UnavailableProvider(BaseProvider):
     """Stands for the models of a server that cannot be asked, and says why."""
 
     teach_fences = True
@@ -191,7 +193,7 @@ class Unusable(Plain):
         """There is nothing to close."""
 
 
-class UnusableConnection:
+class UnavailableConnection:
     """To a server whose keys cannot be had, or that cannot be reached from here at all."""
 
     only = None
@@ -202,7 +204,7 @@ class UnusableConnection:
         self._failure = failure
 
     def provider(self, model: str | None) -> Provider:
-        return Unusable(model or ANY_MODEL, self._failure)
+        return UnavailableProvider(model or ANY_MODEL, self._failure)
 
     async def start(self) -> None:
         raise self._failure()
@@ -214,9 +216,9 @@ class UnusableConnection:
         """There is nothing to close."""
 
 
-def keyless(problem: str) -> Callable[[], ProviderFailed]:
+def key_missing(problem: str) -> Callable[[], ProviderFailed]:
     return partial(ProviderFailed, "model_auth", problem, retryable=False, status=401)
 
 
-def absent(problem: str) -> Callable[[], ProviderFailed]:
+def not_available(problem: str) -> Callable[[], ProviderFailed]:
     return partial(ProviderFailed, "model_not_found", problem, retryable=False, status=404)

@@ -16,7 +16,7 @@ from app.config.settings import Settings
 from app.core.events import AgentEvent, Notice, ToolFinished, Usage
 from app.core.messages import AskedCall, Message
 from app.core.provider import Piece
-from app.models.endpoints.failover import Route
+from app.models.endpoints.failover import ModelRoute
 from app.policy.canary import Canary
 from app.policy.judges import SCREENS, SERVES, Judge, requests_of, written
 from app.redaction.events import RedactedEvents
@@ -202,7 +202,7 @@ class WatchedReply(Reply):
         return self._canary.redact_value(super().message(cut=cut))
 
 
-def guards_of(settings: Settings, principal: str, judge: Route, spending: Spending) -> Guards:
+def guards_of(settings: Settings, principal: str, judge: ModelRoute, spending: Spending) -> Guards:
     """Those that the settings ask for; `judge` is the way to the model that judges."""
     asks = settings.judge_output or settings.screen_results
     return Guards(

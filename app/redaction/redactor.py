@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from app.core.messages import Sealed
+from app.core.messages import OpaqueMetadata
 
 MARK = "[redacted]"
 SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
@@ -159,7 +159,7 @@ class Redactor:
                 return {self._redacted(key): self._redacted(one) for key, one in value.items()}
             case list() | tuple():
                 return type(value)(map(self._redacted, value))
-            case Sealed():
+            case OpaqueMetadata():
                 return value if self._redacted(value.fields) == value.fields else None
         if is_dataclass(value) and not isinstance(value, type):
             return self._redacted_fields(value)

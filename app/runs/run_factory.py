@@ -24,7 +24,7 @@ from app.core.clock import Clock
 from app.core.events import Notice
 from app.core.rules import ApprovalMode, WhenAbsent, classified
 from app.mcp.servers import McpServers
-from app.models.endpoints.failover import Route
+from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.policy.current_rights import principal_named
 from app.policy.gate import Circumstances, Gate, Writes
@@ -221,7 +221,7 @@ class RunFactory:
         return [*of_prompt(persona, override, self.mcp.tools()), *of_summaries(row.text for row in summaries)]
 
     def _prompt(
-        self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: Route
+        self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: ModelRoute
     ) -> Opening:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
-from app.core.provider import Used
+from app.core.provider import TokenUsage
 from app.log.event_writer import EventWriter
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
@@ -299,5 +299,5 @@ class RunManager:
 
 def uses_of(agent: Agent) -> list[BudgetKind]:
     """Return the kinds of budget that a run of this agent uses."""
-    uses = {TOKENS: True, COST: agent.provider.cost(Used(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
+    uses = {TOKENS: True, COST: agent.provider.cost(TokenUsage(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
     return [kind for kind, used in uses.items() if used]

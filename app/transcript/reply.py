@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any
 
 from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
-from app.core.messages import AskedCall, Message, Sealed
-from app.core.provider import Enclosed, Piece, Said, Stopped, Switched, Told, Used
+from app.core.messages import AskedCall, Message, OpaqueMetadata
+from app.core.provider import FallbackUsed, Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
 from app.models.wire.native_calls import NATIVE
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
 from tools.base.permit import canonical
@@ -61,7 +61,7 @@ class Reply:
         text_calls: Callable[[bool], bool] = lambda _: True,
     ) -> None:
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
-        self.used: Used | None = None
+        self.used: TokenUsage | None = None
         self.stopped: str | None = None
         self.characters = 0  # that the model wrote: text, thoughts and native calls
         self._made: dict[str, AskedCall] = {}  # by their ids: one that turns out to be made twice is taken out again
@@ -78,11 +78,11 @@ class Reply:
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
-        self._sealed: dict[int | None, Sealed] = {}  # of a native call, or of all
-        self._switched: Switched | None = None
+        self._sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
+        self._switched: FallbackUsed | None = None
 
     def add(self, piece: Piece) -> Iterable[AgentEvent]:
-        return self._add_text(piece.text) if type(piece) is Said else self._add_other(piece)
+        return self._add_text(piece.text) if type(piece) is TextChunk else self._add_other(piece)
 
     def _add_text(self, text: str) -> Sequence[AgentEvent]:
         """Nearly every piece, and nearly always it is text: without a generator."""
@@ -97,17 +97,17 @@ class Reply:
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
-            case Used():
+            case TokenUsage():
                 self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
-            case Stopped(reason):
+            case Finished(reason):
                 self.stopped = reason
-            case Told(code, message):
+            case ProviderNotice(code, message):
                 yield Notice(code, message)
-            case Switched(wanted, answered_by, reason):
+            case FallbackUsed(wanted, answered_by, reason):
                 self._switched = piece
                 told = f"{wanted} could not answer ({reason}): {answered_by} answers."
                 yield Notice("fallback", told, wanted, answered_by, reason)
-            case Enclosed(sealed, index):
+            case MetadataChunk(sealed, index):
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
             case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
@@ -209,7 +209,7 @@ class Reply:
         written = twin if native else call
         yield ToolRejected(TWICE, written.id, written.name)
 
-    def _seal(self, source: str, index: int) -> Sealed | None:
+    def _seal(self, source: str, index: int) -> OpaqueMetadata | None:
         return self._sealed.get(index) if source == NATIVE else None
 
     def _id(self, source: str, index: int, name: str = "") -> str:

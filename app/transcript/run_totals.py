@@ -20,7 +20,7 @@ from app.core.events import (
     fields_of,
 )
 from app.core.messages import AskedCall
-from app.core.provider import Used
+from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
 from app.transcript.reply import TWICE
@@ -63,7 +63,7 @@ class RunTotals:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def add(self, used: Used, *, measured: bool, cost: float | None = None) -> Usage:
+    def add(self, used: TokenUsage, *, measured: bool, cost: float | None = None) -> Usage:
         self.prompt_tokens += used.prompt_tokens
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured
@@ -118,7 +118,7 @@ def totals_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> Ru
             case RoundStarted.type:
                 totals.rounds = fields["round"]
             case Usage.type:
-                used = Used(fields["prompt_tokens"], fields["completion_tokens"])
+                used = TokenUsage(fields["prompt_tokens"], fields["completion_tokens"])
                 totals.add(used, measured=fields["measured"], cost=fields.get("cost"))
             case _:
                 totals.remember(row.type, fields)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from app.core.provider import ModelRequest, Piece, Plain, Said, Stopped
+from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, TextChunk
 from benchmarks.hijack.plots import Script
 from parsing import Call
 
 
 @dataclass(slots=True)
-class Hijackable(Plain):
+class Hijackable(BaseProvider):
     """A Provider. It follows `errand`; once a tool's result holds `marker`, it follows `orders()` and nothing else."""
 
     errand: Script
@@ -27,13 +27,13 @@ class Hijackable(Plain):
             self.obeying, self._made = self.orders(), 0
         script = self.obeying or self.errand
         if self._made == len(script.steps):
-            yield Said(script.answer)
-            yield Stopped("stop")
+            yield TextChunk(script.answer)
+            yield Finished("stop")
             return
         step = script.steps[self._made]
         self._made += 1
         yield Call(0, step.name, step.arguments, "native")
-        yield Stopped("tool_calls")
+        yield Finished("tool_calls")
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -17,7 +17,7 @@ from app.core.events import ApprovalRequired, RunFinished, ToolRejected, ToolSta
 from app.core.messages import Message
 from app.core.rules import ApprovalMode
 from app.log.event_writer import EventWriter
-from app.models.tokens.counter import Counter
+from app.models.tokens.counter import TokenCounter
 from app.policy.approvals import Approvals
 from app.policy.gate import Circumstances, Gate
 from app.policy.stored_grants import Review
@@ -83,7 +83,7 @@ class Stage:
         calls = ToolExecutor(
             toolbox, gate, Context(self.workspace), approvals, Spending(Ledger(self.store), principal), _nothing
         )
-        counter = Counter(model)
+        counter = TokenCounter(model)
         view, discipline = View(lambda: counter, lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
         agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]

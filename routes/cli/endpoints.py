@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from app.config.model_settings import DEFAULT
 from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
-from app.models.endpoints.connection_test import Trial, tried
-from app.models.endpoints.registry import UnfitEndpoint, audit, checked, row_of, spec_of
-from app.models.endpoints.startup import key_of, opener_of
-from app.models.http.failures import shown_url
+from app.models.endpoints.connection_test import ConnectionReport, check_connection
+from app.models.endpoints.registry import InvalidEndpoint, audit_row, check_endpoint, endpoint_row, endpoint_spec
+from app.models.endpoints.startup import build_endpoint_factory, settings_keys
+from app.models.http.failures import redact_url
 from app.redaction.redactor import Redactor
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
 from routes.access.local_admin import read_local_token
@@ -96,7 +96,7 @@ async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, s
     spec = _spec(args, settings)
     if args.name in _of_settings(settings):
         raise Refused(409, "endpoint_of_settings", f"{args.name} is in the settings: change it there.")
-    await store.write([row_of(args.name, spec, BY), audit(args.name, "added", BY, spec)])
+    await store.write([endpoint_row(args.name, spec, BY), audit_row(args.name, "added", BY, spec)])
     print(f"{args.name} is added. {TAKEN_IN}")
     _report(args.name, await _tried(settings, environ, args.name, spec))
     return 0
@@ -112,18 +112,18 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
         )
     try:
         spec = EndpointSpec.model_validate(given)
-        checked(args.name, spec, ())
+        check_endpoint(args.name, spec, ())
     except ValidationError as wrong:
         text = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
         raise Refused(422, "unfit_endpoint", "; ".join(text).replace("Value error, ", "")) from None
-    except UnfitEndpoint as unfit:
+    except InvalidEndpoint as unfit:
         raise Refused(422, "unfit_endpoint", str(unfit)) from None
     return spec
 
 
 async def _remove(store: EndpointStore, settings: Settings, name: str) -> int:
     await _row(store, settings, name)
-    await store.write([EndpointRemoved(name), audit(name, "removed", BY)])
+    await store.write([EndpointRemoved(name), audit_row(name, "removed", BY)])
     print(f"{name} is removed. {TAKEN_IN}")
     named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
     if needed := [one for one in named if one and one.partition("/")[0] == name]:
@@ -143,7 +143,7 @@ async def _row(store: EndpointStore, settings: Settings, name: str) -> EndpointR
 
 
 async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], name: str) -> int:
-    spec = _of_settings(settings).get(name) or spec_of(await _row(store, settings, name))
+    spec = _of_settings(settings).get(name) or endpoint_spec(await _row(store, settings, name))
     if spec is None:
         return 1
     trial = await _tried(settings, environ, name, spec)
@@ -151,12 +151,14 @@ async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, 
     return 1 if trial.problem else 0
 
 
-async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec: EndpointSpec) -> Trial:
-    opener = opener_of(settings, Redactor(), environ)
-    return await tried(opener, name, spec, key_of(settings) if name == DEFAULT and settings.model_url else None)
+async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec: EndpointSpec) -> ConnectionReport:
+    opener = build_endpoint_factory(settings, Redactor(), environ)
+    return await check_connection(
+        opener, name, spec, settings_keys(settings) if name == DEFAULT and settings.model_url else None
+    )
 
 
-def _report(name: str, trial: Trial) -> None:
+def _report(name: str, trial: ConnectionReport) -> None:
     if trial.models:
         more = f" and {len(trial.models) - SHOWN} more" if len(trial.models) > SHOWN else ""
         print(f"{name} lists {', '.join(map(exact, trial.models[:SHOWN]))}{more}.")
@@ -178,8 +180,12 @@ async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, 
     except (Refusal, ChatFailed) as failure:
         raise Refused(403, "forbidden", str(failure)) from None
     except NoServer as none:
-        specs = {row.name: spec for row in await store.endpoints() if (spec := spec_of(row))} | _of_settings(settings)
-        endpoints = [{"name": name, "url": shown_url(spec.url), "models": _named(spec)} for name, spec in specs.items()]
+        specs = {row.name: spec for row in await store.endpoints() if (spec := endpoint_spec(row))} | _of_settings(
+            settings
+        )
+        endpoints = [
+            {"name": name, "url": redact_url(spec.url), "models": _named(spec)} for name, spec in specs.items()
+        ]
         text = "This is what the settings and the database say:" if endpoints else "None is configured."
         print(f"{none} {text}", file=sys.stderr)
     lines = aligned(COLUMNS, map(_columns, endpoints))

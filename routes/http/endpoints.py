@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.endpoint_spec import MOST_KEYS, EndpointSpec
-from app.models.endpoints.connection_test import tried
+from app.models.endpoints.connection_test import check_connection
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.key_sources import Keys
-from app.models.endpoints.model_handle import Target
+from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.model_registry import Models
-from app.models.endpoints.registry import checked
-from app.models.http.failures import shown_url
-from app.models.providers import kind_of
+from app.models.endpoints.registry import check_endpoint
+from app.models.http.failures import redact_url
+from app.models.providers import provider_kind
 from app.storage.principals import Principal
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
@@ -53,10 +53,10 @@ async def list_endpoints(request: Request) -> Response:
     models = services.models
     fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
     if principal.role is not Role.GUEST:
-        fields |= {"fallback": list(models.fallback), "utility": models.helper}
+        fields |= {"fallback": list(models.fallback), "utility": models.utility_model}
     if principal.role is Role.ADMIN:
         for endpoint in models.endpoints.values():
-            endpoint.look()
+            endpoint.refresh()
     rows = [shown(endpoint, models, principal) for endpoint in models.endpoints.values()]
     return ASCIIResponse(fields | {"endpoints": rows})
 
@@ -69,9 +69,9 @@ async def add_endpoint(request: Request) -> Response:
     spec, keys = body.spec(), [key.strip() for key in body.keys]
     if body.test:
         services.switch.check()
-        checked(body.name, spec, keys)
+        check_endpoint(body.name, spec, keys)
         services.redactor.add(*keys)
-        trial = await tried(services.endpoints.opener, body.name, spec, Keys(tuple(keys)))
+        trial = await check_connection(services.endpoints.factory, body.name, spec, Keys(tuple(keys)))
         return ASCIIResponse({"ok": not trial.problem, "models": trial.models, "problem": trial.problem or None})
     endpoint = await services.endpoints.add(body.name, spec, keys, principal.name)
     return ASCIIResponse(shown(endpoint, services.models, principal), 201)
@@ -92,26 +92,26 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
     """An endpoint's fields that the principal may see; `models` adds more about those that are in use."""
     if principal.role is Role.GUEST:
         return {"name": endpoint.name, "models": [{"name": name} for name in endpoint.models()]}
-    used = {target.provider.model: model_fields(target, models) for target in reversed(endpoint.targets())}
+    used = {handle.provider.model: model_fields(handle, models) for handle in reversed(endpoint.handles())}
     names = dict.fromkeys((*endpoint.models(), *used))
     fields = {
         "name": endpoint.name,
         "default": endpoint is models.endpoint,
-        "kind": kind_of(endpoint.spec.url, endpoint.spec.format).name,
+        "kind": provider_kind(endpoint.spec.url, endpoint.spec.format).name,
         "models": [used.get(name, {"name": name}) for name in names],
     }
     if principal.role is not Role.ADMIN:
         return fields
-    about = {"url": shown_url(endpoint.spec.url), "origin": endpoint.origin, "problem": endpoint.problem or None}
+    about = {"url": redact_url(endpoint.spec.url), "origin": endpoint.origin, "problem": endpoint.problem or None}
     state = {} if endpoint.usable else {"state": "unusable"}
-    return fields | about | endpoint.host.told() | state
+    return fields | about | endpoint.server.status() | state
 
 
-def model_fields(target: Target, models: Models) -> dict[str, Any]:
+def model_fields(handle: ModelHandle, models: Models) -> dict[str, Any]:
     """The known abilities of a model, and where each is known from."""
     return {
-        "name": target.provider.model,
-        "default": target is models.default,
-        "window": target.counter.known_window,
-        "abilities": [asdict(ability) for ability in target.provider.abilities()],
+        "name": handle.provider.model,
+        "default": handle is models.default,
+        "window": handle.counter.known_window,
+        "abilities": [asdict(ability) for ability in handle.provider.abilities()],
     }

@@ -16,7 +16,7 @@ from app.budget.budgets import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
-from app.models.endpoints.registry import EndpointOfSettings, NoSuchEndpoint, UnfitEndpoint
+from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
@@ -122,9 +122,9 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
     CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
     UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
-    NoSuchEndpoint: lambda error: Refused(404, "not_found", str(error)),
-    EndpointOfSettings: lambda error: Refused(409, "endpoint_of_settings", str(error)),
-    UnfitEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
+    UnknownEndpoint: lambda error: Refused(404, "not_found", str(error)),
+    ReadOnlyEndpoint: lambda error: Refused(409, "endpoint_of_settings", str(error)),
+    InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),

@@ -30,23 +30,25 @@ KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredServer:
     """A server that answers, with the first model that it serves."""
 
     server: KnownServer
     model: str
 
 
-async def discover(client: httpx2.AsyncClient, servers: Sequence[KnownServer] = KNOWN_SERVERS) -> Found | None:
+async def discover(
+    client: httpx2.AsyncClient, servers: Sequence[KnownServer] = KNOWN_SERVERS
+) -> DiscoveredServer | None:
     """The first server of the table that lists a model within 0.3 s. All are asked at once."""
-    found = await asyncio.gather(*(probe(client, server) for server in servers))
+    found = await asyncio.gather(*(probe_server(client, server) for server in servers))
     return next((one for one in found if one), None)
 
 
-async def probe(client: httpx2.AsyncClient, server: KnownServer) -> Found | None:
+async def probe_server(client: httpx2.AsyncClient, server: KnownServer) -> DiscoveredServer | None:
     try:
         async with asyncio.timeout(PROBE_LIMIT_S):
             model = chat_model(await model_names(client, server.base_url))
     except (TimeoutError, httpx2.HTTPError, NoModelList):
         return None  # nothing there, or something else: this is what probing is for
-    return Found(server, model) if model else None
+    return DiscoveredServer(server, model) if model else None

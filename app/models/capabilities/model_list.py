@@ -37,7 +37,7 @@ async def first_model(
     except httpx2.TimeoutException as error:
         raise failures.silent(url, client.timeout.read) from error
     except httpx2.HTTPError as error:
-        raise failures.refused(url, str(error)) from error
+        raise failures.unreachable(url, str(error)) from error
     return chat_model(names) or UNNAMED
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.provider import Ability
 from app.models.http.client import NoAnswer
-from app.models.served_model import Endpoint
+from app.models.served_model import ServedModel
 from parsing.framing import THINKING_PROMPT
 
 PLACE = "/apply-template"
@@ -22,16 +22,16 @@ APART = "the server sends thoughts apart"
 REPEATED = "the server repeats it"
 
 
-async def prefilled(endpoint: Endpoint) -> Ability | None:
+async def prefill_hint(endpoint: ServedModel) -> Ability | None:
     """None where the server does not say. Raises NoAnswer if it may later, httpx2.HTTPError."""
-    suffix = suffix_in(await answer(endpoint, f"{endpoint.root}{PLACE}", asked(endpoint.model)))
+    suffix = suffix_in(await post_if_supported(endpoint, f"{endpoint.root}{PLACE}", request_body(endpoint.model)))
     if suffix is None or not begins_thought(suffix):
         return None if suffix is None else hint(suffix)
     url = f"{endpoint.base_url}/chat/completions"
-    return as_it_comes(suffix, await answer(endpoint, url, asked(endpoint.model) | ONE_WORD))
+    return hint_by_answer(suffix, await post_if_supported(endpoint, url, request_body(endpoint.model) | ONE_WORD))
 
 
-async def answer(endpoint: Endpoint, url: str, body: dict[str, Any]) -> Any:
+async def post_if_supported(endpoint: ServedModel, url: str, body: dict[str, Any]) -> Any:
     """None if there is none. Raises NoAnswer if there may be one later, httpx2.HTTPError."""
     try:
         return await endpoint.ask("POST", url, body)
@@ -41,7 +41,7 @@ async def answer(endpoint: Endpoint, url: str, body: dict[str, Any]) -> Any:
         return None
 
 
-def asked(model: str) -> dict[str, Any]:
+def request_body(model: str) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "user", "content": WORD}]}
 
 
@@ -56,7 +56,7 @@ def begins_thought(suffix: str) -> bool:
     return re.search(THINKING_PROMPT, suffix.rstrip()) is not None
 
 
-def as_it_comes(suffix: str, said: Any) -> Ability | None:
+def hint_by_answer(suffix: str, said: Any) -> Ability | None:
     """The hint, by how the word came that the model has thought; None where it did not."""
     match said:
         case {"choices": [{"message": {"reasoning_content": str(thought)}}, *_]} if WORD in thought:

@@ -10,18 +10,18 @@ from dataclasses import replace
 import httpx2
 
 from app.core.messages import Message
-from app.core.provider import Ability, ModelRequest, Piece, Plain, ProviderFailed
-from app.models.capabilities.abilities import LIMIT_S, Abilities, Stated
+from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed
+from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.served_model import Endpoint
-from app.models.wire.openai.provider import LOST, Defaults, OpenAIChat
+from app.models.served_model import ServedModel
+from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
 from app.models.wire.request_extras import added
 
 # So small a model wanders when it may choose freely, and repeats itself until something stops it.
-DEFAULTS = Defaults(max_tokens=1024, temperature=0.0)
+DEFAULTS = RequestDefaults(max_tokens=1024, temperature=0.0)
 
 
-class EmbeddedProvider(Plain):
+class EmbeddedProvider(BaseProvider):
     """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
 
     teach_fences = True
@@ -30,7 +30,7 @@ class EmbeddedProvider(Plain):
         self.model = server.weights.name
         self._client = client
         self._server = server
-        self._abilities = Abilities()
+        self._abilities = AbilityCache()
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
     async def start(self) -> None:
@@ -48,7 +48,7 @@ class EmbeddedProvider(Plain):
                     yield piece
             return
         except ProviderFailed as failure:
-            if begun or failure.code not in LOST:
+            if begun or failure.code not in SERVER_LOST:
                 raise
             successor = await self._server.successor(url)
             if successor is None:
@@ -71,7 +71,7 @@ class EmbeddedProvider(Plain):
     def abilities(self) -> Sequence[Ability]:
         """As its server says; tools are taught in the prompt whatever that is."""
         url = self._server.url
-        return self._abilities.rows(Endpoint(self._client, url, self.model, self._server.key)) if url else ()
+        return self._abilities.rows(ServedModel(self._client, url, self.model, self._server.key)) if url else ()
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -91,7 +91,7 @@ class EmbeddedProvider(Plain):
             url,
             self.model,
             self._server.key,
-            stated=Stated("fenced"),
+            stated=AbilityOverrides("fenced"),
             defaults=self._defaults,
             bare_results=True,
             abilities=self._abilities,

@@ -1,10 +1,10 @@
-"""The longest answer that is heard: what is more is left with its server, and no half call of it is run."""
+"""Length limit of an answer: reading stops at the limit, and no partial call is run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.provider import TOO_LONG, Piece, Said, Stopped, Told
+from app.core.provider import TOO_LONG, Finished, Piece, ProviderNotice, TextChunk
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 MOST_CHARACTERS = 4 * 1024 * 1024
@@ -13,16 +13,16 @@ NOT_RUN = "The answer was too long and was cut in the call of {name}: nothing wa
 
 
 class AnswerLimit:
-    """Counts one answer: its text, its thoughts, and the names and arguments of its native calls together."""
+    """Count the characters of one answer: text, reasoning, and names and arguments of native calls together."""
 
     def __init__(self, most: int = MOST_CHARACTERS) -> None:
         self._most = most
         self._left = most
-        self._open: dict[int, str] = {}  # native calls that are not whole yet, with the names of their tools
+        self._open: dict[int, str] = {}  # incomplete native calls: index to tool name
 
     def cut(self, piece: Piece) -> Sequence[Piece]:
-        """Nothing while the answer fits; else what still fits of this piece, and the answer's end."""
-        if isinstance(piece, Said | Thought | CallDelta):
+        """Return nothing while the answer fits; else the part of this piece that fits, and the end of the answer."""
+        if isinstance(piece, TextChunk | Thought | CallDelta):
             self._left -= len(piece.text)
             if self._left < 0:
                 fits = piece.text[: self._left]
@@ -37,6 +37,6 @@ class AnswerLimit:
         return ()
 
     def ending(self) -> Sequence[Piece]:
-        """Of an answer that is not heard to its end."""
+        """Return the closing pieces of an answer that was cut."""
         calls = [BadCall(index, "", NOT_RUN.format(name=name)) for index, name in self._open.items()]
-        return [*calls, Told("cut", CUT.format(most=self._most)), Stopped(TOO_LONG)]
+        return [*calls, ProviderNotice("cut", CUT.format(most=self._most)), Finished(TOO_LONG)]

@@ -1,4 +1,8 @@
-"""The way of one run's requests to a model: the one that was wanted, or who stands in for it."""
+"""Failover: route the requests of one run to the requested model, or to a fallback if it fails.
+
+Before the first token a request may be retried, sent with another key, or sent to a fallback (retry_policy decides
+which). After the first token it is never repeated: the client has already seen a part of the answer.
+"""
 
 from __future__ import annotations
 
@@ -8,123 +12,123 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.core.messages import Message
-from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, Told, Used
+from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, ProviderNotice, TokenUsage
 from app.models.endpoints.answer_limit import MOST_CHARACTERS, AnswerLimit
 from app.models.endpoints.faults import UNREAD
-from app.models.endpoints.model_handle import Target
-from app.models.endpoints.retry_policy import Patience, Trip
-from app.models.endpoints.server_state import Host
-from app.models.endpoints.vision_fallback import Able, Looking, nobody_knows
-from app.models.http.failures import ENDLESS
-from app.models.tokens.counter import Counter
+from app.models.endpoints.model_handle import ModelHandle
+from app.models.endpoints.retry_policy import Attempt, Backoff
+from app.models.endpoints.server_state import ServerState
+from app.models.endpoints.vision_fallback import ModelsWith, VisionFallback, no_models
+from app.models.http.failures import ANSWER_TOO_LONG
+from app.models.tokens.counter import TokenCounter
 
-LEAST_ANSWER = 1024  # tokens that a stand-in must have left for its answer, or a part of a smaller window
-PATIENCE = Patience()
-UNCOUNTED = Used(0, 0)  # what one model had counted before it failed is not what the next one will have
+LEAST_ANSWER = 1024  # tokens that a fallback needs for its answer; less with a small window
+BACKOFF = Backoff()
+NO_USAGE = TokenUsage(0, 0)  # resets the usage that a failed model has reported
 
 
 @dataclass(slots=True)
-class Route:
-    """A Provider for one run of `principal`: it answers as the first of `targets` that can.
+class ModelRoute:
+    """A Provider for one run of `principal`: the first of `handles` that can answer does.
 
-    Until the first word of an answer others may be asked instead; after it nothing is ever asked again.
+    Retries and fallbacks happen only before the first token of an answer.
     """
 
-    targets: Sequence[Target]
+    handles: Sequence[ModelHandle]
     principal: str = ""
-    patience: Patience = field(default=PATIENCE, repr=False)
-    may_ask: Callable[[], None] = lambda: None  # raises what forbids it; who has waited is to ask once more
-    able: Able = nobody_knows
+    backoff: Backoff = field(default=BACKOFF, repr=False)
+    check_not_paused: Callable[[], None] = lambda: None  # raises Paused; checked again after every wait
+    models_with: ModelsWith = no_models
     most_characters: int = MOST_CHARACTERS  # of an answer
-    _told: set[str] = field(default_factory=set)  # files that this run has been told of in words
-    _asking: Target | None = None
-    _asked: Target | None = None
+    _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
+    _current: ModelHandle | None = None
+    _last: ModelHandle | None = None
     _reached: bool = False
 
     @property
-    def current(self) -> Target:
-        """The model that is being asked, or that the next request is for."""
-        if self._asking or len(self.targets) == 1:
-            return self._asking or self.targets[0]
-        awake = (target for target in self.targets if not target.host.rest_of(target.provider.model))
-        return next(awake, self.targets[0])
+    def current(self) -> ModelHandle:
+        """The model of the running request, or else of the next one."""
+        if self._current or len(self.handles) == 1:
+            return self._current or self.handles[0]
+        awake = (handle for handle in self.handles if not handle.server.cooldown_of(handle.provider.model))
+        return next(awake, self.handles[0])
 
     @property
-    def last(self) -> Target:
-        """The model that was asked last."""
-        return self._asked or self.current
+    def last(self) -> ModelHandle:
+        """The model of the last request."""
+        return self._last or self.current
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The answer of the first that gives one. Raises ProviderFailed if nobody does, or if it breaks off."""
-        trip, begun, counted, self._reached = self._trip(request), False, False, False
+        """Stream the answer of the first model that gives one. Raises ProviderFailed if all fail or it breaks off."""
+        attempt, started, counted, self._reached = self._start_attempt(request), False, False, False
         limit = AnswerLimit(self.most_characters)
         try:
             while True:
-                self._asking = self._asked = trip.target
-                host = trip.target.host
-                request.afford()  # a stand-in may be dearer
-                await self._check_room(trip.target, request)
-                trip.target.learn_slots()
-                place = host.queue.join(self.principal)
+                self._current = self._last = attempt.handle
+                server = attempt.handle.server
+                request.afford()  # a fallback may be more expensive
+                await self._check_room(attempt.handle, request)
+                attempt.handle.learn_slots()
+                queued = server.queue.join(self.principal)
                 try:
-                    number = place.number
+                    number = queued.number
                     while number:
-                        yield waiting(host, number)
-                        number = await place.moved(number)
-                    self.may_ask()
+                        yield waiting_notice(server, number)
+                        number = await queued.wait_for_move(number)
+                    self.check_not_paused()
                     before, self._reached = self._reached, True
-                    asked = replace(request, key=trip.ask().value)
-                    async with aclosing(self._answer(trip.target, asked)) as pieces:
+                    request_with_key = replace(request, key=attempt.pick_key().value)
+                    async with aclosing(self._answer(attempt.handle, request_with_key)) as pieces:
                         async for piece in pieces:
-                            if not begun:
-                                begun, counted = begins(piece), counted or isinstance(piece, Used)
-                                if begun and (switched := trip.answers()):
+                            if not started:
+                                started, counted = starts_answer(piece), counted or isinstance(piece, TokenUsage)
+                                if started and (switched := attempt.succeeded()):
                                     yield switched
                             ending = limit.cut(piece)
-                            for heard in ending or (piece,):
-                                yield heard
+                            for shown in ending or (piece,):
+                                yield shown
                             if ending:
                                 return
                     return
                 except ProviderFailed as failure:
-                    if begun:
-                        for last in broken_off(failure, host, limit):
+                    if started:
+                        for last in interrupted_pieces(failure, server, limit):
                             yield last
                         return
                     self._reached = before or failure.code not in UNREAD
-                    following = trip.failed(failure)
+                    following = attempt.failed(failure)
                 finally:
-                    place.leave()
-                for told in following.told:
-                    yield told
+                    queued.leave()
+                for notice in following.notices:
+                    yield notice
                 if following.failure:
                     raise following.failure
                 if counted:
-                    yield UNCOUNTED
-                await self.patience.sleep(following.wait_s)
+                    yield NO_USAGE
+                await self.backoff.sleep(following.wait_s)
         finally:
-            self._asking = None
+            self._current = None
 
-    def _answer(self, target: Target, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """Without files nothing stands between the model and who listens: it would cost time with each token."""
+    def _answer(self, handle: ModelHandle, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Stream from the provider directly where there are no files: a wrapper would cost time for each token."""
         if not any(message.attachments for message in request.messages):
-            return target.provider.stream(request)
-        return Looking(target.name, target.provider, self.able, self._told).stream(request)
+            return handle.provider.stream(request)
+        return VisionFallback(handle.name, handle.provider, self.models_with, self._described).stream(request)
 
-    def _trip(self, request: ModelRequest) -> Trip:
-        until = math.inf if request.left_s is None else self.patience.now() + request.left_s
+    def _start_attempt(self, request: ModelRequest) -> Attempt:
+        until = math.inf if request.left_s is None else self.backoff.now() + request.left_s
         most_s = math.inf if request.inactivity_s is None else request.inactivity_s
-        return Trip(self.targets, self.patience, most_s, until)
+        return Attempt(self.handles, self.backoff, most_s, until)
 
-    async def _check_room(self, target: Target, request: ModelRequest) -> None:
-        """Whether a stand-in has the room for what was made to fit another model. Raises ProviderFailed."""
-        if target is self.targets[0]:
+    async def _check_room(self, handle: ModelHandle, request: ModelRequest) -> None:
+        """Raise ProviderFailed if the prompt, fitted to the first model, is too long for this fallback."""
+        if handle is self.handles[0]:
             return
-        window = await target.counter.window()
-        counted = sum(map(target.counter.measure, request.whole()))
-        counted += target.counter.described(request.tools) if target.provider.native_tools else 0
+        window = await handle.counter.window()
+        counted = sum(map(handle.counter.measure, request.whole()))
+        counted += handle.counter.described(request.tools) if handle.provider.native_tools else 0
         if counted > window - min(LEAST_ANSWER, window // 16):
-            message = f"The prompt has {counted} tokens, and {target.name} can read {window}."
+            message = f"The prompt has {counted} tokens, and {handle.name} can read {window}."
             raise ProviderFailed("model_context", message, retryable=False, window=window)
 
     @property
@@ -148,8 +152,8 @@ class Route:
         return self.current.provider.leaves_calls
 
     @property
-    def counter(self) -> Counter:
-        """Of the model that the next request is for."""
+    def counter(self) -> TokenCounter:
+        """The token counter of the model that the next request goes to."""
         return self.current.counter
 
     async def window(self) -> int | None:
@@ -170,7 +174,7 @@ class Route:
     def show(self, name: str, value: bool | str, detail: str) -> None:
         self.last.provider.show(name, value, detail)
 
-    def cost(self, used: Used) -> float | None:
+    def cost(self, used: TokenUsage) -> float | None:
         return self.last.cost(used)
 
     @property
@@ -181,28 +185,28 @@ class Route:
     def reached(self) -> bool:
         return self._reached
 
-    def apart(self) -> Route:
-        return replace(self, _asking=None, _asked=None, _reached=False)
+    def apart(self) -> ModelRoute:
+        return replace(self, _current=None, _last=None, _reached=False)
 
     async def close(self) -> None:
-        """The models belong to all runs: nothing to do."""
+        """Do nothing: the models are shared by all runs."""
 
 
-def begins(piece: Piece) -> bool:
-    """Whether the model has said something, which nobody may say once more."""
-    return not isinstance(piece, Told | Used)
+def starts_answer(piece: Piece) -> bool:
+    """Return whether this piece belongs to the answer itself, after which nothing is retried."""
+    return not isinstance(piece, ProviderNotice | TokenUsage)
 
 
-def broken_off(failure: ProviderFailed, host: Host, limit: AnswerLimit) -> Sequence[Piece]:
-    """The end of an answer that has begun and is too long to go on. Raises any other failure."""
-    if failure.code == ENDLESS:
+def interrupted_pieces(failure: ProviderFailed, server: ServerState, limit: AnswerLimit) -> Sequence[Piece]:
+    """Return the closing pieces of an answer that is too long. Raises any other failure."""
+    if failure.code == ANSWER_TOO_LONG:
         return limit.ending()
-    host.failed(failure)
+    server.failed(failure)
     raise failure
 
 
-def waiting(host: Host, number: int) -> Told:
-    limit = host.queue.limit
+def waiting_notice(server: ServerState, number: int) -> ProviderNotice:
+    limit = server.queue.limit
     at_a_time = "one request" if limit == 1 else f"{limit} requests"
-    who = host.name or "The model"
-    return Told("waiting", f"{who} answers {at_a_time} at a time: this one is number {number} in the line.")
+    name = server.name or "The model"
+    return ProviderNotice("waiting", f"{name} answers {at_a_time} at a time: this one is number {number} in the queue.")

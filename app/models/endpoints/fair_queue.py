@@ -1,7 +1,7 @@
-"""The line in front of an endpoint that answers only so many requests at a time: fair between those who ask.
+"""Fair queue in front of an endpoint with limited concurrency.
 
-Those who wait are served in turn, one request each; of one's own requests the first that came is the first served.
-Nothing here waits while it decides: a request that is cancelled at any moment leaves the line as it should be.
+Requests are served round-robin per principal, and in order of arrival within one principal. Every decision is
+synchronous, so a request that is cancelled at any moment leaves the queue consistent.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Line:
-    """One asker's requests that wait. Whose `turn` is the smallest is served next: its parts are how many had been
-    served when this asker was, or came; whether the last of them was this one's; how many had come.
+class PrincipalQueue:
+    """Waiting requests of one principal. The principal with the smallest `turn` is served next.
 
-    So who was served waits for all who were there by then, and who comes goes before whom the last one was of.
+    The parts of `turn`: how many requests had been served when this principal was last served or joined; whether the
+    last of those was its own; how many had joined. So a principal that was served waits for all that were queued by
+    then, and one that joins comes before the principal that was served last.
     """
 
     turn: tuple[int, bool, int]
-    places: deque[Place] = field(default_factory=deque)
+    requests: deque[QueuedRequest] = field(default_factory=deque)
 
 
-class Place:
-    """One request in the line, or at work. Whoever has it leaves it, whatever happens."""
+class QueuedRequest:
+    """One request, waiting or being served. Its owner must call `leave` in any case."""
 
     def __init__(self, queue: FairQueue, principal: str) -> None:
         self.principal = principal
-        self.serves = False
-        self.tell_at = 0  # how many must have left the line until its place is told again
-        self.news = asyncio.Event()
+        self.active = False
+        self.notify_at = 0  # wake up when this many requests have left the queue
+        self.moved = asyncio.Event()
         self._queue = queue
 
     @property
     def number(self) -> int:
-        """In the line, from 1; 0 when it is this one's turn."""
-        return 0 if self.serves else self._queue.number(self)
+        """Position in the queue, from 1; 0 once it is served."""
+        return 0 if self.active else self._queue.number(self)
 
-    async def moved(self, number: int) -> int:
-        """Wait until half of those ahead are gone; `number` is the place told last. The place now."""
+    async def wait_for_move(self, number: int) -> int:
+        """Wait until half of the requests ahead are gone; return the new position. `number` is the old one."""
         while (now := self.number) > number // 2:
-            self.tell_at = self._queue.gone + now - number // 2
-            self.news.clear()
-            await self.news.wait()
+            self.notify_at = self._queue.departed + now - number // 2
+            self.moved.clear()
+            await self.moved.wait()
         return now
 
     def leave(self) -> None:
@@ -51,73 +52,74 @@ class Place:
 
 
 class FairQueue:
-    """`limit` requests at a time; None or 0 is no limit. One that is given stays, whatever is learned later."""
+    """Serve `limit` requests at a time; 0 is no limit, None takes what `set_slots` reports later, a number is final."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit or 0
         self.under_way = 0
-        self.gone = 0  # how many have left the line, for whatever reason
+        self.departed = 0  # requests that have left the queue, served or not
         self._fixed = limit is not None
         self._served = 0
-        self._last = ""  # who was served last
-        self._come = 0
-        self._lines: dict[str, Line] = {}
+        self._last = ""  # the principal served last
+        self._joined = 0
+        self._queues: dict[str, PrincipalQueue] = {}
 
     @property
     def waiting(self) -> int:
-        return sum(len(line.places) for line in self._lines.values())
+        return sum(len(queued.requests) for queued in self._queues.values())
 
     def set_slots(self, slots: int) -> None:
-        """The server says how many requests it answers at a time."""
+        """Set the limit to the concurrency that the server reports, unless one was configured."""
         if not self._fixed and slots >= 0:
             self.limit = slots
-            self._serve()
+            self._start_next()
 
-    def join(self, principal: str) -> Place:
-        """At the end of the asker's line, or at work at once, if that may be."""
-        place = Place(self, principal)
-        self._come += 1
-        line = self._lines.setdefault(principal, Line((self._served, principal == self._last, self._come)))
-        line.places.append(place)
-        self._serve()
-        return place
+    def join(self, principal: str) -> QueuedRequest:
+        """Queue a request of this principal, or serve it at once if the limit allows."""
+        request = QueuedRequest(self, principal)
+        self._joined += 1
+        turn = (self._served, principal == self._last, self._joined)
+        queued = self._queues.setdefault(principal, PrincipalQueue(turn))
+        queued.requests.append(request)
+        self._start_next()
+        return request
 
-    def leave(self, place: Place) -> None:
-        """Done, or given up. A second time is nothing."""
-        if place.serves:
-            place.serves = False
+    def leave(self, request: QueuedRequest) -> None:
+        """Remove a request that is finished or cancelled. Idempotent."""
+        if request.active:
+            request.active = False
             self.under_way -= 1
-        elif (line := self._lines.get(place.principal)) and place in line.places:
-            line.places.remove(place)
-            self._left(place.principal, line)
-        self._serve()
+        elif (queued := self._queues.get(request.principal)) and request in queued.requests:
+            queued.requests.remove(request)
+            self._departed(request.principal, queued)
+        self._start_next()
 
-    def number(self, place: Place) -> int:
-        """How many will have been served when this one is, if nobody else comes; 0 if it does not wait."""
-        own = self._lines.get(place.principal)
-        if own is None or place not in own.places:
+    def number(self, request: QueuedRequest) -> int:
+        """Return the position of a waiting request if no other joins; 0 if it does not wait."""
+        own = self._queues.get(request.principal)
+        if own is None or request not in own.requests:
             return 0
-        ahead = own.places.index(place)
-        others = (line for line in self._lines.values() if line is not own)
-        return ahead + 1 + sum(min(len(line.places), ahead + (line.turn < own.turn)) for line in others)
+        ahead = own.requests.index(request)
+        others = (queued for queued in self._queues.values() if queued is not own)
+        return ahead + 1 + sum(min(len(queued.requests), ahead + (queued.turn < own.turn)) for queued in others)
 
-    def _serve(self) -> None:
-        while self._lines and (not self.limit or self.under_way < self.limit):
-            principal, line = min(self._lines.items(), key=lambda item: item[1].turn)
-            place = line.places.popleft()
+    def _start_next(self) -> None:
+        while self._queues and (not self.limit or self.under_way < self.limit):
+            principal, queued = min(self._queues.items(), key=lambda item: item[1].turn)
+            request = queued.requests.popleft()
             self._served += 1
             self.under_way += 1
-            line.turn = (self._served, True, self._come)
+            queued.turn = (self._served, True, self._joined)
             self._last = principal
-            place.serves = True
-            place.news.set()
-            self._left(principal, line)
+            request.active = True
+            request.moved.set()
+            self._departed(principal, queued)
 
-    def _left(self, principal: str, line: Line) -> None:
-        """One fewer waits."""
-        self.gone += 1
-        if not line.places:
-            del self._lines[principal]
-        for other in (other for each in self._lines.values() for other in each.places):
-            if self.gone >= other.tell_at:
-                other.news.set()
+    def _departed(self, principal: str, queued: PrincipalQueue) -> None:
+        """Record that a request left the queue, and wake up those whose position has halved."""
+        self.departed += 1
+        if not queued.requests:
+            del self._queues[principal]
+        for other in (other for each in self._queues.values() for other in each.requests):
+            if self.departed >= other.notify_at:
+                other.moved.set()

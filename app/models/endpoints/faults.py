@@ -1,4 +1,4 @@
-"""What a failure before the first word means for who asks: rows by status, else by code, never by what was said."""
+"""Classify failures before the first token, by HTTP status or else by error code, never by the message text."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import Literal
 
 from app.core.provider import ProviderFailed
 
-LIMIT_S = 30.0  # that a limited key rests, if its server does not say
-LONGEST_S = 3600.0  # rest that a server can ask for
-TOO_LONG = "model_context"  # told with whatever status
-# Codes of ProviderFailed that say that no model has read the prompt, if nothing came before.
+LIMIT_S = 30.0  # cooldown of a rate-limited key without a Retry-After
+LONGEST_S = 3600.0  # the longest cooldown that a server can ask for
+TOO_LONG = "model_context"  # whatever the status
+# Codes of ProviderFailed after which, if nothing was streamed, no model has read the prompt.
 UNREAD = frozenset(
     {"model_auth", "model_busy", "model_context", "model_down", "model_not_found", "model_rejected", "no_vision"}
 )
-OutOfOrder = Literal["request", "model", "host", "key", "key_here"]
+FaultyPart = Literal["request", "model", "server", "key", "key_here"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`of` is what is out of order, and rests for `rest_s`: a key in general, or `key_here`, for this model.
+    """How to react to one kind of failure.
 
-    `tries`: how often the same model is asked in all if there is no other to ask, `beside` if there is one. What is
-    wrong with the request itself is wrong `elsewhere`, too.
+    `of` is the faulty part, which cools down for `cooldown_s`: a key for all models, or `key_here` for this model only.
+    The same model gets `tries` attempts in all, or `tries_with_fallback` if a fallback exists. `try_fallback` is false
+    for errors of the request itself, which would fail everywhere.
     """
 
-    of: OutOfOrder
+    of: FaultyPart
     tries: int = 1
-    beside: int = 1
-    rest_s: float = 0.0
-    elsewhere: bool = True
+    tries_with_fallback: int = 1
+    cooldown_s: float = 0.0
+    try_fallback: bool = True
 
 
-REQUEST = Fault("request", elsewhere=False)
-PASSING = Fault("model", tries=5, beside=2, rest_s=20.0)
-SILENT = Fault("model", tries=2, rest_s=20.0)  # each try takes as long as a model may be silent
-ABSENT = Fault("model", rest_s=60.0)
-DEAD = Fault("host", tries=5, rest_s=20.0)
-LIMITED = Fault("key_here", tries=5, beside=2, rest_s=LIMIT_S)
+REQUEST = Fault("request", try_fallback=False)
+PASSING = Fault("model", tries=5, tries_with_fallback=2, cooldown_s=20.0)
+SILENT = Fault("model", tries=2, cooldown_s=20.0)  # each try takes the whole inactivity limit
+ABSENT = Fault("model", cooldown_s=60.0)
+DEAD = Fault("server", tries=5, cooldown_s=20.0)
+LIMITED = Fault("key_here", tries=5, tries_with_fallback=2, cooldown_s=LIMIT_S)
 
 BY_STATUS: dict[int, Fault] = {
     401: Fault("key"),
@@ -60,8 +61,9 @@ BY_CODE: dict[str, Fault] = {
 
 
 def fault_of(failure: ProviderFailed) -> Fault:
+    """Return the row for a failure."""
     status = failure.status
-    if failure.code == TOO_LONG:  # another model may have the room, or not: the agent makes it fit
+    if failure.code == TOO_LONG:  # the agent shortens the prompt; a fallback need not have a larger window
         return REQUEST
     if status is None:
         return BY_CODE.get(failure.code, PASSING if failure.retryable else REQUEST)
@@ -74,9 +76,9 @@ def refuses_key(fault: Fault) -> bool:
     return fault.of in ("key", "key_here") and fault is not LIMITED
 
 
-def rest_s(fault: Fault, failure: ProviderFailed) -> float:
-    """As long as the server asks to wait, or as is usual."""
+def cooldown_s(fault: Fault, failure: ProviderFailed) -> float:
+    """Return the server's Retry-After, or the default cooldown of this fault."""
     if failure.retry_after_s is None:
-        return fault.rest_s
-    least = 1.0 if fault is LIMITED else fault.rest_s
+        return fault.cooldown_s
+    least = 1.0 if fault is LIMITED else fault.cooldown_s
     return max(least, min(failure.retry_after_s, LONGEST_S))

@@ -1,4 +1,4 @@
-"""Who rests: what has failed is left alone for a while, as long as something else can be asked instead."""
+"""Cooldowns: after a failure, a server, model or key is skipped for a while if an alternative exists."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-What = TypeVar("What")
-Now = Callable[[], float]  # seconds, of a clock that never goes back
+Key = TypeVar("Key")
+Now = Callable[[], float]  # seconds of a monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Until when, and the code of the failure that it is for."""
+class Cooldown:
+    """The end of a cooldown, and the code of the failure that caused it."""
 
     until: float
     why: str
 
 
-class Rests(Generic[What]):
-    """Rests that have not ended, each by what it is that rests."""
+class Cooldowns(Generic[Key]):
+    """Running cooldowns by key."""
 
     def __init__(self, now: Now = time.monotonic) -> None:
         self.now = now
-        self._rests: dict[What, Rest] = {}
+        self._running: dict[Key, Cooldown] = {}
 
-    def begin(self, what: What, seconds: float, why: str) -> None:
-        """A longer rest that is under way goes on."""
-        self._rests = self.all()  # which bounds them
-        until, known = self.now() + seconds, self._rests.get(what)
+    def start(self, key: Key, seconds: float, why: str) -> None:
+        """Start a cooldown; a longer one that is already running stays."""
+        self._running = self.all()  # drops those that have ended
+        until, known = self.now() + seconds, self._running.get(key)
         if known is None or known.until < until:
-            self._rests[what] = Rest(until, why)
+            self._running[key] = Cooldown(until, why)
 
-    def end(self, what: What) -> None:
-        self._rests.pop(what, None)
+    def end(self, key: Key) -> None:
+        self._running.pop(key, None)
 
-    def of(self, what: What) -> Rest | None:
-        rest = self._rests.get(what)
-        return rest if rest and rest.until > self.now() else None
+    def of(self, key: Key) -> Cooldown | None:
+        cooldown = self._running.get(key)
+        return cooldown if cooldown and cooldown.until > self.now() else None
 
-    def all(self) -> dict[What, Rest]:
+    def all(self) -> dict[Key, Cooldown]:
         now = self.now()
-        return {what: rest for what, rest in self._rests.items() if rest.until > now}
+        return {key: cooldown for key, cooldown in self._running.items() if cooldown.until > now}
 
-    def left_s(self, rest: Rest | None) -> float:
-        """How long it will last; 0 for none."""
-        return max(0.0, rest.until - self.now()) if rest else 0.0
+    def left_s(self, cooldown: Cooldown | None) -> float:
+        """Return the seconds until it ends; 0 for None."""
+        return max(0.0, cooldown.until - self.now()) if cooldown else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """What went wrong last, in one line; `at` is Unix time."""
+    """The most recent failure, in one line; `at` is Unix time."""
 
     code: str
     message: str
@@ -59,35 +59,39 @@ class LastError:
 
 
 class Health:
-    """Of one endpoint: whether it can be reached, and which of its models rest."""
+    """Cooldowns of one endpoint and of its models, and its last error."""
 
     def __init__(self, now: Now = time.monotonic) -> None:
-        self._rests: Rests[str | None] = Rests(now)  # by model; None is all of them
+        self._cooldowns: Cooldowns[str | None] = Cooldowns(now)  # by model; None is the whole server
         self.last_error: LastError | None = None
 
-    def dead(self, seconds: float, why: str) -> None:
-        """Nobody could reach it."""
-        self._rests.begin(None, seconds, why)
+    def mark_down(self, seconds: float, why: str) -> None:
+        """The server is unreachable: cool all of its models down."""
+        self._cooldowns.start(None, seconds, why)
 
-    def rests(self, model: str, seconds: float, why: str) -> None:
-        self._rests.begin(model, seconds, why)
+    def cool_down(self, model: str, seconds: float, why: str) -> None:
+        self._cooldowns.start(model, seconds, why)
 
     def answered(self, model: str) -> None:
-        self._rests.end(None)
-        self._rests.end(model)
+        self._cooldowns.end(None)
+        self._cooldowns.end(model)
 
-    def rest_of(self, model: str) -> Rest | None:
-        """Why the model is better not asked now."""
-        return self.rest_of_all or self._rests.of(model)
-
-    @property
-    def rest_of_all(self) -> Rest | None:
-        return self._rests.of(None)
+    def cooldown_of(self, model: str) -> Cooldown | None:
+        """Return the cooldown that applies to the model, if one does."""
+        return self.server_cooldown or self._cooldowns.of(model)
 
     @property
-    def resting(self) -> dict[str, float]:
-        """Models that rest, and for how many seconds more."""
-        return {model: round(self.left_s(rest), 1) for model, rest in self._rests.all().items() if model is not None}
+    def server_cooldown(self) -> Cooldown | None:
+        return self._cooldowns.of(None)
 
-    def left_s(self, rest: Rest | None) -> float:
-        return self._rests.left_s(rest)
+    @property
+    def cooling(self) -> dict[str, float]:
+        """Seconds left of each model's cooldown."""
+        return {
+            model: round(self.left_s(cooldown), 1)
+            for model, cooldown in self._cooldowns.all().items()
+            if model is not None
+        }
+
+    def left_s(self, cooldown: Cooldown | None) -> float:
+        return self._cooldowns.left_s(cooldown)

@@ -1,4 +1,4 @@
-"""Where an endpoint's keys come from: variables, files, and what was sent at run time, kept in a file for us alone."""
+"""Sources of API keys: environment variables, key files, and keys sent at run time, stored in private files."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from app.core.endpoint_spec import EndpointSpec
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_KEY = 8192  # characters
-SENT = ".sent"  # what the names of our own files end with: others' are left alone
+SENT = ".sent"  # suffix of the files written here; other files are never deleted
 
 
-class UnfitKey(ValueError):
-    """A key that cannot be sent in a header. The message never repeats it."""
+class InvalidKey(ValueError):
+    """A key that is not a valid header value. The message never contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What was found, and what was not."""
+    """Keys that were read, and the problems with the others."""
 
     values: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def keys_of(spec: EndpointSpec, environ: Mapping[str, str], folder: Path) -> Keys:
-    """The keys that a spec names. A file without a path is one of those that KeyFolder keeps in `folder`."""
+def read_keys(spec: EndpointSpec, environ: Mapping[str, str], folder: Path) -> Keys:
+    """Read the keys that a spec names. A file name without a path is relative to the KeyFolder `folder`."""
     values: list[str] = []
     problems: list[str] = []
     sources = [(f"the variable {name}", partial(_in_variable, environ, name)) for name in spec.key_env]
     sources += [(f"the file {file}", partial(_in_file, folder / file)) for file in spec.key_file]
-    for what, read in sources:
+    for source, read in sources:
         try:
-            values += [checked_key(key) for key in read()]
+            values += [check_key(key) for key in read()]
         except OSError as error:
-            problems.append(f"{what} cannot be read: {error.strerror}")
+            problems.append(f"{source} cannot be read: {error.strerror}")
         except ValueError as error:
-            problems.append(f"{what} {error}")
+            problems.append(f"{source} {error}")
     return Keys(tuple(dict.fromkeys(values)), tuple(problems))
 
 
@@ -51,7 +51,7 @@ def _in_variable(environ: Mapping[str, str], name: str) -> list[str]:
 
 
 def _in_file(file: Path) -> list[str]:
-    """A key a line. A device or a pipe would be read for ever."""
+    """Read one key per line; only regular files, because reading a device or a pipe may never end."""
     if not file.is_file():
         raise ValueError("is not there" if not file.exists() else "is no file")
     with file.open("rb") as opened:
@@ -67,22 +67,22 @@ def _in_file(file: Path) -> list[str]:
     return lines
 
 
-def checked_key(key: str) -> str:
-    """Raises UnfitKey."""
+def check_key(key: str) -> str:
+    """Return the key without surrounding white space. Raises InvalidKey."""
     key = key.strip()
     if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
-        raise UnfitKey("holds no key: that is printable ASCII without spaces")
+        raise InvalidKey("holds no key: that is printable ASCII without spaces")
     return key
 
 
 class KeyFolder:
-    """Files with keys that were sent, one per endpoint, for the server's user alone."""
+    """Key files written by the server, one per endpoint, readable only by the server's user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def keep(self, name: str, keys: Sequence[str]) -> str:
-        """The name of a new file, which another endpoint of this name will not find. Raises OSError."""
+        """Write a new file with a unique name, and return the name. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = f"{name}.{secrets.token_hex(4)}{SENT}"
         opened = os.open(self.folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -95,6 +95,6 @@ class KeyFolder:
             (self.folder / file).unlink(missing_ok=True)
 
     def sweep(self, specs: Sequence[EndpointSpec]) -> None:
-        """Delete the files that no endpoint names any more."""
+        """Delete the files that no endpoint refers to."""
         wanted = {Path(file).name for spec in specs for file in spec.key_file}
         self.drop([file.name for file in self.folder.glob(f"*{SENT}") if file.name not in wanted])

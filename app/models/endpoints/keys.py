@@ -1,4 +1,4 @@
-"""The keys of one endpoint: the first that may be used is used, those that were refused or limited rest."""
+"""API keys of one endpoint: the first usable one is picked; refused and rate-limited keys cool down."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.models.endpoints.health import Now, Rest, Rests
+from app.models.endpoints.health import Cooldown, Cooldowns, Now
 
-REFUSED_S = 600.0  # that a refused key is left out, if there is another: somebody may have paid a bill by then
-REFUSED, BUSY = "model_auth", "model_busy"  # why a key rests, as codes of failures
+REFUSED_S = 600.0  # cooldown of a refused key, if another exists; a billing problem may be solved by then
+REFUSED, BUSY = "model_auth", "model_busy"  # reasons for a cooldown, as codes of failures
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`place` says which of the endpoint's keys it is, from 1; 0 and no value where it needs none."""
+    """One key. `place` numbers the endpoint's keys from 1; it is 0, without a value, where no key is needed."""
 
     place: int = 0
     value: str | None = field(default=None, repr=False)
 
 
 class KeyRing:
-    """A limit, and most refusals, are for one model: the key may still be good for others."""
+    """The keys of one endpoint. Rate limits and most refusals hold for one model: others may still use the key."""
 
     def __init__(self, values: Sequence[str] = (), now: Now = time.monotonic) -> None:
         self.keys = [Key(place, value) for place, value in enumerate(values, start=1)] or [Key()]
-        self._rests: Rests[tuple[int, str | None]] = Rests(now)  # by place and model; None is any model
+        self._cooldowns: Cooldowns[tuple[int, str | None]] = Cooldowns(now)  # by place and model; None is any model
 
     def pick(self, model: str) -> Key:
-        """The first that may be used; if all rest, the one that is soonest back, those that were refused last."""
-        return min(self.keys, key=lambda key: (self.is_refused(key, model), self._rests.left_s(self._rest(key, model))))
+        """Return the first usable key; if all cool down, the one that is ready first, refused keys last."""
+        return min(
+            self.keys, key=lambda key: (self.is_refused(key, model), self._cooldowns.left_s(self._cooldown(key, model)))
+        )
 
     def is_refused(self, key: Key, model: str) -> bool:
-        rest = self._rest(key, model)
-        return rest is not None and rest.why == REFUSED
+        cooldown = self._cooldown(key, model)
+        return cooldown is not None and cooldown.why == REFUSED
 
     def refused(self, key: Key, model: str | None) -> None:
-        """The server does not accept the key: for this model, or (None) at all."""
-        if key.value is not None:  # who has no key can but go on without
-            self._rests.begin((key.place, model), REFUSED_S, REFUSED)
+        """Cool down a key that the server refused, for this model or (None) for all."""
+        if key.value is not None:  # without a key there is nothing to switch
+            self._cooldowns.start((key.place, model), REFUSED_S, REFUSED)
 
     def limited(self, key: Key, model: str, seconds: float) -> None:
-        """The server wants no more of these requests for a while."""
-        self._rests.begin((key.place, model), seconds, BUSY)
+        """Cool down a rate-limited key for this model."""
+        self._cooldowns.start((key.place, model), seconds, BUSY)
 
     def answered(self, key: Key, model: str) -> None:
-        self._rests.end((key.place, model))
-        self._rests.end((key.place, None))
+        self._cooldowns.end((key.place, model))
+        self._cooldowns.end((key.place, None))
 
-    def rest_of(self, model: str) -> Rest | None:
-        """The rest that ends first, if no key may be used now."""
-        rests = [self._rest(key, model) for key in self.keys]
-        return None if None in rests else min((rest for rest in rests if rest), key=lambda rest: rest.until)
+    def cooldown_of(self, model: str) -> Cooldown | None:
+        """Return the cooldown that ends first if no key is usable now."""
+        cooldowns = [self._cooldown(key, model) for key in self.keys]
+        return None if None in cooldowns else min(filter(None, cooldowns), key=lambda cooldown: cooldown.until)
 
     def ready_in_s(self, model: str) -> float:
-        return self._rests.left_s(self.rest_of(model))
+        return self._cooldowns.left_s(self.cooldown_of(model))
 
-    def told(self) -> dict[str, int]:
-        """How many there are, and how many rest for one model at least: refused (`disabled`) or limited (`cooling`)."""
+    def status(self) -> dict[str, int]:
+        """Count the keys, and those refused (`disabled`) or rate-limited (`cooling`) for at least one model."""
         places: dict[str, set[int]] = {REFUSED: set(), BUSY: set()}
-        for (place, _), rest in self._rests.all().items():
-            places[rest.why].add(place)
+        for (place, _), cooldown in self._cooldowns.all().items():
+            places[cooldown.why].add(place)
         count = sum(key.value is not None for key in self.keys)
         return {"count": count, "disabled": len(places[REFUSED]), "cooling": len(places[BUSY] - {0})}
 
-    def _rest(self, key: Key, model: str) -> Rest | None:
-        return self._rests.of((key.place, None)) or self._rests.of((key.place, model))
+    def _cooldown(self, key: Key, model: str) -> Cooldown | None:
+        return self._cooldowns.of((key.place, None)) or self._cooldowns.of((key.place, model))

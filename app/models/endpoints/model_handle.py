@@ -1,4 +1,4 @@
-"""One model of one endpoint, as all runs share it."""
+"""Handle of one model of one endpoint, shared by all runs."""
 
 from __future__ import annotations
 
@@ -6,48 +6,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.core.endpoint_spec import Price
-from app.core.provider import Provider, Used
+from app.core.provider import Provider, TokenUsage
 from app.models.endpoints.prices import cost_of, price_of
-from app.models.endpoints.server_state import Host
-from app.models.endpoints.vision_fallback import sees
-from app.models.tokens.counter import Counter
+from app.models.endpoints.server_state import ServerState
+from app.models.endpoints.vision_fallback import can_see
+from app.models.tokens.counter import TokenCounter
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Target:
-    """`endpoint` is the endpoint's name; `prices` the whole table: a model may get its name with its first answer."""
+class ModelHandle:
+    """One model of an endpoint: its provider, token counter, prices and the server's state.
+
+    `endpoint` is the endpoint's name. `prices` is the whole table, because `auto` is resolved with the first answer.
+    """
 
     endpoint: str
     provider: Provider
-    counter: Counter
+    counter: TokenCounter
     prices: Mapping[str, Price] = field(default_factory=dict)
-    host: Host = field(default_factory=Host)
-    _priced: tuple[str, Price | None] = ("", None)  # what was found in the table, by the name that the model had
+    server: ServerState = field(default_factory=ServerState)
+    _priced: tuple[str, Price | None] = ("", None)  # model name and its price: a cache of the last look-up
 
     def __post_init__(self) -> None:
-        self.count_with(self.counter)
+        self.use_counter(self.counter)
 
-    def count_with(self, counter: Counter) -> None:
-        """From now on."""
+    def use_counter(self, counter: TokenCounter) -> None:
+        """Replace the token counter."""
         self.counter = counter
-        counter.sees = self.sees
+        counter.sees = self.can_see
 
-    def sees(self, ability: str) -> bool | None:
-        """`images` or `pdf`; None while nobody knows."""
-        return sees(self.provider, ability)
+    def can_see(self, ability: str) -> bool | None:
+        """Return whether the model reads `images` or `pdf`; None while unknown."""
+        return can_see(self.provider, ability)
 
     def learn_slots(self) -> None:
-        """As many requests at a time as the server says that it answers, if nobody has set a number."""
+        """Take over the number of slots that the server reports, unless a limit is configured."""
         slots = next((one.value for one in self.provider.abilities() if one.name == "slots"), None)
         if isinstance(slots, int):
-            self.host.queue.set_slots(slots)
+            self.server.queue.set_slots(slots)
 
     @property
     def name(self) -> str:
         return f"{self.endpoint}/{self.provider.model}"
 
-    def cost(self, used: Used) -> float | None:
-        """None for a model without a price."""
+    def cost(self, used: TokenUsage) -> float | None:
+        """Return the cost of a request; None for a model without a price."""
         if not self.prices:
             return None
         if self._priced[0] != self.name:

@@ -1,4 +1,4 @@
-"""How a model is named: by an alias, as `endpoint/model`, by its own name, or by its endpoint's."""
+"""Model names: an alias, `endpoint/model`, a model's own name, or the name of its endpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST_COMPARED = 1000
 LONGEST_SHOWN = 80  # characters
 
 Endpoints = Mapping[str, Endpoint]
-Place = tuple[Endpoint, str | None]  # with None for the endpoint's default model
+ModelLocation = tuple[Endpoint, str | None]  # None: the endpoint's default model
 
 
 def resolve_alias(name: str, aliases: Mapping[str, str]) -> str:
-    """Return the name that an alias leads to in the end, any other name unchanged. Raises ValueError for a cycle."""
+    """Return the name that an alias stands for, any other name unchanged. Raises ValueError for a cycle."""
     seen = [name]
     while (name := seen[-1]) in aliases:
         seen.append(aliases[name])
@@ -26,10 +26,10 @@ def resolve_alias(name: str, aliases: Mapping[str, str]) -> str:
     return name
 
 
-def place_of(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> Place | None:
-    """The first that fits: `endpoint/model`, a model that an endpoint is known to have, an endpoint."""
+def find_model(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> ModelLocation | None:
+    """Return the first match: `endpoint/model`, a model that an endpoint is known to have, an endpoint."""
     name = resolve_alias(name, aliases)
-    head, slash, model = name.partition("/")  # models have slashes, too
+    head, slash, model = name.partition("/")  # names of models may contain slashes, too
     if slash and model and head in endpoints and endpoints[head].takes(model):
         return endpoints[head], model
     for endpoint in endpoints.values():
@@ -38,8 +38,8 @@ def place_of(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> Pla
     return (endpoints[name], None) if name in endpoints else None
 
 
-def is_spelled_out(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> bool:
-    """Whether it fits whatever servers say of themselves."""
+def is_configured(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> bool:
+    """Return whether the name is valid by configuration alone, whatever the servers list."""
     name = resolve_alias(name, aliases)
     head, _, model = name.partition("/")
     if name in endpoints or any(name in (*one.spec.named, *(one.only or ())) for one in endpoints.values()):
@@ -48,7 +48,7 @@ def is_spelled_out(name: str, aliases: Mapping[str, str], endpoints: Endpoints) 
 
 
 def all_names(aliases: Mapping[str, str], endpoints: Endpoints) -> Iterator[str]:
-    """What `model` may say, the most telling first."""
+    """Yield the valid values of `model`, the most specific first."""
     yield from aliases
     for endpoint in endpoints.values():
         models = endpoint.models()
@@ -57,8 +57,8 @@ def all_names(aliases: Mapping[str, str], endpoints: Endpoints) -> Iterator[str]
             yield endpoint.name
 
 
-def unknown(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> str:
-    """There is no such model: what there is, and what may have been meant."""
+def unknown_model_message(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> str:
+    """Return an error message that lists the models and suggests similar names."""
     names = list(islice(all_names(aliases, endpoints), MOST_COMPARED))
     by_model = {one.partition("/")[2] or one: one for one in reversed(names)} | {one: one for one in endpoints}
     near = [by_model[one] for one in get_close_matches(name, by_model, n=3, cutoff=0.5)]

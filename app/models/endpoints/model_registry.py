@@ -1,4 +1,4 @@
-"""All models that the server can ask: which there are, by what names, and the way to each."""
+"""All configured models: resolve names and aliases to a route with its fallbacks."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from app.core.endpoint_spec import EndpointSpec
-from app.models.capabilities.name_hints import suggested
+from app.models.capabilities.name_hints import hints_for
 from app.models.endpoints.answer_limit import MOST_CHARACTERS
 from app.models.endpoints.endpoint import Endpoint
-from app.models.endpoints.failover import PATIENCE, Route
-from app.models.endpoints.model_handle import Target
-from app.models.endpoints.model_names import Endpoints, Place, is_spelled_out, place_of, resolve_alias, unknown
-from app.models.endpoints.server_state import Host
-from app.models.server_connection import UnusableConnection, absent
+from app.models.endpoints.failover import BACKOFF, ModelRoute
+from app.models.endpoints.model_handle import ModelHandle
+from app.models.endpoints.model_names import (
+    Endpoints,
+    ModelLocation,
+    find_model,
+    is_configured,
+    resolve_alias,
+    unknown_model_message,
+)
+from app.models.endpoints.server_state import ServerState
+from app.models.server_connection import UnavailableConnection, not_available
 
-GONE = "The setting model names {}, and no endpoint has it any more: add one that has it, or start again."
-NONE_LEFT = "There is no endpoint any more: add one with `dragoman endpoint add`, or start again."
+GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
+NONE_LEFT = "No endpoint is left. Add one with `dragoman endpoint add`, or restart."
 
 
 class UnknownModel(Exception):
-    """There is no such model. The message says which there are."""
+    """No model has this name. The message lists the models that exist."""
 
 
 class Models:
-    """The models of `endpoints`, the first of which answers whoever names no model, if `wanted` names no other.
+    """Models of all endpoints. The default is `wanted` if set, else the first endpoint's.
 
-    `fallback` are those that stand in for others, in order; `helper` is the one of summaries and judges.
+    `fallback` lists fallback models in order; `utility_model` is for summaries and judges.
     Raises ValueError for aliases that form a cycle.
     """
 
@@ -35,105 +42,114 @@ class Models:
         endpoints: Endpoints,
         aliases: Mapping[str, str] | None = None,
         fallback: Sequence[str] = (),
-        helper: str | None = None,
+        utility_model: str | None = None,
     ) -> None:
         self.endpoints = endpoints
         self.aliases = aliases or {}
         for alias in self.aliases:
             resolve_alias(alias, self.aliases)
         self.fallback = fallback
-        self.helper = helper
+        self.utility_model = utility_model
         self.wanted: str | None = None
-        self.patience = PATIENCE
+        self.backoff = BACKOFF
         self.most_characters = MOST_CHARACTERS  # of an answer
-        self.may_ask: Callable[[], None] = lambda: None  # raises what forbids that any model is asked
+        self.check_not_paused: Callable[[], None] = lambda: None  # raises Paused while no model may be asked
 
     @property
-    def default(self) -> Target:
-        """Answers whoever names no model."""
+    def default(self) -> ModelHandle:
+        """The model of requests that name none."""
         endpoint, model = self._default
-        return endpoint.target(model)
+        return endpoint.handle(model)
 
     @property
     def endpoint(self) -> Endpoint:
-        """The one that has the default model."""
+        """The endpoint of the default model."""
         return self._default[0]
 
     @property
-    def _default(self) -> Place:
+    def _default(self) -> ModelLocation:
         if self.wanted:
-            return place_of(self.wanted, self.aliases, self.endpoints) or (self._gone, None)
-        return (self.first if self.endpoints else self._gone), None
+            return find_model(self.wanted, self.aliases, self.endpoints) or (self._removed_default, None)
+        return (self.first if self.endpoints else self._removed_default), None
 
     @property
     def first(self) -> Endpoint:
         return next(iter(self.endpoints.values()))
 
     @cached_property
-    def _gone(self) -> Endpoint:
-        """Stands for a default model that was removed since: another one must not answer as if nothing had been."""
+    def _removed_default(self) -> Endpoint:
+        """Placeholder for a removed default model: requests fail instead of going to another model unnoticed."""
         head, slash, model = resolve_alias(self.wanted or "", self.aliases).partition("/")
         name = head if slash else "none"
-        connection = UnusableConnection(absent(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
+        connection = UnavailableConnection(not_available(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
-        return Endpoint(name, spec, "built in", connection, Host(name))
+        return Endpoint(name, spec, "built in", connection, ServerState(name))
 
-    def route(self, wanted: str | None, principal: str) -> Route:
-        """To the model of that name (an alias, `endpoint/model`, a model, an endpoint), for `principal`.
+    def route(self, wanted: str | None, principal: str) -> ModelRoute:
+        """Return the route of `principal` to a model: an alias, `endpoint/model`, a model, an endpoint, or the default.
 
         Raises UnknownModel.
         """
-        target = self.default if wanted is None else self._found(wanted)
-        if target is None:
+        handle = self.default if wanted is None else self._find_handle(wanted)
+        if handle is None:
             for endpoint in self.endpoints.values():
-                endpoint.look()  # it may have the model by now
-            raise UnknownModel(unknown(wanted or "", self.aliases, self.endpoints))
-        return self._way([target, *self._stand_ins()], principal)
+                endpoint.refresh()  # it may serve the model by now
+            raise UnknownModel(unknown_model_message(wanted or "", self.aliases, self.endpoints))
+        return self._route_to([handle, *self._fallbacks()], principal)
 
-    def utility(self, route: Route) -> Route:
-        """To the model of summaries and judges, for a run that goes `route`; the run's own models stand in for it."""
-        target = self._found(self.helper) if self.helper else None
-        return self._way([target, *route.targets], route.principal) if target else route
+    def utility(self, route: ModelRoute) -> ModelRoute:
+        """Return the route to the utility model; the models of the run's own `route` are its fallbacks."""
+        handle = self._find_handle(self.utility_model) if self.utility_model else None
+        return self._route_to([handle, *route.handles], route.principal) if handle else route
 
-    def _way(self, targets: Sequence[Target], principal: str) -> Route:
-        """Each of them once."""
-        return Route(
-            list(dict.fromkeys(targets)), principal, self.patience, self.may_ask, self.able, self.most_characters
+    def _route_to(self, handles: Sequence[ModelHandle], principal: str) -> ModelRoute:
+        """Return a route through these models, without duplicates."""
+        return ModelRoute(
+            list(dict.fromkeys(handles)),
+            principal,
+            self.backoff,
+            self.check_not_paused,
+            self.models_with,
+            self.most_characters,
         )
 
-    def able(self, ability: str) -> list[str]:
-        """The models that have it: as is known of those in use, or stated of their endpoint, or by their names."""
+    def models_with(self, ability: str) -> list[str]:
+        """Return the models with an ability: as known, configured, or suggested by their names."""
         found: dict[str, bool | None] = {}
         for endpoint in self.endpoints.values():
             stated = {"images": endpoint.spec.images, "pdf": endpoint.spec.pdf}.get(ability)
             for model in endpoint.models():
-                found[f"{endpoint.name}/{model}"] = suggested(model).get(ability) if stated is None else stated
-            known = ((target.name, target.sees(ability)) for target in endpoint.targets())
+                found[f"{endpoint.name}/{model}"] = hints_for(model).get(ability) if stated is None else stated
+            known = ((handle.name, handle.can_see(ability)) for handle in endpoint.handles())
             found.update((name, sees) for name, sees in known if sees is not None)
         return [name for name, sees in found.items() if sees]
 
     def needed_by(self, endpoint: str) -> str | None:
-        """Which setting could not be followed without this endpoint."""
+        """Return the setting that needs this endpoint, if one does."""
         others = {name: one for name, one in self.endpoints.items() if name != endpoint}
-        wrong_now = set(self.wrong())
-        return next((setting for setting, name in self.wrong(others) if (setting, name) not in wrong_now), None)
+        invalid_now = set(self.invalid_names())
+        return next(
+            (setting for setting, name in self.invalid_names(others) if (setting, name) not in invalid_now), None
+        )
 
-    def wrong(self, endpoints: Endpoints | None = None) -> Iterator[tuple[str, str]]:
-        """Settings that name a model that no endpoint can be known to have, each with that name.
+    def invalid_names(self, endpoints: Endpoints | None = None) -> Iterator[tuple[str, str]]:
+        """Yield settings with a model name that is not valid by configuration, each with that name.
 
-        What servers list of themselves does not count: that changes, and is not known at start.
+        The lists of servers do not count: they change, and are unknown at start.
         """
         there = self.endpoints if endpoints is None else endpoints
         named = [("fallback", name) for name in self.fallback]
-        named += [(setting, name) for setting, name in (("model", self.wanted), ("utility", self.helper)) if name]
+        named += [
+            (setting, name) for setting, name in (("model", self.wanted), ("utility", self.utility_model)) if name
+        ]
         named += [("aliases", name) for name in self.aliases]
         for setting, name in named:
-            if not is_spelled_out(name, self.aliases, there):
+            if not is_configured(name, self.aliases, there):
                 yield setting, name
 
-    def _found(self, name: str) -> Target | None:
-        place = place_of(name, self.aliases, self.endpoints)
-        return place[0].target(place[1]) if place else None
+    def _find_handle(self, name: str) -> ModelHandle | None:
+        place = find_model(name, self.aliases, self.endpoints)
+        return place[0].handle(place[1]) if place else None
 
-    def _stand_ins(self) -> list[Target]:
-        return [target for name in self.fallback if (target := self._found(name))]
+    def _fallbacks(self) -> list[ModelHandle]:
+        return [handle for name in self.fallback if (handle := self._find_handle(name))]

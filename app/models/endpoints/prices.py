@@ -1,4 +1,4 @@
-"""What tokens cost, by the price table of the settings."""
+"""Cost of tokens by the price table of the settings."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from app.core.endpoint_spec import Price
-from app.core.provider import Used
+from app.core.provider import TokenUsage
 
 MILLION = 1_000_000
-DIGITS = 9  # of money, behind the point: a sum that is rounded to them does not drift
+DIGITS = 9  # decimals of a cost: sums that are rounded to them do not drift
 
 
 def price_of(prices: Mapping[str, Price], name: str) -> Price | None:
-    """Of a model as `endpoint/model`: its row, else that of its own name, else the first pattern that fits either."""
+    """Return the price of `endpoint/model`: by its full name, by the model name, or by the first matching pattern."""
     names = (name, name.partition("/")[2])
     for one in names:
         if one in prices:
@@ -21,8 +21,8 @@ def price_of(prices: Mapping[str, Price], name: str) -> Price | None:
     return next((price for pattern, price in prices.items() if any(fnmatchcase(one, pattern) for one in names)), None)
 
 
-def cost_of(price: Price, used: Used) -> float:
-    """In the money of the price; what the server had in its cache, or has put there, at a price of its own."""
+def cost_of(price: Price, used: TokenUsage) -> float:
+    """Return the cost in the table's currency; cache reads and cache writes have prices of their own."""
     cached, written = used.cached or 0, used.cache_written or 0
     at = price.input * max(0, used.prompt_tokens - cached - written) + price.output * used.completion_tokens
     at += cached * (price.input if price.cached is None else price.cached)
@@ -31,6 +31,6 @@ def cost_of(price: Price, used: Used) -> float:
 
 
 def total(*costs: float | None) -> float | None:
-    """Of those that are known; None if none is."""
+    """Return the sum of the known costs; None if none is known."""
     known = [cost for cost in costs if cost is not None]
     return round(sum(known), DIGITS) if known else None

@@ -1,4 +1,4 @@
-"""The endpoints of the settings, those that were added at run time and what was found, as one: opened and changed."""
+"""Registry of endpoints: from the settings, added at run time (in the store), and discovered."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from pydantic import ValidationError
 
 from app.core.endpoint_spec import EndpointSpec, checked_endpoint_name
 from app.models.endpoints.endpoint import Endpoint
-from app.models.endpoints.endpoint_factory import Opener
-from app.models.endpoints.key_sources import UnfitKey, checked_key
-from app.models.http.failures import shown_url
-from app.models.providers import kind_of
+from app.models.endpoints.endpoint_factory import EndpointFactory
+from app.models.endpoints.key_sources import InvalidKey, check_key
+from app.models.http.failures import redact_url
+from app.models.providers import provider_kind
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
 
-LOOK_EVERY_S = 2.0  # how often it is looked what became of the rows: another process may have changed them
+RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
 
 logger = logging.getLogger(__name__)
 
 
-class NoSuchEndpoint(Exception):
+class UnknownEndpoint(Exception):
     """No endpoint has this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no endpoint {name[:80]!a}. GET /endpoints lists them.")
 
 
-class EndpointOfSettings(Exception):
-    """It stands in the settings, or was found at start: it is not changed here."""
+class ReadOnlyEndpoint(Exception):
+    """The endpoint is from the settings or was discovered, and cannot be changed at run time."""
 
 
-class UnfitEndpoint(Exception):
-    """It cannot be used. The message says what is wrong with it."""
+class InvalidEndpoint(Exception):
+    """The spec cannot be used. The message says why."""
 
 
-class Registry(Mapping[str, Endpoint]):
-    """By name, in the order in which they are asked for a model that has no other. Use `close()` at the end.
+class EndpointRegistry(Mapping[str, Endpoint]):
+    """Endpoints by name, in the order in which a model name is looked up. Call `close()` at the end.
 
-    `unpaused` waits while the server is paused: nothing is learned of endpoints meanwhile.
+    `unpaused` waits while the server is paused; no server is contacted meanwhile.
     """
 
-    def __init__(self, opener: Opener, store: EndpointStore, unpaused: Callable[[], Awaitable[None]]) -> None:
-        self.opener = opener
+    def __init__(self, factory: EndpointFactory, store: EndpointStore, unpaused: Callable[[], Awaitable[None]]) -> None:
+        self.factory = factory
         self._unpaused = unpaused
         self._store = store
-        self._set: dict[str, Endpoint] = {}  # by the settings
+        self._set: dict[str, Endpoint] = {}  # from the settings
         self._added: dict[str, Endpoint] = {}
-        self._last: dict[str, Endpoint] = {}  # what was found because there was nothing else
+        self._last: dict[str, Endpoint] = {}  # discovered, or built in
         self._rows: dict[str, EndpointRow] = {}
         self._all: dict[str, Endpoint] = {}
         self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
@@ -68,16 +68,16 @@ class Registry(Mapping[str, Endpoint]):
         return len(self._all)
 
     def put(self, endpoint: Endpoint) -> None:
-        """One that is not in the store."""
+        """Add an endpoint that is not in the store."""
         (self._set if endpoint.origin == "settings" else self._last)[endpoint.name] = endpoint
         self._order()
 
     async def rows(self) -> list[EndpointRow]:
-        """What was added at run time, whether it counts or not. Raises StoreFailed."""
+        """Return the rows of the store, those hidden by the settings included. Raises StoreFailed."""
         return await self._store.endpoints()
 
     async def reload(self) -> None:
-        """Make it so as the store says. Raises StoreFailed."""
+        """Reconcile the endpoints with the store. Raises StoreFailed."""
         async with self._changing:
             await self._reload()
 
@@ -85,23 +85,23 @@ class Registry(Mapping[str, Endpoint]):
         rows = {row.name: row for row in await self.rows()}
         if rows == self._rows:
             return
-        specs = {name: spec for name, row in rows.items() if (spec := spec_of(row))}
+        specs = {name: spec for name, row in rows.items() if (spec := endpoint_spec(row))}
         for name in [name for name in self._added if rows.get(name) != self._rows[name]]:
-            self._leave(self._added.pop(name))
+            self._retire(self._added.pop(name))
         self._rows, self._added = (
             rows,
             {
-                name: self._added.get(name) or self.opener.opened(name, spec, "added")
+                name: self._added.get(name) or self.factory.create(name, spec, "added")
                 for name, spec in specs.items()
                 if name not in self._set
             },
         )
         self._order()
         if len(specs) == len(rows):
-            self.opener.keys.sweep(list(specs.values()))
+            self.factory.keys.sweep(list(specs.values()))
 
     def _order(self) -> None:
-        """What a person has named comes before what was found."""
+        """Rebuild the mapping: configured and added endpoints come before discovered ones."""
         before = self._all
         self._all = self._set | self._added | {name: one for name, one in self._last.items() if name not in self._added}
         for endpoint in self._all.values():
@@ -111,61 +111,62 @@ class Registry(Mapping[str, Endpoint]):
             self.learn()
 
     def learn(self) -> None:
-        """From now on the servers are asked which models they have."""
+        """Start to ask the servers for their models."""
         self._learning = True
         for endpoint in self._all.values():
             if endpoint not in self._tasks:
-                learning = endpoint.learn_for_ever(self._unpaused)
+                learning = endpoint.learn_forever(self._unpaused)
                 self._tasks[endpoint] = asyncio.create_task(learning, name=f"models of {endpoint.name}")
 
-    def _leave(self, endpoint: Endpoint) -> None:
-        """Runs that are under way keep it until they end."""
+    def _retire(self, endpoint: Endpoint) -> None:
+        """Close the endpoint once the runs that use it have ended."""
         if task := self._tasks.pop(endpoint, None):
             task.cancel()
-        self._tasks[endpoint] = leaving = asyncio.create_task(endpoint.retire(), name=f"end of {endpoint.name}")
-        leaving.add_done_callback(lambda _: self._tasks.pop(endpoint, None))
+        self._tasks[endpoint] = retiring = asyncio.create_task(endpoint.retire(), name=f"end of {endpoint.name}")
+        retiring.add_done_callback(lambda _: self._tasks.pop(endpoint, None))
 
-    async def watch_for_ever(self) -> None:
-        """Take in what becomes of the store."""
+    async def watch_forever(self) -> None:
+        """Reload periodically."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(RELOAD_EVERY_S)
             try:
                 await self.reload()
             except StoreFailed as failure:
-                logger.error("what became of the endpoints could not be taken in: %s", failure)
+                logger.error("endpoints not reloaded from the store: %s", failure)
 
     async def add(self, name: str, spec: EndpointSpec, keys: Sequence[str], by: str) -> Endpoint:
-        """Take in an endpoint, or change one that was added. Raises UnfitEndpoint, EndpointOfSettings, StoreFailed."""
-        checked(name, spec, keys)
-        self.opener.redactor.add(*keys)
+        """Add an endpoint, or change one that was added. Raises InvalidEndpoint, ReadOnlyEndpoint, StoreFailed."""
+        check_endpoint(name, spec, keys)
+        self.factory.redactor.add(*keys)
         async with self._changing:
             if name in self._set:
-                raise EndpointOfSettings(f"{name} is in the settings: change it there, or use another name.")
+                raise ReadOnlyEndpoint(f"{name} is in the settings: change it there, or use another name.")
             try:
-                files = (self.opener.keys.keep(name, keys),) if keys else ()
+                files = (self.factory.keys.keep(name, keys),) if keys else ()
             except OSError as error:
-                raise StoreFailed(f"The keys cannot be kept in {self.opener.keys.folder}: {error.strerror}.") from error
+                folder = self.factory.keys.folder
+                raise StoreFailed(f"The keys cannot be stored in {folder}: {error.strerror}.") from error
             kept = spec.model_copy(update={"key_file": (*spec.key_file, *files)})
             try:
-                await self._store.write([row_of(name, kept, by), audit(name, "added", by, kept)])
+                await self._store.write([endpoint_row(name, kept, by), audit_row(name, "added", by, kept)])
             except StoreFailed:
-                self.opener.keys.drop(files)
+                self.factory.keys.drop(files)
                 raise
             await self._reload()
         return self._all[name]
 
     async def remove(self, name: str, by: str) -> None:
-        """Raises NoSuchEndpoint, EndpointOfSettings, StoreFailed."""
+        """Remove an added endpoint. Raises UnknownEndpoint, ReadOnlyEndpoint, StoreFailed."""
         async with self._changing:
             if name not in self._all:
-                raise NoSuchEndpoint(name)
+                raise UnknownEndpoint(name)
             if name not in self._added:
-                raise EndpointOfSettings(f"{name} was not added at run time: what names it are the settings.")
-            await self._store.write([EndpointRemoved(name), audit(name, "removed", by)])
+                raise ReadOnlyEndpoint(f"{name} was not added at run time: remove it from the settings.")
+            await self._store.write([EndpointRemoved(name), audit_row(name, "removed", by)])
             await self._reload()
 
     async def close(self) -> None:
-        """All of them, those that were left but are still in use included."""
+        """Close all endpoints, retired ones that are still in use included."""
         ending = dict(self._tasks)
         for task in ending.values():
             task.cancel()
@@ -175,31 +176,31 @@ class Registry(Mapping[str, Endpoint]):
             await endpoint.close()
 
 
-def checked(name: str, spec: EndpointSpec, keys: Sequence[str]) -> None:
-    """Raises UnfitEndpoint."""
+def check_endpoint(name: str, spec: EndpointSpec, keys: Sequence[str]) -> None:
+    """Validate a name, a spec and its keys. Raises InvalidEndpoint."""
     try:
         checked_endpoint_name(name)
-        kind_of(spec.url, spec.format)
+        provider_kind(spec.url, spec.format)
         for key in keys:
-            checked_key(key)
-    except UnfitKey as error:
-        raise UnfitEndpoint(f"One of the keys {error}.") from None
+            check_key(key)
+    except InvalidKey as error:
+        raise InvalidEndpoint(f"One of the keys {error}.") from None
     except ValueError as error:
-        raise UnfitEndpoint(f"{error}.") from None
+        raise InvalidEndpoint(f"{error}.") from None
 
 
-def row_of(name: str, spec: EndpointSpec, by: str) -> EndpointRow:
+def endpoint_row(name: str, spec: EndpointSpec, by: str) -> EndpointRow:
     return EndpointRow(name, spec.model_dump_json(exclude_defaults=True), by, time.time())
 
 
-def spec_of(row: EndpointRow) -> EndpointSpec | None:
-    """None for one that this version cannot read; the log says so."""
+def endpoint_spec(row: EndpointRow) -> EndpointSpec | None:
+    """Return the spec of a row; None, with a log line, if this version cannot read it."""
     try:
         return EndpointSpec.model_validate_json(row.spec)
     except ValidationError:
-        logger.error("the endpoint %s cannot be read; remove it, and add it again", row.name)
+        logger.error("endpoint %s in the store is invalid; remove it and add it again", row.name)
         return None
 
 
-def audit(name: str, decision: str, by: str, spec: EndpointSpec | None = None) -> AuditRow:
-    return AuditRow(time.time(), by, f"endpoint {name}", decision, shown_url(spec.url) if spec else "", by)
+def audit_row(name: str, decision: str, by: str, spec: EndpointSpec | None = None) -> AuditRow:
+    return AuditRow(time.time(), by, f"endpoint {name}", decision, redact_url(spec.url) if spec else "", by)

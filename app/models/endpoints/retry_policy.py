@@ -1,4 +1,7 @@
-"""Whom to ask next, and when, after a failure before the first word. Decides only: whoever asks waits and tells."""
+"""Retry policy: after a failure before the first token, decide on a retry, another key, a fallback, or the end.
+
+This module only decides; the caller waits and emits the notices.
+"""
 
 from __future__ import annotations
 
@@ -9,179 +12,182 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from app.core.provider import ProviderFailed, Switched, Told
-from app.models.endpoints.faults import ABSENT, LIMITED, TOO_LONG, Fault, fault_of, refuses_key, rest_s
+from app.core.provider import FallbackUsed, ProviderFailed, ProviderNotice
+from app.models.endpoints.faults import ABSENT, LIMITED, TOO_LONG, Fault, cooldown_s, fault_of, refuses_key
 from app.models.endpoints.health import Now
 from app.models.endpoints.keys import Key
-from app.models.endpoints.model_handle import Target
+from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.vision_fallback import NO_VISION
 
-FIRST_S, MOST_S = 0.5, 10.0  # of waiting between two tries, doubled each time
-HONOURED_S = 30.0  # the longest wait that a server may ask for
+FIRST_S, MOST_S = 0.5, 10.0  # backoff: first and longest delay, doubled each time
+HONOURED_S = 30.0  # the longest Retry-After that is waited for
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How waiting is done; `chance` is evenly between 0 and 1."""
+class Backoff:
+    """Exponential backoff with jitter; `chance` returns random numbers between 0 and 1."""
 
     now: Now = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
-    def backoff_s(self, tried: int) -> float:
-        """Half of the time or more, so that those who failed together do not come back together."""
-        return (0.5 + self.chance() / 2) * min(MOST_S, FIRST_S * 2.0 ** (tried - 1))
+    def delay_s(self, tries: int) -> float:
+        """Return the delay after so many tries, with 50 % jitter so that clients do not retry all at once."""
+        return (0.5 + self.chance() / 2) * min(MOST_S, FIRST_S * 2.0 ** (tries - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """What to tell, and how long to wait, before the next question; if there is none, why nobody answers."""
+class NextStep:
+    """The next step: notices, then a delay before the next try; or the `failure` that ends the request."""
 
-    told: list[Told]
+    notices: list[ProviderNotice]
     wait_s: float = 0.0
     failure: ProviderFailed | None = None
 
 
-class Trip:
-    """One request's way along the targets: those that rest are passed over as long as there are others.
+class Attempt:
+    """One request and its tries on the models of a route. Models that cool down are skipped while there are others.
 
-    No wait is longer than `most_wait_s`, nor does it reach beyond `until`.
+    No wait is longer than `most_wait_s` or ends after `until`.
     """
 
     def __init__(
-        self, targets: Sequence[Target], patience: Patience, most_wait_s: float = math.inf, until: float = math.inf
+        self, handles: Sequence[ModelHandle], backoff: Backoff, most_wait_s: float = math.inf, until: float = math.inf
     ) -> None:
-        self._targets = targets
-        self._patience = patience
+        self._handles = handles
+        self._backoff = backoff
         self._most_wait_s = min(HONOURED_S, most_wait_s)
         self._until = until
-        self._asked: list[Target] = []
-        self._failed: list[ProviderFailed] = []  # of each that was asked, why it could not answer
-        rest = targets[0].host.rest_of(targets[0].provider.model)
-        self._reason = rest.why if rest else ""  # why the first does not answer
-        self._turn_to(self._next() or targets[0])
+        self._attempted: list[ModelHandle] = []
+        self._failed: list[ProviderFailed] = []  # the failures of `_attempted`, in the same order
+        cooldown = handles[0].server.cooldown_of(handles[0].provider.model)
+        self._reason = cooldown.why if cooldown else ""  # why the first model does not answer
+        self._switch_to(self._next() or handles[0])
 
-    def _turn_to(self, target: Target) -> None:
-        self.target = target
+    def _switch_to(self, handle: ModelHandle) -> None:
+        self.handle = handle
         self.key = Key()
-        self._tried = 0
+        self._tries = 0
         self._keys_tried: set[int] = set()
-        self._asked.append(target)
+        self._attempted.append(handle)
 
     @property
     def _model(self) -> str:
-        return self.target.provider.model
+        return self.handle.provider.model
 
-    def ask(self) -> Key:
-        """The key for the next question, to `target`."""
-        self.key = self.target.host.keys.pick(self._model)
+    def pick_key(self) -> Key:
+        """Return the key for the next try on `handle`."""
+        self.key = self.handle.server.keys.pick(self._model)
         return self.key
 
-    def answers(self) -> Switched | None:
-        """The target has begun to answer. If it is not the one that was wanted, that is to be told."""
-        self.target.host.answered(self._model, self.key)
-        wanted = self._targets[0]
-        return None if self.target is wanted else Switched(wanted.name, self.target.name, self._reason)
+    def succeeded(self) -> FallbackUsed | None:
+        """Record that the model has begun to answer. Return a FallbackUsed if it is not the requested one."""
+        self.handle.server.answered(self._model, self.key)
+        wanted = self._handles[0]
+        return None if self.handle is wanted else FallbackUsed(wanted.name, self.handle.name, self._reason)
 
-    def failed(self, failure: ProviderFailed) -> Next:
-        """It did not answer."""
+    def failed(self, failure: ProviderFailed) -> NextStep:
+        """Record a failure and return the next step."""
         fault = fault_of(failure)
-        told = self._learn(fault, failure)
+        notices = self._learn(fault, failure)
         if self._has_key_left(fault):
-            return Next(told)
-        self._tried += 1
+            return NextStep(notices)
+        self._tries += 1
         wait_s = self._wait_s(fault, failure)
         if wait_s is not None:
-            return Next([*told, *self._waits(failure, wait_s)], wait_s)
-        if not fault.elsewhere and self._ends_all(failure):
-            return Next(told, failure=failure)
-        before, following = self.target, self._give_up(fault, failure)
+            return NextStep([*notices, *self._retry_notices(failure, wait_s)], wait_s)
+        if not fault.try_fallback and self._ends_all(failure):
+            return NextStep(notices, failure=failure)
+        before, following = self.handle, self._give_up(fault, failure)
         if following is None:
-            return Next(told, failure=self._end())
-        self._turn_to(following)
-        said = f"{before.name} could not answer ({failure.code}): {following.name} is asked."
-        return Next([*told, Told("retry", said)])
+            return NextStep(notices, failure=self._end())
+        self._switch_to(following)
+        message = f"{before.name} could not answer ({failure.code}): {following.name} is asked."
+        return NextStep([*notices, ProviderNotice("retry", message)])
 
-    def _learn(self, fault: Fault, failure: ProviderFailed) -> list[Told]:
-        """What rests from now on."""
-        host, seconds = self.target.host, rest_s(fault, failure)
-        if failure.code not in (TOO_LONG, NO_VISION):  # which are no trouble of the server's
-            host.failed(failure)
-        if fault.of == "host":
-            host.health.dead(seconds, failure.code)
+    def _learn(self, fault: Fault, failure: ProviderFailed) -> list[ProviderNotice]:
+        """Start the cooldowns that follow from the failure, and return notices about them."""
+        server, seconds = self.handle.server, cooldown_s(fault, failure)
+        if failure.code not in (TOO_LONG, NO_VISION):  # these are not faults of the server
+            server.failed(failure)
+        if fault.of == "server":
+            server.health.mark_down(seconds, failure.code)
         if fault is LIMITED:
-            host.keys.limited(self.key, self._model, seconds)
+            server.keys.limited(self.key, self._model, seconds)
         if not refuses_key(fault) or self.key.value is None:
             return []
-        host.keys.refused(self.key, None if fault.of == "key" else self._model)
-        return [Told("key_disabled", refused(self.target, self.key, failure))]
+        server.keys.refused(self.key, None if fault.of == "key" else self._model)
+        return [ProviderNotice("key_disabled", key_refused_message(self.handle, self.key, failure))]
 
     def _wait_s(self, fault: Fault, failure: ProviderFailed) -> float | None:
-        """How long to wait before the same target is asked again; None if it is not."""
-        tries = fault.tries if self._next() is None else fault.beside
-        if refuses_key(fault) or not failure.retryable or self._tried >= tries:
+        """Return the delay before a retry on the same model; None for no retry."""
+        tries = fault.tries if self._next() is None else fault.tries_with_fallback
+        if refuses_key(fault) or not failure.retryable or self._tries >= tries:
             return None
-        wait_s = failure.retry_after_s or self._patience.backoff_s(self._tried)
+        wait_s = failure.retry_after_s or self._backoff.delay_s(self._tries)
         if fault is LIMITED and failure.retry_after_s:
-            wait_s = self.target.host.keys.ready_in_s(self._model)  # another key may be ready before
-        late = wait_s > self._most_wait_s or self._patience.now() + wait_s >= self._until
+            wait_s = self.handle.server.keys.ready_in_s(self._model)  # another key may be ready earlier
+        late = wait_s > self._most_wait_s or self._backoff.now() + wait_s >= self._until
         return None if late else wait_s
 
     def _ends_all(self, failure: ProviderFailed) -> bool:
-        """The wanted model's word on the request holds for all; that of one that stands in (it cannot see, say) for
-        itself alone, but a prompt can be shortened for it."""
-        return self.target is self._targets[0] or failure.code == TOO_LONG
+        """Return whether a rejected request is final: always from the requested model; from a fallback only if
+        the prompt is too long, because the agent can shorten it.
+        """
+        return self.handle is self._handles[0] or failure.code == TOO_LONG
 
     def _has_key_left(self, fault: Fault) -> bool:
-        """Whether another key is to be used at once; one that rests only where nobody else can be asked."""
+        """Return whether to use another key at once; a key that cools down only if no other model is left."""
         if fault.of not in ("key", "key_here"):
             return False
         self._keys_tried.add(self.key.place)
-        keys = self.target.host.keys
+        keys = self.handle.server.keys
         following = keys.pick(self._model)
         if following.place in self._keys_tried or keys.is_refused(following, self._model):
             return False
-        return not keys.rest_of(self._model) or (refuses_key(fault) and self._next() is None)
+        return not keys.cooldown_of(self._model) or (refuses_key(fault) and self._next() is None)
 
-    def _waits(self, failure: ProviderFailed, wait_s: float) -> list[Told]:
+    def _retry_notices(self, failure: ProviderFailed, wait_s: float) -> list[ProviderNotice]:
         if not wait_s:
             return []
-        said = f"{self.target.name} could not answer ({failure.code}): it is asked again in {wait_s:.1f} s"
-        return [Told("retry", f"{said}, for the {ordinal(self._tried + 1)} time.")]
+        message = f"{self.handle.name} could not answer ({failure.code}): it is asked again in {wait_s:.1f} s"
+        return [ProviderNotice("retry", f"{message}, for the {ordinal(self._tries + 1)} time.")]
 
-    def _give_up(self, fault: Fault, failure: ProviderFailed) -> Target | None:
-        """The target is not asked any more; who is to be asked next, if there is anybody."""
-        keyless = refuses_key(fault) and self.key.value is None  # there is no key that could rest
+    def _give_up(self, fault: Fault, failure: ProviderFailed) -> ModelHandle | None:
+        """Give this model up and return the next one, if one is left."""
+        keyless = refuses_key(fault) and self.key.value is None  # no key to cool down
         if fault.of == "model" or keyless:
-            self.target.host.health.rests(self._model, rest_s(ABSENT if keyless else fault, failure), failure.code)
-        if self.target is self._targets[0]:
+            self.handle.server.health.cool_down(
+                self._model, cooldown_s(ABSENT if keyless else fault, failure), failure.code
+            )
+        if self.handle is self._handles[0]:
             self._reason = failure.code
         self._failed.append(failure)
-        return self._next(resting=True)
+        return self._next(include_cooling=True)
 
-    def _next(self, *, resting: bool = False) -> Target | None:
-        """The first that was not asked yet and does not rest; or, if all do and `resting` ones will do, one of them."""
-        left = [target for target in self._targets if target not in self._asked]
-        awake = [target for target in left if not target.host.rest_of(target.provider.model)]
-        return next(iter(awake or (left if resting else [])), None)
+    def _next(self, *, include_cooling: bool = False) -> ModelHandle | None:
+        """Return the next untried model that is not cooling down; or any untried one, with `include_cooling`."""
+        left = [handle for handle in self._handles if handle not in self._attempted]
+        ready = [handle for handle in left if not handle.server.cooldown_of(handle.provider.model)]
+        return next(iter(ready or (left if include_cooling else [])), None)
 
     def _end(self) -> ProviderFailed:
-        """Why nobody answers."""
+        """Return the failure of the whole request."""
         if len(self._failed) == 1:
             return self._failed[0]
-        failed = dict(zip(self._asked, self._failed, strict=True))
-        wanted_first = sorted(failed, key=self._targets.index)  # which was asked last if it was resting
-        said = " ".join(f"{target.name}: {failed[target].message}" for target in wanted_first)
+        failed = dict(zip(self._attempted, self._failed, strict=True))
+        wanted_first = sorted(failed, key=self._handles.index)  # it was tried last if it was cooling down
+        reasons = " ".join(f"{handle.name}: {failed[handle].message}" for handle in wanted_first)
         first, any_retryable = failed[wanted_first[0]], any(failure.retryable for failure in self._failed)
-        message = f"None of the models could answer. {said}"
+        message = f"None of the models could answer. {reasons}"
         return ProviderFailed(first.code, message, retryable=any_retryable, status=first.status)
 
 
-def refused(target: Target, key: Key, failure: ProviderFailed) -> str:
-    which = f"Key {key.place} of {len(target.host.keys.keys)}"
+def key_refused_message(handle: ModelHandle, key: Key, failure: ProviderFailed) -> str:
+    which = f"Key {key.place} of {len(handle.server.keys.keys)}"
     status = f" ({failure.status})" if failure.status else ""
-    said = f"{which} of the endpoint {target.endpoint} was refused{status}"
-    return f"{said}: it is left out for ten minutes, as long as there is another."
+    message = f"{which} of the endpoint {handle.endpoint} was refused{status}"
+    return f"{message}: it is not used for ten minutes, as long as there is another."
 
 
 def ordinal(number: int) -> str:

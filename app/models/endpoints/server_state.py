@@ -1,4 +1,4 @@
-"""One endpoint as all its models share it: its keys, its health, the line in front of it."""
+"""State that all models of one endpoint share: its keys, its health and its request queue."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 from app.core.provider import ProviderFailed
 from app.models.endpoints.fair_queue import FairQueue
-from app.models.endpoints.health import Health, LastError, Now, Rest
+from app.models.endpoints.health import Cooldown, Health, LastError, Now
 from app.models.endpoints.keys import Key, KeyRing
 
-MOST_ERROR = 500  # characters of an error that are kept
+MOST_ERROR = 500  # characters of the last error
 
 
-class Host:
-    """`keys` in the order in which they are to be used; `max_requests` at a time: 0 is no limit, None as is learned."""
+class ServerState:
+    """Shared state of one endpoint. `keys` are in order of preference; `max_requests` limits concurrency: 0 is no
+    limit, None takes the number of slots that the server reports.
+    """
 
     def __init__(
         self,
@@ -31,29 +33,29 @@ class Host:
         self.queue = FairQueue(max_requests)
         self._clock = clock
 
-    def rest_of(self, model: str) -> Rest | None:
-        """Why the model is better not asked now, if something else can be."""
-        return self.health.rest_of(model) or self.keys.rest_of(model)
+    def cooldown_of(self, model: str) -> Cooldown | None:
+        """Return the reason to prefer another model now, if there is one."""
+        return self.health.cooldown_of(model) or self.keys.cooldown_of(model)
 
     def answered(self, model: str, key: Key) -> None:
         self.health.answered(model)
         self.keys.answered(key, model)
 
     def failed(self, failure: ProviderFailed) -> None:
-        """Keep it as the last error: one line, without a key."""
-        said = " ".join(failure.message.split())
+        """Record the last error in one line, with keys redacted."""
+        message = " ".join(failure.message.split())
         for key in self.keys.keys:
-            said = said.replace(key.value, "***") if key.value else said
-        self.health.last_error = LastError(failure.code, said[:MOST_ERROR], self._clock())
+            message = message.replace(key.value, "***") if key.value else message
+        self.health.last_error = LastError(failure.code, message[:MOST_ERROR], self._clock())
 
-    def told(self) -> dict[str, Any]:
-        """For people who look after the server."""
-        rest, error = self.health.rest_of_all, self.health.last_error
-        keys = self.keys.told()
+    def status(self) -> dict[str, Any]:
+        """Return the fields that admins see in GET /endpoints."""
+        cooldown, error = self.health.server_cooldown, self.health.last_error
+        keys = self.keys.status()
         return {
-            "state": "dead" if rest else "cooling" if keys["cooling"] or self.health.resting else "ok",
-            "back_in_s": round(self.health.left_s(rest), 1) if rest else None,
-            "resting": self.health.resting,
+            "state": "dead" if cooldown else "cooling" if keys["cooling"] or self.health.cooling else "ok",
+            "back_in_s": round(self.health.left_s(cooldown), 1) if cooldown else None,
+            "resting": self.health.cooling,
             "last_error": {"code": error.code, "message": error.message, "at": error.at} if error else None,
             "keys": keys,
             "max_requests": self.queue.limit or None,

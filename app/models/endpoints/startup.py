@@ -1,4 +1,4 @@
-"""Which models there are when dragoman starts: those of the settings, those that were added, else what is found."""
+"""Start-up: open the endpoints of the settings and the store; with none, discover a local server or embed a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import Provider, ProviderFailed
 from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
 from app.models.endpoints.endpoint import Endpoint
-from app.models.endpoints.endpoint_factory import Common, Opener
+from app.models.endpoints.endpoint_factory import EndpointDefaults, EndpointFactory
 from app.models.endpoints.key_sources import Keys
-from app.models.endpoints.model_names import is_spelled_out
+from app.models.endpoints.model_names import is_configured
 from app.models.endpoints.model_registry import Models
-from app.models.endpoints.registry import Registry, spec_of
+from app.models.endpoints.registry import EndpointRegistry, endpoint_spec
 from app.models.http.client import model_client
-from app.models.server_connection import Manner
-from app.models.tokens.counter import opened_counter
+from app.models.server_connection import ConnectionOptions
+from app.models.tokens.counter import create_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
 from app.storage.endpoints import EndpointRow
@@ -33,138 +33,139 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from tools.base.pause_check import Paused
 
-KEYS = "keys"  # the folder of keys that were sent, in the data directory
+KEYS = "keys"  # directory of keys sent at run time, inside the data directory
 
-Choose = Callable[[Settings], Awaitable[tuple[Provider, str]]]
+ChooseProvider = Callable[[Settings], Awaitable[tuple[Provider, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """`about` is a sentence: which model answers, and why that one."""
+class OpenedModels:
+    """The opened models. `about` is a sentence for the log that names the default model and the reason for it."""
 
     models: Models
-    registry: Registry
+    registry: EndpointRegistry
     about: str
 
 
 @asynccontextmanager
-async def opened_models(
+async def open_models(
     settings: Settings,
     store: Store,
     redactor: Redactor,
     environ: Mapping[str, str],
-    choose: Choose | None = None,
+    choose: ChooseProvider | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
-) -> AsyncGenerator[Opened, None]:
-    """`choose` gives a provider that takes the place of the one that the settings name.
+) -> AsyncGenerator[OpenedModels, None]:
+    """Open all endpoints, and keep them in sync with the store until the context ends.
 
-    While `switch` is paused no server is asked what it has or can, and no embedded model is loaded.
-
-    Raises SettingsError where they name keys, models or a tokenizer that are not there, StoreFailed.
+    `choose` returns a provider to use instead of the configured one. While `switch` is paused, no server is contacted
+    and no embedded model is loaded. Raises SettingsError for invalid keys, model names or tokenizers, and StoreFailed.
     """
     switch = switch or KillSwitch.always_on(store)
-    registry = Registry(opener_of(settings, redactor, environ), store, switch.unpaused)
+    registry = EndpointRegistry(build_endpoint_factory(settings, redactor, environ), store, switch.unpaused)
     try:
-        opened = await _opened(registry, settings, choose, known_servers, switch)
-        opened.models.may_ask = switch.check
+        opened = await _open(registry, settings, choose, known_servers, switch)
+        opened.models.check_not_paused = switch.check
         opened.models.most_characters = settings.max_answer_characters
-        watching = asyncio.create_task(registry.watch_for_ever(), name="endpoints")
+        reloading = asyncio.create_task(registry.watch_forever(), name="endpoints")
         try:
             registry.learn()
             yield opened
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            reloading.cancel()
+            await asyncio.wait([reloading])
     finally:
         await registry.close()
 
 
-def opener_of(settings: Settings, redactor: Redactor, environ: Mapping[str, str]) -> Opener:
-    common = Common(settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window)
-    manner = Manner(Clock(settings.time_zone), settings.transport)
-    return Opener(common, manner, settings.prices, environ, settings.data_dir / KEYS, redactor)
+def build_endpoint_factory(settings: Settings, redactor: Redactor, environ: Mapping[str, str]) -> EndpointFactory:
+    common = EndpointDefaults(
+        settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window
+    )
+    options = ConnectionOptions(Clock(settings.time_zone), settings.transport)
+    return EndpointFactory(common, options, settings.prices, environ, settings.data_dir / KEYS, redactor)
 
 
-async def _opened(
-    registry: Registry,
+async def _open(
+    registry: EndpointRegistry,
     settings: Settings,
-    choose: Choose | None,
+    choose: ChooseProvider | None,
     known_servers: Sequence[KnownServer],
     switch: KillSwitch,
-) -> Opened:
-    about, why, opener = "", "as configured", registry.opener
+) -> OpenedModels:
+    about, why, factory = "", "as configured", registry.factory
     rows = await registry.rows()
     if inside := in_workspace(
-        key_files_of(rows), settings.workspace
+        own_key_files(rows), settings.workspace
     ):  # it may be another one than when they were added
         raise SettingsError(inside)
-    elsewhere = is_elsewhere(settings, [row.name for row in rows])
-    own = None if elsewhere else settings.model
+    try_fallback = names_other_endpoint(settings, [row.name for row in rows])
+    own = None if try_fallback else settings.model
     if choose:
         provider, about = await choose(settings)
-        registry.put(opener.around(DEFAULT, provider))
+        registry.put(factory.wrap(DEFAULT, provider))
     elif settings.model_url:
         spec = EndpointSpec(url=settings.model_url, model=own)
-        registry.put(opener.opened(DEFAULT, spec, "settings", key_of(settings)))
+        registry.put(factory.create(DEFAULT, spec, "settings", settings_keys(settings)))
     for name, spec in settings.endpoints.items():
-        registry.put(opener.opened(name, spec, "settings"))
+        registry.put(factory.create(name, spec, "settings"))
     await registry.reload()
     if not registry:
-        endpoint, why = await found(opener, own, key_of(settings), known_servers)
+        endpoint, why = await discover_endpoint(factory, own, settings_keys(settings), known_servers)
         registry.put(endpoint)
     models = Models(registry, settings.aliases, settings.fallback, settings.utility)
-    if elsewhere:
+    if try_fallback:
         models.wanted = settings.model
     elif own and DEFAULT not in registry and models.first.origin in ("settings", "added"):
-        models.wanted = own if is_spelled_out(own, {}, registry) else f"{models.first.name}/{own}"
-    check(models)
-    about = about or await readied(models, why, switch)
+        models.wanted = own if is_configured(own, {}, registry) else f"{models.first.name}/{own}"
+    check_model_names(models)
+    about = about or await prepare_default_model(models, why, switch)
     if settings.tokenizer:
         default = models.default
-        default.count_with(await opened_counter(default.provider, models.endpoint.spec.window, settings.tokenizer))
-    return Opened(models, registry, about)
+        default.use_counter(await create_counter(default.provider, models.endpoint.spec.window, settings.tokenizer))
+    return OpenedModels(models, registry, about)
 
 
-def key_files_of(rows: Iterable[EndpointRow]) -> Iterator[OwnFile]:
-    """The files of keys of endpoints that were added."""
+def own_key_files(rows: Iterable[EndpointRow]) -> Iterator[OwnFile]:
+    """Yield the key files of endpoints that were added at run time."""
     for row in rows:
-        for file in (spec_of(row) or EndpointSpec(url="embedded:")).key_file:
+        for file in (endpoint_spec(row) or EndpointSpec(url="embedded:")).key_file:
             advice = f"Move it, and add the endpoint again: dragoman endpoint add {row.name}."
             yield OwnFile(f"The key_file of {row.name}", Path(file), advice)
 
 
-def is_elsewhere(settings: Settings, added: Collection[str]) -> bool:
-    """Whether `model` is an alias, or `endpoint/model`: not a name that the server of `model_url` knows."""
+def names_other_endpoint(settings: Settings, added: Collection[str]) -> bool:
+    """Return whether `model` is an alias or `endpoint/model`, and so not a model of `model_url`."""
     model = settings.model or ""
     head, slash, _ = model.partition("/")
     return model in settings.aliases or bool(slash and (head in settings.endpoints or head in added))
 
 
-def key_of(settings: Settings) -> Keys:
+def settings_keys(settings: Settings) -> Keys:
     return Keys((settings.model_key.get_secret_value(),) if settings.model_key else ())
 
 
-async def found(
-    opener: Opener, model: str | None, keys: Keys, known_servers: Sequence[KnownServer]
+async def discover_endpoint(
+    factory: EndpointFactory, model: str | None, keys: Keys, known_servers: Sequence[KnownServer]
 ) -> tuple[Endpoint, str]:
-    """A server that runs already on this machine, else the embedded model; and why."""
+    """Return a model server that runs on this machine, else the embedded model; and the reason."""
     async with model_client("http://127.0.0.1") as client:
         known = await discover(client, known_servers)
     if known is None:
-        embedded = opener.opened("embedded", EndpointSpec(url="embedded:"), "built in")
+        embedded = factory.create("embedded", EndpointSpec(url="embedded:"), "built in")
         return embedded, "no server is configured, and none answers on a well-known port"
     name = re.sub(r"[^a-z0-9]+", "-", known.server.name.lower())
     spec = EndpointSpec(url=known.server.base_url, model=model or known.model)
-    return opener.opened(name, spec, "found", keys), f"found on the port of {known.server.name}"
+    return factory.create(name, spec, "found", keys), f"found on the port of {known.server.name}"
 
 
-def check(models: Models) -> None:
-    """Raises SettingsError for names that cannot be right, and for a default endpoint without its keys."""
+def check_model_names(models: Models) -> None:
+    """Raise SettingsError for invalid model names, and for a default endpoint with missing keys."""
     endpoints = ", ".join(models.endpoints)
     problems = [
-        f"{setting} names {name!a}, which no endpoint is sure to have. Write ENDPOINT/MODEL; endpoints are {endpoints}."
-        for setting, name in models.wrong()
+        f"{setting} names {name!a}, which no endpoint has. Write ENDPOINT/MODEL; endpoints are {endpoints}."
+        for setting, name in models.invalid_names()
     ]
     if not problems and (problem := models.endpoint.problem):
         problems.append(problem)
@@ -172,13 +173,13 @@ def check(models: Models) -> None:
         raise SettingsError(problems)
 
 
-async def readied(models: Models, why: str, switch: KillSwitch) -> str:
-    """Have the default model ready, as far as it can be; a sentence for people: which it is, and why that one."""
+async def prepare_default_model(models: Models, why: str, switch: KillSwitch) -> str:
+    """Start the default model if possible; return a sentence that names it and the reason for it."""
     endpoint, problem = models.endpoint, ""
     try:
         switch.check()
     except Paused as paused:
-        return f"Model: {models.default.name}, which is not asked for anything yet. {paused}"
+        return f"Model: {models.default.name}, not contacted yet. {paused}"
     where = endpoint.connection.where
     if endpoint.is_open:
         await endpoint.learn()

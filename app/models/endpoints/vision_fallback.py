@@ -1,4 +1,4 @@
-"""Pictures and PDFs for models that may not see them: sent, told of in words, or refused, as the request says."""
+"""Pictures and PDFs for models that may not read them: sent, described in text, or refused, as the request says."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, field, replace
 
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import Message
-from app.core.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, Told
+from app.core.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
 
 NO_VISION = "no_vision"  # code of failures and notices
-MOST_NAMED = 5  # models that could be asked instead
-# What a server refuses that cannot read a part says so with these; others need words that are about files, too.
+MOST_NAMED = 5  # alternatives that an error message lists
+# Statuses with which servers refuse files they cannot read; with the others, the message must mention files.
 REFUSALS = frozenset({400, 415, 422})
 OTHER_REFUSALS = frozenset({404, 500, 501})
 ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmproj", "pdf", "file", "content type")
-# So a server speaks of a file that is broken or too large: it does not say that the model can see none.
+# Messages about a broken or too large file: they say nothing about the model.
 ABOUT_ONE_FILE = re.compile(
     r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars|be empty)"
     r"|valid (?:image|pdf|base64)|(?:is|was|not) valid|corrupt|truncated|damaged|password|(?:image|picture) format"
     r"|too (?:large|small|big|many)|dimension|exceed|maximum",
     re.IGNORECASE,
 )
-# And so that it can see none.
+# Messages that say that the model reads no files.
 CANNOT_SEE = re.compile(
     r"(?:\bnot?|n't|\bonly|without)\W.{0,40}(?:support|vision|multi-?modal|image input)"
     r"|unsupported content|unknown variant|at most 0 |mmproj",
@@ -34,54 +34,54 @@ SURE = ("setting", "server")
 SHOWN = {"images": "pictures", "pdf": "PDFs"}
 
 
-def sees(provider: Provider, ability: str) -> bool | None:
-    """`images` or `pdf`; None while nobody knows. A name alone never says no: it is tried."""
-    known = known_of(provider, ability)
+def can_see(provider: Provider, ability: str) -> bool | None:
+    """Return whether the model reads `images` or `pdf`; None while unknown. A name hint alone is never a no."""
+    known = ability_of(provider, ability)
     if not isinstance(known.value, bool) or (known.source == "name" and not known.value):
         return None
     return known.value
 
 
-def may_be_wrong(provider: Provider, ability: str) -> bool:
-    """Whether an answer tells more than is known: a name promises too much, a model may be another one by now."""
-    return known_of(provider, ability).source not in SURE
+def is_uncertain(provider: Provider, ability: str) -> bool:
+    """Return whether an answer can teach more: a name hint may be wrong, and a server may have changed its model."""
+    return ability_of(provider, ability).source not in SURE
 
 
-def known_of(provider: Provider, ability: str) -> Ability:
+def ability_of(provider: Provider, ability: str) -> Ability:
     unknown = Ability(ability, None, "unknown")
     return next((one for one in provider.abilities() if one.name == ability), unknown)
 
 
-Able = Callable[[str], Sequence[str]]
-"""Names of the models that are known to have an ability."""
+ModelsWith = Callable[[str], Sequence[str]]
+"""Return the names of the models with an ability."""
 
 
-def nobody_knows(ability: str) -> Sequence[str]:
+def no_models(ability: str) -> Sequence[str]:
     return ()
 
 
 @dataclass(slots=True)
-class Looking:
-    """Asks one model, called `name`, for one answer, and remembers what that shows.
+class VisionFallback:
+    """Get one answer from the model called `name`, and record what the answer shows about its abilities.
 
-    `told` are the files that this run was told of.
+    `described` collects the files that a notice of this run has named.
     """
 
     name: str
     provider: Provider
-    able: Able = nobody_knows
-    told: set[str] = field(default_factory=set)
+    models_with: ModelsWith = no_models
+    described: set[str] = field(default_factory=set)
     _answered: bool = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The answer. Raises ProviderFailed, with the code NO_VISION where the model would have to see."""
+        """Stream the answer. Raises ProviderFailed, with the code NO_VISION if the model cannot read the files."""
         attached = {one.ability for message in request.messages for one in message.attachments}
-        blind = {one for one in attached if sees(self.provider, one) is False}
+        blind = {one for one in attached if can_see(self.provider, one) is False}
         if blind and not request.describe_files:
             raise self._refusal(request, blind)
-        tried = {one for one in attached - blind if may_be_wrong(self.provider, one)}
+        tried = {one for one in attached - blind if is_uncertain(self.provider, one)}
         try:
-            async with aclosing(self._asked(request, blind, tried, sees=True)) as pieces:
+            async with aclosing(self._stream_described(request, blind, tried, can_see=True)) as pieces:
                 async for piece in pieces:
                     yield piece
             return
@@ -89,45 +89,47 @@ class Looking:
             if self._answered or not refuses_files(failure):
                 raise
             if broken := bool(ABOUT_ONE_FILE.search(failure.message)):
-                tried = set()  # nothing is learned from it
-            elif not CANNOT_SEE.search(failure.message):  # whoever was to see has another reason
-                tried = {one for one in tried if sees(self.provider, one) is None}
+                tried = set()  # this says nothing about the model
+            elif not CANNOT_SEE.search(failure.message):  # a model that can see was refused for another reason
+                tried = {one for one in tried if can_see(self.provider, one) is None}
             if not (tried or (broken and request.describe_files)):
                 raise
             refusal = failure
         if not request.describe_files:
-            if CANNOT_SEE.search(refusal.message):  # else all others would be refused for what nobody knows
-                self._learn(tried, sees=False)
+            if CANNOT_SEE.search(refusal.message):  # else an unknown reason would block all later files
+                self._learn(tried, can_see=False)
             raise self._refusal(request, tried, refusal.message) from refusal
         unseen = attached if broken else blind | tried
-        async with aclosing(self._again(request, unseen, tried, refusal)) as pieces:
+        async with aclosing(self._retry_described(request, unseen, tried, refusal)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def _asked(
-        self, request: ModelRequest, blind: Collection[str], tried: Collection[str], *, sees: bool
+    async def _stream_described(
+        self, request: ModelRequest, blind: Collection[str], tried: Collection[str], *, can_see: bool
     ) -> AsyncGenerator[Piece, None]:
-        """With the files in words that the model is `blind` to; the person is told of each once in a run.
+        """Stream with the files that the model is `blind` to described in text; notify once per file and run.
 
-        An answer shows whether it `sees` what was `tried`.
+        An answer shows whether the model `can_see` what was `tried`.
         """
         for one in files_in(request, blind):
-            if one.sha256 not in self.told:
-                self.told.add(one.sha256)
-                yield Told(NO_VISION, f"{self.name} cannot see {one.file_name}: it is told of it in words.")
-        async with aclosing(self.provider.stream(in_words(request, blind))) as pieces:
+            if one.sha256 not in self.described:
+                self.described.add(one.sha256)
+                yield ProviderNotice(
+                    NO_VISION, f"{self.name} cannot see {one.file_name}: a description is sent instead."
+                )
+        async with aclosing(self.provider.stream(describe_files(request, blind))) as pieces:
             async for piece in pieces:
-                if not self._answered and not isinstance(piece, Told):
+                if not self._answered and not isinstance(piece, ProviderNotice):
                     self._answered = True
-                    self._learn(tried, sees=sees)
+                    self._learn(tried, can_see=can_see)
                 yield piece
 
-    async def _again(
+    async def _retry_described(
         self, request: ModelRequest, blind: Collection[str], tried: Collection[str], refusal: ProviderFailed
     ) -> AsyncGenerator[Piece, None]:
-        """Once more in words. If that is refused, too, the files were not the reason."""
+        """Retry with descriptions. If that is refused as well, the files were not the reason."""
         try:
-            async with aclosing(self._asked(request, blind, tried, sees=False)) as pieces:
+            async with aclosing(self._stream_described(request, blind, tried, can_see=False)) as pieces:
                 async for piece in pieces:
                     yield piece
         except ProviderFailed:
@@ -135,28 +137,28 @@ class Looking:
                 raise
             raise refusal from None
 
-    def _learn(self, abilities: Collection[str], *, sees: bool) -> None:
+    def _learn(self, abilities: Collection[str], *, can_see: bool) -> None:
         for one in abilities:
-            self.provider.show(one, sees, "a message with files was answered" if sees else "one was refused")
+            self.provider.show(one, can_see, "a message with files was answered" if can_see else "one was refused")
 
     def _refusal(self, request: ModelRequest, blind: Collection[str], why: str = "") -> ProviderFailed:
         shown = " and ".join(SHOWN[one] for one in sorted(blind))
         names = ", ".join(dict.fromkeys(one.file_name for one in files_in(request, blind)))
-        can = sorted(set.intersection(*(set(self.able(one)) for one in blind)))[:MOST_NAMED]
+        can = sorted(set.intersection(*(set(self.models_with(one)) for one in blind)))[:MOST_NAMED]
         ask = f"ask {' or '.join(can)}" if can else "ask a model that can"
-        said = f" Its server said: {why}" if why else ""
-        words = "or have words in their place (without_vision: describe)"
-        message = f"{self.name} cannot see {shown} ({names}): {ask}, {words}.{said}"
+        reason = f" Its server said: {why}" if why else ""
+        advice = "or send descriptions instead (without_vision: describe)"
+        message = f"{self.name} cannot see {shown} ({names}): {ask}, {advice}.{reason}"
         return ProviderFailed(NO_VISION, message, retryable=False)
 
 
 def refuses_files(failure: ProviderFailed) -> bool:
-    """Whether a server has refused a request for the files in it, as far as that can be told."""
+    """Return whether a server seems to have refused a request because of its files."""
     if failure.code == "model_context":
         return False
-    said = failure.message.lower()
+    message = failure.message.lower()
     return failure.status in REFUSALS or (
-        failure.status in OTHER_REFUSALS and any(word in said for word in ABOUT_FILES)
+        failure.status in OTHER_REFUSALS and any(word in message for word in ABOUT_FILES)
     )
 
 
@@ -164,14 +166,14 @@ def files_in(request: ModelRequest, abilities: Collection[str]) -> list[Attachme
     return [one for message in request.messages for one in message.attachments if one.ability in abilities]
 
 
-def in_words(request: ModelRequest, abilities: Collection[str]) -> ModelRequest:
-    """The request with the files that need these abilities described: the same words in every round."""
+def describe_files(request: ModelRequest, abilities: Collection[str]) -> ModelRequest:
+    """Return the request with the files that need these abilities described, with the same text in every round."""
     if not abilities:
         return request
-    return replace(request, messages=[_in_words(message, abilities) for message in request.messages])
+    return replace(request, messages=[_described(message, abilities) for message in request.messages])
 
 
-def _in_words(message: Message, abilities: Collection[str]) -> Message:
+def _described(message: Message, abilities: Collection[str]) -> Message:
     unseen = [one for one in message.attachments if one.ability in abilities]
     if not unseen:
         return message

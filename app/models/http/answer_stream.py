@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
-from app.core.provider import Piece, ProviderFailed, Said
+from app.core.provider import Piece, ProviderFailed, TextChunk
 from app.models.http import failures
-from app.models.http.body import Body
+from app.models.http.body import ResponseBody
 from app.models.http.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from app.models.wire.native_calls import TooManyCalls
 from parsing import Thought
@@ -15,14 +15,14 @@ from parsing import Thought
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
 
 
-class Streamed(ABC):
+class AnswerStream(ABC):
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.done = False  # nothing more will come
         self._stopped = ""
-        self._body = Body()
+        self._body = ResponseBody()
         self._events = EventReader()
         self._eventful = False
         self._size = 0
@@ -43,7 +43,7 @@ class Streamed(ABC):
         known = self._known(data)
         return iter((known,)) if known else joined(self._feed(data))
 
-    def _known(self, _: bytes) -> Said | Thought | None:
+    def _known(self, _: bytes) -> TextChunk | Thought | None:
         """What these bytes say, if that can be told without reading them as events."""
         return None
 
@@ -81,19 +81,19 @@ class Streamed(ABC):
         if self._start.strip() and not self._eventful:
             said = self._start.decode("utf-8", "replace")
             return failures.not_a_model(self.url, "something that is not a stream", said)
-        return failures.cut(self.url, why)
+        return failures.interrupted(self.url, why)
 
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
-    kind: type[Said] | type[Thought] = Said
+    kind: type[TextChunk] | type[Thought] = TextChunk
     texts: list[str] = []  # of one kind
     try:
         for piece in pieces:
             if texts and type(piece) is not kind:
                 yield kind("".join(texts))
                 texts.clear()
-            if isinstance(piece, Said | Thought):
+            if isinstance(piece, TextChunk | Thought):
                 kind = type(piece)
                 texts.append(piece.text)
             else:

@@ -7,7 +7,7 @@ from app.models.http.sse import BOM, MAX_EVENT_BYTES, EventTooLarge
 NO_EVENTS = (b"{", b"[", b"<")  # how no stream of events begins; content types do not tell
 
 
-class Body:
+class ResponseBody:
     """`streamed` is None until its first character has told; `held` is all of a body that is no stream."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CompletionRequest:
     """What is POSTed. `key` is what no complaint may repeat; `inactivity_s` how long the server may be silent, if not
     as long as the client allows."""
 
@@ -54,7 +54,7 @@ class Question:
     inactivity_s: float | None = None
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server answered with another status than 200. `said` is the beginning of its answer, without the key."""
 
     def __init__(self, url: str, status: int, said: str, retry_after_s: float | None) -> None:
@@ -65,26 +65,26 @@ class Refused(Exception):
         self.retry_after_s = retry_after_s
 
     def failure(self) -> ProviderFailed:
-        return failures.answered(self.url, self.status, self.said, self.retry_after_s)
+        return failures.bad_status(self.url, self.status, self.said, self.retry_after_s)
 
 
-async def ask(client: httpx2.AsyncClient, question: Question) -> httpx2.Response:
+async def post(client: httpx2.AsyncClient, question: CompletionRequest) -> httpx2.Response:
     """The response with its body still to be read, its status 200. Raises Refused and ProviderFailed."""
     headers = {"content-type": "application/json", "accept": "text/event-stream", **question.headers}
     asked = client.build_request("POST", question.url, content=question.content, headers=headers)
     if question.inactivity_s is not None:
         asked.extensions["timeout"]["read"] = question.inactivity_s
     try:
-        response = await send(client, asked)
+        response = await send_with_retry(client, asked)
         if response.status_code == 200:
             return response
-        said = await complaint(response, question.key)
+        said = await error_text(response, question.key)
     except httpx2.HTTPError as error:
         raise failure_of(error, question.url) from error
-    raise Refused(question.url, response.status_code, said, retry_after_s(response.headers, time.time()))
+    raise RequestRefused(question.url, response.status_code, said, retry_after_s(response.headers, time.time()))
 
 
-async def send(client: httpx2.AsyncClient, asked: httpx2.Request) -> httpx2.Response:
+async def send_with_retry(client: httpx2.AsyncClient, asked: httpx2.Request) -> httpx2.Response:
     """Send it, and once more if the connection had been closed: servers end those that were idle without a word."""
     try:
         return await client.send(asked, stream=True)
@@ -92,7 +92,7 @@ async def send(client: httpx2.AsyncClient, asked: httpx2.Request) -> httpx2.Resp
         return await client.send(asked, stream=True)
 
 
-async def complaint(response: httpx2.Response, key: str | None) -> str:
+async def error_text(response: httpx2.Response, key: str | None) -> str:
     """What a refusal says, its first 64 KiB at most, without the key if the server repeats it."""
     said = b""
     try:
@@ -107,7 +107,7 @@ async def complaint(response: httpx2.Response, key: str | None) -> str:
     return text.replace(key, "***") if key else text
 
 
-async def pieces_of(response: httpx2.Response, reader: Reader, url: str) -> AsyncGenerator[Piece, None]:
+async def read_pieces(response: httpx2.Response, reader: Reader, url: str) -> AsyncGenerator[Piece, None]:
     """What the reader makes of the body. Raises ProviderFailed."""
     async with aclosing(response.aiter_bytes()) as blocks:
         try:
@@ -137,9 +137,9 @@ async def drain(blocks: AsyncIterator[bytes]) -> None:
 def failure_of(error: httpx2.HTTPError, url: str, *, begun: bool = False) -> ProviderFailed:
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
-            return failures.refused(url, str(error))
+            return failures.unreachable(url, str(error))
         case httpx2.TimeoutException():
             return failures.silent(url, error.request.extensions["timeout"]["read"])
         case _:
             when = "in the middle" if begun else "before it began"
-            return failures.cut(url, f"the connection was lost {when} ({error or type(error).__name__})")
+            return failures.interrupted(url, f"the connection was lost {when} ({error or type(error).__name__})")

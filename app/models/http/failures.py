@@ -12,7 +12,7 @@ from app.models.capabilities.prompt_too_long import is_too_long, limit_in
 from app.models.http.error_status import status_of
 
 EXCERPT = 300
-ENDLESS = "model_too_long"  # the code of an answer that is longer than anything sensible
+ANSWER_TOO_LONG = "model_too_long"  # the code of an answer that is longer than anything sensible
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ MOVED = Remedy(
     "The server has moved: set DRAGOMAN_MODEL_URL to the new address (https instead of http?).",
 )
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
-MISWRITTEN = "tool_use_failed"  # Groq's code: with 400, as if the request had been at fault
+UNREADABLE_CALL = "tool_use_failed"  # Groq's code: with 400, as if the request had been at fault
 UNREAD = Remedy("model_failed", True, "The model wrote a call that its server cannot read: try again.")
 
 
@@ -57,7 +57,7 @@ def remedy_for(status: int, said: str) -> Remedy:
     """The row for a status; a prompt that is too long is told apart from other bad requests by what the server says."""
     if status != 429 and is_too_long(said):
         return CONTEXT
-    if MISWRITTEN in said:
+    if UNREADABLE_CALL in said:
         return UNREAD
     if status in REMEDIES:
         return REMEDIES[status]
@@ -72,33 +72,33 @@ def excerpt(said: str) -> str:
     return flat[:EXCERPT] + ("..." if len(flat) > EXCERPT else "")
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """The URL as it may be shown: without user and password, query and fragment, where keys are kept."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def answered(url: str, status: int, said: str, retry_after_s: float | None = None) -> ProviderFailed:
+def bad_status(url: str, status: int, said: str, retry_after_s: float | None = None) -> ProviderFailed:
     """The server answered with a status other than 200."""
     row = remedy_for(status, said)
     body = f": {excerpt(said)}" if said.strip() else " and an empty body"
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
-    message = f"{shown_url(url)} answered {status}{body}{ending(body)} {row.advice}{wait}"
-    return failed(row, message, said, 500 if row is UNREAD else status, retry_after_s)
+    message = f"{redact_url(url)} answered {status}{body}{full_stop(body)} {row.advice}{wait}"
+    return provider_failure(row, message, said, 500 if row is UNREAD else status, retry_after_s)
 
 
-def told(url: str, error: Any) -> ProviderFailed:
+def error_in_stream(url: str, error: Any) -> ProviderFailed:
     """The server put an error object (or a sentence) into its stream."""
     fields = error if isinstance(error, dict) else {"message": error}
     said = str(fields.get("message") or error)
     status = status_of(fields)
     row = remedy_for(status, f"{said} {fields.get('type')} {fields.get('code')}")
     shown = excerpt(said)
-    message = f"{shown_url(url)} reported an error in its answer: {shown}{ending(shown)} {row.advice}"
-    return failed(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}', 500 if row is UNREAD else status)
+    message = f"{redact_url(url)} reported an error in its answer: {shown}{full_stop(shown)} {row.advice}"
+    return provider_failure(row, message, f'{said} "n_ctx":{fields.get("n_ctx")}', 500 if row is UNREAD else status)
 
 
-def failed(
+def provider_failure(
     row: Remedy, message: str, said: str, status: int | None = None, retry_after_s: float | None = None
 ) -> ProviderFailed:
     """As the row says; for a prompt that is too long with the limit, if the server has named it."""
@@ -108,32 +108,31 @@ def failed(
     )
 
 
-def refused(url: str, why: str = "") -> ProviderFailed:
+def unreachable(url: str, why: str = "") -> ProviderFailed:
     """Nothing accepts the connection."""
     detail = f" ({excerpt(why)})" if why else ""
     advice = "start your server or set DRAGOMAN_MODEL_URL, or its endpoint's url, to another."
-    message = f"Nothing listens on {shown_url(url)}{detail}: {advice}"
+    message = f"Nothing listens on {redact_url(url)}{detail}: {advice}"
     return ProviderFailed("model_down", message, retryable=True)
 
 
-def cut(url: str, why: str) -> ProviderFailed:
+def interrupted(url: str, why: str) -> ProviderFailed:
     """The answer broke off."""
-    message = (
-        f"The answer of {shown_url(url)} broke off: {excerpt(why)}{ending(why)} Try again; if it stays so, see its log."
-    )
+    advice = "Try again; if it stays so, see its log."
+    message = f"The answer of {redact_url(url)} broke off: {excerpt(why)}{full_stop(why)} {advice}"
     return ProviderFailed("model_cut", message, retryable=True)
 
 
 def garbled(url: str, what: str, said: str) -> ProviderFailed:
     """A part of the answer cannot be read."""
-    message = f"{shown_url(url)} sent {what}: {excerpt(said)!r}. Try again; if it stays so, see its log."
+    message = f"{redact_url(url)} sent {what}: {excerpt(said)!r}. Try again; if it stays so, see its log."
     return ProviderFailed("model_garbled", message, retryable=True)
 
 
 def not_a_model(url: str, what: str, said: str) -> ProviderFailed:
     """The answer is not what a model server sends."""
     message = (
-        f"{shown_url(url)} sent {what}: {excerpt(said)!r}. "
+        f"{redact_url(url)} sent {what}: {excerpt(said)!r}. "
         "Check that DRAGOMAN_MODEL_URL, or the endpoint's url, is the base URL of a model server, ending in /v1."
     )
     return ProviderFailed("model_garbled", message, retryable=False)
@@ -142,16 +141,16 @@ def not_a_model(url: str, what: str, said: str) -> ProviderFailed:
 def silent(url: str, seconds: float | None) -> ProviderFailed:
     """Nothing came for longer than the inactivity limit."""
     waited = "too long" if seconds is None else f"{seconds:g} s"
-    message = f"{shown_url(url)} sent nothing for {waited}. Look at its log, then try again or allow it more time."
+    message = f"{redact_url(url)} sent nothing for {waited}. Look at its log, then try again or allow it more time."
     return ProviderFailed("model_silent", message, retryable=True)
 
 
 def too_long(url: str, limit: int) -> ProviderFailed:
     """The answer is longer than anything sensible."""
-    message = f"The answer of {shown_url(url)} is longer than {limit} bytes and was stopped. Set a limit of tokens."
-    return ProviderFailed(ENDLESS, message, retryable=False)
+    message = f"The answer of {redact_url(url)} is longer than {limit} bytes and was stopped. Set a limit of tokens."
+    return ProviderFailed(ANSWER_TOO_LONG, message, retryable=False)
 
 
-def ending(sentence: str) -> str:
+def full_stop(sentence: str) -> str:
     """The full stop that the sentence still needs."""
     return "" if sentence.endswith((".", "!", "?")) else "."

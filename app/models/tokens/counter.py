@@ -14,12 +14,12 @@ from pathlib import Path
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import AskedCall, Message
 from app.core.provider import Provider
-from app.models.tokens.estimates import CHARACTERS_PER_TOKEN, Recent, Scale, estimated
+from app.models.tokens.estimates import CHARACTERS_PER_TOKEN, LRUCache, Scale, estimated
 from app.models.tokens.picture_tokens import tokens_of
 from app.models.wire.openai.history import native_calls, wire_tools
 from tools.tool import Tool
 
-__all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "Counter"]
+__all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "TokenCounter"]
 
 DEFAULT_WINDOW = 32_768
 LEAST_WINDOW = 2048  # that refusals without a number leave: servers with smaller ones tell it
@@ -40,14 +40,14 @@ CountTokens = Callable[[Sequence[str]], Awaitable[list[int] | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class MeasuredText:
     """A text that is not kept: what it is known by, and about how many tokens it has."""
 
     key: Key
     estimate: float
 
 
-class Counter:
+class TokenCounter:
     """One per model and server process; what it remembers holds for all sessions. `window`: what the settings say.
 
     `count_tokens` is a tokenizer of the model's own; without one its server is asked. Texts that neither has counted
@@ -72,10 +72,10 @@ class Counter:
         self._learned: int | None = None  # what the provider has said last
         self._named: int | None = None  # what a refusal has named
         self._most: int | None = None  # what refusals without a number leave
-        self._counts: Recent[Key, int] = Recent(REMEMBERED)
-        self._estimates: Recent[Key, float] = Recent(REMEMBERED)
-        self._calls: Recent[tuple[object, ...], Weighed] = Recent(REMEMBERED)
-        self._tools: Recent[int, tuple[Tool, str]] = Recent(REMEMBERED // 16)
+        self._counts: LRUCache[Key, int] = LRUCache(REMEMBERED)
+        self._estimates: LRUCache[Key, float] = LRUCache(REMEMBERED)
+        self._calls: LRUCache[tuple[object, ...], MeasuredText] = LRUCache(REMEMBERED)
+        self._tools: LRUCache[int, tuple[Tool, str]] = LRUCache(REMEMBERED // 16)
         self._texts = Scale()
         self._whole = Scale()
         self.sees: Callable[[str], bool | None] = lambda ability: None  # what the model cannot see is sent in words
@@ -184,7 +184,7 @@ class Counter:
         counted = self._counts.get(key)
         return self._estimate(key, text) * self._texts.value if counted is None else counted
 
-    def _tokens_of(self, weighed: Weighed) -> float:
+    def _tokens_of(self, weighed: MeasuredText) -> float:
         counted = self._counts.get(weighed.key)
         return weighed.estimate * self._texts.value if counted is None else counted
 
@@ -197,13 +197,13 @@ class Counter:
             self._estimates.put(key, estimate)
         return estimate
 
-    def _weighed(self, call: AskedCall) -> Weighed:
+    def _weighed(self, call: AskedCall) -> MeasuredText:
         """Known by its id, and the lengths of what it says: an approval may have changed the arguments."""
         key = (call.id, call.name, *((name, sized(value)) for name, value in call.arguments.items()))
         weighed = self._calls.get(key)
         if weighed is None:
             text = written(call)
-            weighed = Weighed(key_of(text), estimated(text))
+            weighed = MeasuredText(key_of(text), estimated(text))
             self._calls.put(key, weighed)
         return weighed
 
@@ -215,12 +215,12 @@ class Counter:
         return known[1]
 
 
-async def opened_counter(provider: Provider, window: int | None, tokenizer: Path | None) -> Counter:
+async def create_counter(provider: Provider, window: int | None, tokenizer: Path | None) -> TokenCounter:
     """With the tokenizer file, if there is one. Raises SettingsError for a file that is none."""
     if tokenizer is None:
-        return Counter(provider, window)
+        return TokenCounter(provider, window)
     module = import_module("app.models.tokens.tokenizer_file")  # here: few need it, and all would wait for it at start
-    return Counter(provider, window, (await module.TokenizerFile.opened(tokenizer)).count_tokens)
+    return TokenCounter(provider, window, (await module.TokenizerFile.opened(tokenizer)).count_tokens)
 
 
 def key_of(text: str) -> Key:

@@ -42,7 +42,7 @@ class Scale:
         self.value = min(max(right, LOWEST), HIGHEST)
 
 
-class Recent(Generic[K, V]):
+class LRUCache(Generic[K, V]):
     """The last `most` things that were looked up or put in."""
 
     def __init__(self, most: int) -> None:

@@ -18,7 +18,7 @@ PixelTokens = Callable[[float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PictureRule:
     """A row: of models whose names fit `pattern`, a picture of so many pixels, and a page."""
 
     pattern: re.Pattern[str]
@@ -69,8 +69,8 @@ def always(tokens: float) -> PixelTokens:
     return lambda width, height: tokens
 
 
-def rule(pattern: str, picture: PixelTokens, page: float = USUAL_PAGE) -> Rule:
-    return Rule(re.compile(pattern, re.IGNORECASE), picture, page)
+def rule(pattern: str, picture: PixelTokens, page: float = USUAL_PAGE) -> PictureRule:
+    return PictureRule(re.compile(pattern, re.IGNORECASE), picture, page)
 
 
 # The first row that fits counts.
@@ -92,7 +92,7 @@ RULES = (
     rule(r"llava-1\.5|bakllava", always(580)),
     rule("smolvlm", always(1100)),
 )
-UNKNOWN = Rule(re.compile(""), always(USUAL))
+UNKNOWN = PictureRule(re.compile(""), always(USUAL))
 
 
 def tokens_of(attachment: Attachment, model: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from app.models.http.client import NoAnswer
-from app.models.served_model import Endpoint
+from app.models.served_model import ServedModel
 from app.models.wire.openai.history import encodable
 
 ALONGSIDE = 4  # requests for counts at a time
@@ -70,7 +70,7 @@ LLAMA_CPP = CountForm("llama.cpp", BATCH_TEXTS, llama_body, llama_counts)
 VLLM = CountForm("vLLM", 1, vllm_body, vllm_counts)
 
 
-async def counted(endpoint: Endpoint, form: CountForm, texts: Sequence[str]) -> list[int]:
+async def counted(endpoint: ServedModel, form: CountForm, texts: Sequence[str]) -> list[int]:
     """Raises NoAnswer, httpx2.HTTPError."""
     turns = asyncio.Semaphore(ALONGSIDE)
     url = f"{endpoint.root}/tokenize"

@@ -22,7 +22,7 @@ LARGE = 1 << 20  # bytes; more of them would hold up all other runs while they a
 
 
 @dataclass(frozen=True, slots=True)
-class Inlay:
+class EncodedFiles:
     """Files that are put into a body once it is encoded: base64 needs no escaping, and megabytes of it take long.
 
     Until then `marks` stand for them, by SHA-256. Nobody can write one by chance.
@@ -37,13 +37,13 @@ class Inlay:
         return re.sub(b"|".join(self.data), lambda found: self.data[found[0]], body)
 
 
-async def encoded_files(request: ModelRequest) -> Inlay:
+async def encoded_files(request: ModelRequest) -> EncodedFiles:
     """Whatever is attached to the request's messages, each once. Raises what `request.read` raises."""
     if request.read is None:
-        return Inlay({}, {})
+        return EncodedFiles({}, {})
     wanted = (one.sha256 for message in request.messages for one in message.attachments)
     marks = {sha256: token_hex(16) for sha256 in wanted}
-    return Inlay(
+    return EncodedFiles(
         marks,
         {mark.encode("ascii"): await _encoded(await request.read(sha256)) for sha256, mark in marks.items()},
     )

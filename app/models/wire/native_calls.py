@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.provider import Enclosed
+from app.core.provider import MetadataChunk
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
-from app.models.wire.opaque_metadata import Seals
+from app.models.wire.opaque_metadata import MetadataCollector
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
 
 NATIVE = "native"
@@ -20,7 +20,7 @@ MAX_NAME = 256  # characters of a name, and of an id: strict servers take 64
 LONG_NAME = "The name of a tool is longer than {most} characters: none is called that. Call again, with a tool's name."
 _MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside of strings and in them
 
-NativeEvent = CallOpened | CallDelta | Call | BadCall | Enclosed
+NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
 
 
 class TooManyCalls(ValueError):
@@ -58,7 +58,7 @@ class Brackets:
 
 
 @dataclass(slots=True)
-class Slot:
+class CallSlot:
     """One call under way. `number` is its place in the reply; the server's own index is not to be trusted."""
 
     number: int
@@ -85,7 +85,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class CallStart:
     """What a fragment says that may be the first of a call."""
 
     id: str
@@ -106,12 +106,14 @@ class NativeCalls:
     calls together, the number of calls, and of each its name and id.
     """
 
-    def __init__(self, seals: Seals | None = None) -> None:
-        self._seals = seals or Seals()
-        self._slots: list[Slot] = []
-        self._by_index: dict[int, Slot] = {}  # the indexes under which a call has begun, not those that go on with one
-        self._by_id: dict[str, Slot] = {}
-        self._latest: Slot | None = None  # the one that was written at last
+    def __init__(self, seals: MetadataCollector | None = None) -> None:
+        self._seals = seals or MetadataCollector()
+        self._slots: list[CallSlot] = []
+        self._by_index: dict[
+            int, CallSlot
+        ] = {}  # the indexes under which a call has begun, not those that go on with one
+        self._by_id: dict[str, CallSlot] = {}
+        self._latest: CallSlot | None = None  # the one that was written at last
         self._left = MAX_EVENT_BYTES  # characters of arguments: those of a call without a name are shown to nobody
 
     def __bool__(self) -> bool:
@@ -128,7 +130,7 @@ class NativeCalls:
         function = function if isinstance(function, dict) else {}
         name, id = text_of(function.get("name"))[: MAX_NAME + 1], text_of(fragment.get("id"))[:MAX_NAME]
         written = arguments_text(function.get("arguments"))
-        slot = self._latest = self._slot(index_of(fragment.get("index")), place, Start(id, name, written))
+        slot = self._latest = self._slot(index_of(fragment.get("index")), place, CallStart(id, name, written))
         if id and not slot.id:
             slot.id = id
             self._by_id[id] = slot
@@ -150,7 +152,7 @@ class NativeCalls:
             yield from self._seals.of_call(slot.number)
             yield finished(slot, cut=cut and (slot is self._slots[-1] or slot is self._latest))
 
-    def _shown(self, slot: Slot, written: str) -> Iterator[NativeEvent]:
+    def _shown(self, slot: CallSlot, written: str) -> Iterator[NativeEvent]:
         """A call is opened by its first arguments: only then is its name surely whole."""
         if slot.opened:
             yield from [CallDelta(slot.number, written)] if written else []
@@ -159,31 +161,31 @@ class NativeCalls:
             yield CallOpened(slot.number, slot.name)
             yield CallDelta(slot.number, "".join(slot.parts))
 
-    def _slot(self, index: int | None, place: int | None, start: Start) -> Slot:
+    def _slot(self, index: int | None, place: int | None, start: CallStart) -> CallSlot:
         if index is not None:
             slot = self._by_index.get(index) or (self._gone_on(start) if place is None else None)
-            if slot is None or another_begins(slot, start):
+            if slot is None or starts_new_call(slot, start):
                 slot = self._by_index[index] = self._new_slot()
             return slot
         known = self._by_id.get(start.id)
-        if known and not another_begins(known, start):
+        if known and not starts_new_call(known, start):
             return known
         if start.id or start.name or not self._slots:
             return self._new_slot()
         return self._slots[place if place is not None and place < len(self._slots) else -1]
 
-    def _gone_on(self, start: Start) -> Slot | None:
+    def _gone_on(self, start: CallStart) -> CallSlot | None:
         """The call that goes on under a new index: a few servers count fragments, not calls."""
         return None if start.name else self._by_id.get(start.id) if start.id else self._latest
 
-    def _new_slot(self) -> Slot:
+    def _new_slot(self) -> CallSlot:
         if len(self._slots) >= MAX_CALLS:
             raise TooManyCalls(f"more than {MAX_CALLS} calls in one reply")
-        self._slots.append(Slot(len(self._slots)))
+        self._slots.append(CallSlot(len(self._slots)))
         return self._slots[-1]
 
 
-def another_begins(slot: Slot, start: Start) -> bool:
+def starts_new_call(slot: CallSlot, start: CallStart) -> bool:
     """Does this fragment start a new call although its index, or its id, is in use?"""
     if start.id and slot.id and start.id != slot.id:
         return bool(start.name)  # an id that changes with each fragment of one call comes without a name
@@ -192,7 +194,7 @@ def another_begins(slot: Slot, start: Start) -> bool:
     return start.name != slot.name or (start.arguments.lstrip().startswith("{") and slot.is_whole())
 
 
-def finished(slot: Slot, *, cut: bool) -> Call | BadCall:
+def finished(slot: CallSlot, *, cut: bool) -> Call | BadCall:
     """The whole call, or what is wrong with it in words that the model can act on."""
     raw = "".join(slot.parts)
     if not slot.name:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.core.messages import Sealed
-from app.core.provider import Enclosed
+from app.core.messages import OpaqueMetadata
+from app.core.provider import MetadataChunk
 
 MOST = 256 * 1024  # characters of JSON in one reply; what goes beyond is left out
 CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # what all servers' calls have; the rest is their own
@@ -28,14 +28,14 @@ def origin_of(model: str, url: str) -> str:
     return f"{model} at {urlsplit(url).hostname}"
 
 
-class Seals:
+class MetadataCollector:
     """Those of one reply."""
 
     def __init__(self, origin: str = "") -> None:
         self._origin = origin
         self._calls: dict[int, dict[str, Any]] = {}
         self._reply: dict[str, Any] = {}
-        self._details: list[Detail] | None = []  # None once they are too long: half of them is worth nothing
+        self._details: list[ReasoningDetail] | None = []  # None once they are too long: half of them is worth nothing
         self._left = MOST
 
     def see_call(self, number: int, fragment: dict[str, Any]) -> None:
@@ -50,14 +50,14 @@ class Seals:
         for detail in details if isinstance(details, list) else ():
             self._see_detail(detail)
 
-    def of_call(self, number: int) -> Iterator[Enclosed]:
+    def of_call(self, number: int) -> Iterator[MetadataChunk]:
         if number in self._calls:
-            yield Enclosed(Sealed(self._origin, self._calls[number]), number)
+            yield MetadataChunk(OpaqueMetadata(self._origin, self._calls[number]), number)
 
-    def of_reply(self) -> Iterator[Enclosed]:
+    def of_reply(self) -> Iterator[MetadataChunk]:
         details = {DETAILS: [detail.whole() for detail in self._details]} if self._details else {}
         if fields := self._reply | details:
-            yield Enclosed(Sealed(self._origin, fields))
+            yield MetadataChunk(OpaqueMetadata(self._origin, fields))
 
     def _see_detail(self, detail: Any) -> None:
         if self._details is None or not isinstance(detail, dict) or not detail:
@@ -65,7 +65,7 @@ class Seals:
         if not self._fits(detail):
             self._details = None
         elif not (self._details and self._details[-1].goes_on(detail)):
-            self._details.append(Detail(detail))
+            self._details.append(ReasoningDetail(detail))
 
     def _fits(self, value: Any) -> bool:
         try:
@@ -78,7 +78,7 @@ class Seals:
         return True
 
 
-class Detail:
+class ReasoningDetail:
     """One of OpenRouter's details; neighbours of the same type and index are pieces of it."""
 
     def __init__(self, first: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from app.core.provider import Told
+from app.core.provider import ProviderNotice
 from app.models.capabilities.prompt_too_long import is_too_long
 from app.models.capabilities.server_profiles import Limit, Profile
 
@@ -32,7 +32,7 @@ class Parameters:
         self._profile = profile
         self._clock = clock
         self._refused_at: dict[str, float] = {}
-        self._news: list[Told] = []
+        self._news: list[ProviderNotice] = []
 
     def fields(self, model: str, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
         """As fields of a request's body."""
@@ -50,10 +50,10 @@ class Parameters:
             return frozenset()
         refused = frozenset(name for name in named_in(said) if OPTIONAL.fullmatch(name) and name in sent)
         self._refused_at |= dict.fromkeys(refused, self._clock())
-        self._news += [Told("parameter", LOST.format(name)) for name in refused if self._is_lost(name)]
+        self._news += [ProviderNotice("parameter", LOST.format(name)) for name in refused if self._is_lost(name)]
         return refused
 
-    def news(self) -> list[Told]:
+    def news(self) -> list[ProviderNotice]:
         """What has been lost since this was last asked, for whoever asks first."""
         news, self._news = self._news, []
         return news

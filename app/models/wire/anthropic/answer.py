@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from app.core.provider import Enclosed, Piece, ProviderFailed, Stopped, Told, Used
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, ProviderNotice, TokenUsage
 from app.models.http import failures
-from app.models.http.answer_stream import Streamed
+from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
-from app.models.wire.anthropic.reply import Blocks
-from app.models.wire.anthropic.usage import Counts
+from app.models.wire.anthropic.reply import ReplyBlocks
+from app.models.wire.anthropic.usage import UsageCounts
 from app.models.wire.native_calls import text_of
 from app.models.wire.openai.chunks import is_json, read_json
 
@@ -31,7 +31,7 @@ REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
 
 
-class MessagesAnswer(Streamed):
+class MessagesAnswer(AnswerStream):
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
     `origin` is whose thoughts these are, and `before` the digest of what they follow. `close` gives native calls, what
@@ -42,10 +42,10 @@ class MessagesAnswer(Streamed):
         super().__init__(url)
         self._origin = origin
         self._before = before
-        self._told: Told | None = None
-        self._blocks = Blocks()
-        self._counts = Counts()
-        self._early: Used | None = None  # what was told of it before the end
+        self._told: ProviderNotice | None = None
+        self._blocks = ReplyBlocks()
+        self._counts = UsageCounts()
+        self._early: TokenUsage | None = None  # what was told of it before the end
 
     def _close(self) -> list[Piece]:
         pieces = list(self._rest())
@@ -54,10 +54,10 @@ class MessagesAnswer(Streamed):
         stopped = STOPS.get(self._stopped, self._stopped) or ("tool_calls" if self._blocks.calls else "stop")
         pieces += self._blocks.calls.close(cut=stopped in CUT)
         if sealed := self._blocks.sealed(self._origin, self._before):
-            pieces.append(Enclosed(sealed))
+            pieces.append(MetadataChunk(sealed))
         used = self._counts.used()
         pieces += filter(None, (None if used == self._early else used, self._told))
-        return [*pieces, Stopped(stopped)]
+        return [*pieces, Finished(stopped)]
 
     def _rest(self) -> Iterator[Piece]:
         """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
@@ -130,8 +130,8 @@ class MessagesAnswer(Streamed):
         if self._stopped == "refusal":
             details = delta.get("stop_details")
             words = [details.get(name) for name in WHY] if isinstance(details, dict) else []
-            self._told = Told("refusal", ": ".join([REFUSED, *filter(None, map(text_of, words))]))
+            self._told = ProviderNotice("refusal", ": ".join([REFUSED, *filter(None, map(text_of, words))]))
 
     def _failure(self, said: Any) -> ProviderFailed:
         error = said.get("error") if isinstance(said, dict) else said
-        return failures.told(self.url, error or said)
+        return failures.error_in_stream(self.url, error or said)

@@ -11,8 +11,8 @@ import httpx2
 from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.capabilities.prompt_too_long import is_too_long
-from app.models.hosted_provider import BAD_REQUEST, Hosted
-from app.models.http.exchange import Question, Reader, Refused, ask
+from app.models.hosted_provider import BAD_REQUEST, HostedProvider
+from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import wire_tools
 from app.models.wire.anthropic.caching import marked, marked_turns
@@ -36,7 +36,7 @@ SUM = re.compile(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
 LONGEST = re.compile(r"max_tokens: \d{1,12} > (\d{1,12})")
 
 
-class AnthropicMessages(Hosted):
+class AnthropicMessages(HostedProvider):
     """A Provider. `base_url` ends before `/messages`; `close` closes the client.
 
     Whether a model thinks is left to its server: most do without being told to.
@@ -70,10 +70,10 @@ class AnthropicMessages(Hosted):
             written = self._written(request, files.marks, native=native, thoughtful=thoughtful)
             body = self._body(request, written, room)
             content = files.put_into(encode(body))
-            question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
+            question = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
-                return await ask(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
-            except Refused as refusal:
+                return await post(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
+            except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
                     continue
                 if 0 < (longest := longest_answer(refusal)) < body["max_tokens"]:
@@ -118,18 +118,18 @@ class AnthropicMessages(Hosted):
         return min(SHORT_ANSWER, window // 4) if isinstance(window, int) else SHORT_ANSWER
 
 
-def may_be_thoughts(refusal: Refused) -> bool:
+def may_be_thoughts(refusal: RequestRefused) -> bool:
     """Whether the thoughts of earlier replies may be what was refused: signed with another key, or too old."""
     return refusal.status in BAD_REQUEST and not is_too_long(refusal.said)
 
 
-def longest_answer(refusal: Refused) -> int:
+def longest_answer(refusal: RequestRefused) -> int:
     """Tokens of the model's longest answer, where the server says so in refusing a longer one."""
     found = LONGEST.search(refusal.said) if refusal.status in BAD_REQUEST else None
     return int(found[1]) if found else 0
 
 
-def room_left(refusal: Refused) -> int:
+def room_left(refusal: RequestRefused) -> int:
     """Tokens of the window that the prompt leaves for an answer, where the server says so in refusing both together."""
     found = SUM.search(refusal.said) if refusal.status in BAD_REQUEST else None
     return int(found[3]) - int(found[1]) if found else 0

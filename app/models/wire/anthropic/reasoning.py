@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from app.core.messages import AskedCall, Message, Sealed
+from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.models.wire.anthropic.blocks import Block, plain_id, text_blocks, tool_use
 from app.models.wire.opaque_metadata import MOST, origin_of
 
@@ -41,11 +41,11 @@ class Digest:
         return self._hash.hexdigest()[:32]
 
 
-def sealed(origin: str, before: str, content: Sequence[Block]) -> Sealed | None:
+def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata | None:
     """The reply's blocks in order: thoughts whole, of the others what is not in the message. None without thoughts."""
     if not any(block["type"] in THINKING for block in content) or len(json.dumps(content)) > MOST:
         return None
-    return Sealed(origin, {BEFORE: before, CONTENT: list(content)})
+    return OpaqueMetadata(origin, {BEFORE: before, CONTENT: list(content)})
 
 
 def replayed(message: Message, calls: Sequence[AskedCall], origin: str, before: str) -> list[Block] | None:

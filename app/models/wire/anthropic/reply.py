@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.messages import Sealed
-from app.core.provider import Piece, Said
+from app.core.messages import OpaqueMetadata
+from app.core.provider import Piece, TextChunk
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.reasoning import sealed
 from app.models.wire.native_calls import NativeCalls, TooManyCalls, arguments_text, index_of, text_of
@@ -18,7 +18,7 @@ MAX_BLOCKS = 1024
 
 
 @dataclass(slots=True)
-class Open:
+class OpenBlock:
     """One block. `place` is its own in the reply: an index that a server uses twice names two blocks."""
 
     kind: str
@@ -45,13 +45,13 @@ class Open:
         return None  # a server's own tools, and what may be added to the API: it is not in the message either
 
 
-class Blocks:
+class ReplyBlocks:
     """Those of one reply, in order."""
 
     def __init__(self) -> None:
         self.calls = NativeCalls()
-        self._all: list[Open] = []
-        self._by_index: dict[int | None, Open] = {}
+        self._all: list[OpenBlock] = []
+        self._by_index: dict[int | None, OpenBlock] = {}
         self._left = MOST  # characters of thoughts; beyond that none of them are kept
         self._room = MAX_EVENT_BYTES  # characters of arguments that came at once, which wait for their block's end
 
@@ -95,31 +95,31 @@ class Blocks:
         if one := self._by_index.pop(index_of(index), None):
             yield from self._end(one)
 
-    def sealed(self, origin: str, before: str) -> Sealed | None:
+    def sealed(self, origin: str, before: str) -> OpaqueMetadata | None:
         """The thoughts of the reply; None without any, or with too many."""
         layout = [block for one in self._all if (block := one.layout())]
         return sealed(origin, before, layout) if self._left >= 0 else None
 
-    def _new(self, index: Any, kind: str) -> Open:
+    def _new(self, index: Any, kind: str) -> OpenBlock:
         if len(self._all) >= MAX_BLOCKS:
             raise TooManyCalls(f"more than {MAX_BLOCKS} blocks in one reply")
-        one = Open(kind, len(self._all))
+        one = OpenBlock(kind, len(self._all))
         self._all.append(one)
         self._by_index[index_of(index)] = one
         return one
 
-    def _say(self, one: Open, text: str) -> Iterator[Piece]:
+    def _say(self, one: OpenBlock, text: str) -> Iterator[Piece]:
         one.characters += len(text)
         if text:
-            yield Said(text)
+            yield TextChunk(text)
 
-    def _think(self, one: Open, text: str) -> Iterator[Piece]:
+    def _think(self, one: OpenBlock, text: str) -> Iterator[Piece]:
         if text:
             if kept := self._kept(text):
                 one.thought.append(kept)
             yield Thought(text)
 
-    def _sign(self, one: Open, signature: str) -> None:
+    def _sign(self, one: OpenBlock, signature: str) -> None:
         if kept := self._kept(signature):
             one.signature.append(kept)
 
@@ -135,7 +135,7 @@ class Blocks:
             raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
         return text
 
-    def _end(self, one: Open) -> Iterator[Piece]:
+    def _end(self, one: OpenBlock) -> Iterator[Piece]:
         if one.arguments:
             arguments, one.arguments = one.arguments, ""
             yield from self.calls.add({"index": one.place, "function": {"arguments": arguments}})

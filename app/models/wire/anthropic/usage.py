@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.core.provider import Used
+from app.core.provider import TokenUsage
 from app.models.wire.native_calls import index_of
 from app.models.wire.openai.chunks import MOST_TOKENS
 
@@ -12,7 +12,7 @@ FRESH, CACHED, WRITTEN = "input_tokens", "cache_read_input_tokens", "cache_creat
 SAID = "output_tokens"
 
 
-class Counts:
+class UsageCounts:
     """Those of one answer. They only grow: gateways say 0 at the end of what they do not know there."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Counts:
             if count is not None and 0 <= count < MOST_TOKENS:
                 self._most[field] = max(count, self._most.get(field, 0))
 
-    def used(self) -> Used | None:
+    def used(self) -> TokenUsage | None:
         most = self._most
         prompt = sum(most.get(field, 0) for field in (FRESH, CACHED, WRITTEN))
         said = most.get(SAID, 0)
-        return Used(prompt, said, most.get(CACHED), most.get(WRITTEN)) if prompt or said else None
+        return TokenUsage(prompt, said, most.get(CACHED), most.get(WRITTEN)) if prompt or said else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from app.core.provider import Piece, ProviderFailed, Said, Stopped, Used
+from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.http import failures
-from app.models.http.answer_stream import Streamed
+from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.native_calls import NativeCalls, index_of, text_of
-from app.models.wire.opaque_metadata import Seals
-from app.models.wire.openai.chunk_fast_path import Alike
+from app.models.wire.opaque_metadata import MetadataCollector
+from app.models.wire.openai.chunk_fast_path import ChunkFastPath
 from app.models.wire.openai.chunks import (
     all_json,
     content,
@@ -34,7 +34,7 @@ PROMISES = ("tool_calls", "function_call")
 GIVEN_UP = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
 
 
-class Answer(Streamed):
+class ChatAnswer(AnswerStream):
     """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
 
     `origin` is whose seals there are. `close` gives native calls, usage and Stopped: only then is it known that
@@ -43,13 +43,13 @@ class Answer(Streamed):
 
     def __init__(self, url: str, origin: str = "") -> None:
         super().__init__(url)
-        self._alike = Alike()
+        self._alike = ChunkFastPath()
         self._answered = False  # there was a choice, however empty
         self._spoke = False
-        self._seals = Seals(origin)
+        self._seals = MetadataCollector(origin)
         self._calls = NativeCalls(self._seals)
-        self._used: Used | None = None
-        self._early: Used | None = None  # what was told of it before the end
+        self._used: TokenUsage | None = None
+        self._early: TokenUsage | None = None  # what was told of it before the end
 
     def _close(self) -> list[Piece]:
         said = self._body.whole
@@ -57,16 +57,18 @@ class Answer(Streamed):
         if not self.whole:
             raise self._broken("it ended without a finish_reason and without [DONE]")
         if not self._answered:
-            raise failures.cut(self.url, "it ended before it began, as with a prompt that is too long for the model")
+            raise failures.interrupted(
+                self.url, "it ended before it began, as with a prompt that is too long for the model"
+            )
         if self._stopped in PROMISES and not self._calls and not self._spoke:
-            raise failures.cut(self.url, "it promises a call and has none")
+            raise failures.interrupted(self.url, "it promises a call and has none")
         cut = self._stopped in CUT_REASONS
         pieces += self._calls.close(cut=cut)
         if self._calls:
             pieces += self._seals.of_reply()
         if self._used and self._used != self._early:
             pieces.append(self._used)
-        pieces.append(Stopped(self._stopped or ("tool_calls" if self._calls else "stop")))
+        pieces.append(Finished(self._stopped or ("tool_calls" if self._calls else "stop")))
         return pieces
 
     def _read_rest(self) -> list[Piece]:
@@ -74,11 +76,11 @@ class Answer(Streamed):
         pieces: list[Piece] = []
         for event in self._events.close():
             if not self.whole and event.event == "message" and not all_json(event.data):
-                raise failures.cut(self.url, f"it ended inside a chunk: {event.data}")
+                raise failures.interrupted(self.url, f"it ended inside a chunk: {event.data}")
             pieces += self._read_event(event)
         return pieces
 
-    def _known(self, data: bytes) -> Said | Thought | None:
+    def _known(self, data: bytes) -> TextChunk | Thought | None:
         return self._alike.read_block(data) if self._events.between and not self.done else None
 
     def _read_event(self, event: Event) -> Iterator[Piece]:
@@ -87,7 +89,7 @@ class Answer(Streamed):
             return
         if event.event == "error":
             if not self._stopped:
-                raise failures.told(self.url, error_in(event.data))
+                raise failures.error_in_stream(self.url, error_in(event.data))
             return
         if (text := self._alike.read(event.data)) is not None:
             yield text
@@ -132,7 +134,7 @@ class Answer(Streamed):
             raise failures.garbled(self.url, "a chunk that is not an object", str(chunk))
         self._used = last_of(self._used, usage_of(chunk))
         if (error := error_of(chunk)) and not self._stopped:
-            yield from self._fail(failures.told(self.url, error))
+            yield from self._fail(failures.error_in_stream(self.url, error))
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not index_of(choice.get("index")):
@@ -156,7 +158,7 @@ class Answer(Streamed):
         reason = text_of(choice.get("finish_reason")) or self._stopped
         if reason in GIVEN_UP:
             why = f"the server gave up in the middle (finish_reason {reason})"
-            yield from self._fail(failures.cut(self.url, why))
+            yield from self._fail(failures.interrupted(self.url, why))
         self._stopped = LIMITED[0] if reason in LIMITED else reason
 
     def _fail(self, failure: ProviderFailed) -> Iterator[Piece]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.core.provider import Said
+from app.core.provider import TextChunk
 from app.models.wire.openai.chunks import error_of, usage_of
 from parsing import Thought
 
 FIELDS = {
-    "content": Said,
+    "content": TextChunk,
     "reasoning_content": Thought,
     "reasoning": Thought,
     "thinking": Thought,
@@ -18,7 +18,7 @@ MATTERS = ("finish_reason", "usage", "index")  # what a choice may have besides 
 TRIES = 16  # to learn from a chunk; a server that writes a number of its own into each is not learned from for ever
 
 
-class Alike:
+class ChunkFastPath:
     """The chunks of one answer. `read` gives what JSON would, or None where JSON has to be asked.
 
     What stands between two quotes, without a quote or a backslash, is a string that means itself. A chunk that begins
@@ -29,15 +29,15 @@ class Alike:
         self._before = ""
         self._after = ""
         self._head, self._between, self._tail = b"", "", b""  # of a block of events: around each of its texts
-        self._kind: type[Said] | type[Thought] = Said
+        self._kind: type[TextChunk] | type[Thought] = TextChunk
         self._tries = TRIES
 
-    def read(self, data: str) -> Said | Thought | None:
+    def read(self, data: str) -> TextChunk | Thought | None:
         if not self._before or not data.startswith(self._before) or not data.endswith(self._after):
             return None
         return self._meant(data[len(self._before) : -len(self._after)])
 
-    def read_block(self, block: bytes) -> Said | Thought | None:
+    def read_block(self, block: bytes) -> TextChunk | Thought | None:
         """The same for a block of whole events, all of them alike."""
         if not self._head or not block.startswith(self._head) or not block.endswith(self._tail):
             return None
@@ -47,7 +47,7 @@ class Alike:
             return None
         return None if "\n" in text or "\r" in text else self._meant(text)
 
-    def _meant(self, text: str) -> Said | Thought | None:
+    def _meant(self, text: str) -> TextChunk | Thought | None:
         return self._kind(text) if text and '"' not in text and "\\" not in text else None
 
     def learn(self, data: str, chunk: Any) -> None:

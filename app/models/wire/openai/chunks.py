@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.core.provider import Piece, Said, Used
+from app.core.provider import Piece, TextChunk, TokenUsage
 from app.models.wire.native_calls import index_of, text_of
 from parsing import Thought
 
@@ -49,7 +49,7 @@ def content(delta: dict[str, Any]) -> Iterator[Piece]:
     for part in said if isinstance(said, list) else [said]:
         match part:
             case str(text) | {"type": "text", "text": str(text)} if text:
-                yield Said(text)
+                yield TextChunk(text)
             case {"type": "thinking", "thinking": list(inner)}:
                 yield from (Thought(one["text"]) for one in inner if isinstance(one, dict) and text_of(one.get("text")))
 
@@ -63,7 +63,7 @@ def fragments(delta: dict[str, Any]) -> list[Any]:
     return [{"index": 0, "function": older}] if isinstance(older, dict) else []
 
 
-def usage_of(holder: dict[str, Any]) -> Used | None:
+def usage_of(holder: dict[str, Any]) -> TokenUsage | None:
     usage = holder.get("usage") or at(holder.get("x_groq"), ["usage"])
     if not isinstance(usage, dict):
         return None
@@ -71,7 +71,9 @@ def usage_of(holder: dict[str, Any]) -> Used | None:
     if not prompt and not completion:
         return None
     told = {"usage": usage, "timings": holder.get("timings")}
-    return Used(prompt, completion + beside(usage, prompt + completion), *(among(told, one, prompt) for one in PROMPT))
+    return TokenUsage(
+        prompt, completion + beside(usage, prompt + completion), *(among(told, one, prompt) for one in PROMPT)
+    )
 
 
 def beside(usage: dict[str, Any], counted: int) -> int:
@@ -81,11 +83,11 @@ def beside(usage: dict[str, Any], counted: int) -> int:
     return more if thought in (None, more) else 0
 
 
-def last_of(before: Used | None, now: Used | None) -> Used | None:
+def last_of(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | None:
     """Usage that comes again counts up: the last word stands, but for a count that it leaves out."""
     if before is None or now is None:
         return now or before
-    return Used(
+    return TokenUsage(
         now.prompt_tokens or before.prompt_tokens,
         now.completion_tokens or before.completion_tokens,
         before.cached if now.cached is None else now.cached,

@@ -12,7 +12,7 @@ from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.wire.attachment_parts import Encoded, joined, with_files
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.openai.reasoning_replay import Back
+from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from tools.tool import Tool
 
 # After a text result: without it a small model makes the same call again, and larger ones take no harm.
@@ -36,7 +36,7 @@ def wire_messages(
     native: bool,
     bare: bool = False,
     clock: Clock | None = None,
-    back: Back | None = None,
+    back: ReplayPolicy | None = None,
     bridged: bool = False,
     files: Encoded | None = None,
 ) -> list[WireMessage]:
@@ -50,7 +50,7 @@ def wire_messages(
     messages end with the time they were sent. `back` is what goes back to this model natively besides. Where
     `bridged`, the model speaks between a result and the next words of the person. `files` has what is attached.
     """
-    back = back if back and native else Back()
+    back = back if back and native else ReplayPolicy()
     beside = back.beside(history) if native else [{}] * len(history)
     results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
@@ -76,7 +76,7 @@ def wire(
     *,
     bare: bool,
     clock: Clock | None,
-    back: Back,
+    back: ReplayPolicy,
     files: Encoded,
 ) -> Iterator[WireMessage]:
     text = encodable(message.text)
@@ -103,7 +103,9 @@ def result(message: Message, *, bare: bool = False) -> str:
     return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
 
 
-def pairs(text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: Back) -> Iterator[WireMessage]:
+def pairs(
+    text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: ReplayPolicy
+) -> Iterator[WireMessage]:
     """An assistant message with native calls, and a result for each of them, in order."""
     functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
     asked = [

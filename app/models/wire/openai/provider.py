@@ -9,20 +9,20 @@ import httpx2
 from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
-from app.models.capabilities.abilities import Abilities, Stated
-from app.models.hosted_provider import ANY_MODEL, LOST, Defaults, Hosted
-from app.models.http.exchange import Question, Reader, Refused, ask
+from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
+from app.models.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
+from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.opaque_metadata import origin_of
-from app.models.wire.openai.answer import Answer
+from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, encode, wire_messages, wire_tools
-from app.models.wire.openai.reasoning_replay import Back, echo_of
+from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
 from app.models.wire.request_extras import added
 
-__all__ = ["ANY_MODEL", "LOST", "Defaults", "OpenAIChat"]
+__all__ = ["ANY_MODEL", "SERVER_LOST", "OpenAIChat", "RequestDefaults"]
 
 
-class OpenAIChat(Hosted):
+class OpenAIChat(HostedProvider):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
     `bare_results` is for models too small to read past a frame: in text, only untrusted results get one.
@@ -35,11 +35,11 @@ class OpenAIChat(Hosted):
         model: str = ANY_MODEL,
         key: str | None = None,
         *,
-        stated: Stated | None = None,
-        defaults: Defaults | None = None,
+        stated: AbilityOverrides | None = None,
+        defaults: RequestDefaults | None = None,
         bare_results: bool = False,
         clock: Clock | None = None,
-        abilities: Abilities | None = None,
+        abilities: AbilityCache | None = None,
     ) -> None:
         super().__init__(
             client, base_url, model, key, stated=stated, defaults=defaults, clock=clock, abilities=abilities
@@ -51,8 +51,8 @@ class OpenAIChat(Hosted):
         return f"{self.base_url}/chat/completions"
 
     @property
-    def _back(self) -> Back:
-        return Back(origin_of(self.model, self.base_url), echo_of(self.model))
+    def _back(self) -> ReplayPolicy:
+        return ReplayPolicy(origin_of(self.model, self.base_url), replay_rule(self.model))
 
     def added(self, message: Message) -> str:
         echoed = self._back.echoed(message) if message.reasoning else ""
@@ -64,10 +64,10 @@ class OpenAIChat(Hosted):
         while True:  # each further round leaves out a parameter for good, and there are few
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
-            question = Question(self.url, content, self.headers(key), key, request.inactivity_s)
+            question = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
-                return await ask(self._client, question), Answer(self.url, self._back.origin)
-            except Refused as refusal:
+                return await post(self._client, question), ChatAnswer(self.url, self._back.origin)
+            except RequestRefused as refusal:
                 if not self._parameters.learn(refusal.status, refusal.said, body):
                     raise self._refusal(refusal, native=native) from refusal
 

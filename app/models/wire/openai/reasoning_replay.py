@@ -20,7 +20,7 @@ from app.models.wire.native_calls import NATIVE
 from app.models.wire.opaque_metadata import DETAILS
 
 
-class Turns(Enum):
+class ReplayedTurns(Enum):
     """Which messages of the model carry their thoughts."""
 
     LATEST = "those since the person's last message"
@@ -29,33 +29,33 @@ class Turns(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class ReplayRule:
     """A kind of model that needs its thoughts. `blank` stands for none, where a call was made without."""
 
     model: re.Pattern[str]
-    turns: Turns
+    turns: ReplayedTurns
     blank: str
     field: str = "reasoning_content"
 
 
-ECHOES = (
-    Echo(re.compile(r"deepseek.*v3", re.IGNORECASE), Turns.LATEST, ""),
-    Echo(re.compile(r"deepseek(?!.*r1)", re.IGNORECASE), Turns.CALLS, ""),
-    Echo(re.compile(r"kimi-?k2\.7", re.IGNORECASE), Turns.ALL, " "),
-    Echo(re.compile(r"kimi", re.IGNORECASE), Turns.CALLS, " "),  # it takes a space, but not an empty text
+REPLAY_RULES = (
+    ReplayRule(re.compile(r"deepseek.*v3", re.IGNORECASE), ReplayedTurns.LATEST, ""),
+    ReplayRule(re.compile(r"deepseek(?!.*r1)", re.IGNORECASE), ReplayedTurns.CALLS, ""),
+    ReplayRule(re.compile(r"kimi-?k2\.7", re.IGNORECASE), ReplayedTurns.ALL, " "),
+    ReplayRule(re.compile(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "),  # it takes a space, but not an empty text
 )
 
 
-def echo_of(model: str) -> Echo | None:
-    return next((echo for echo in ECHOES if echo.model.search(model)), None)
+def replay_rule(model: str) -> ReplayRule | None:
+    return next((echo for echo in REPLAY_RULES if echo.model.search(model)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class ReplayPolicy:
     """For one model of one server. `origin` is whose seals it can read."""
 
     origin: str = ""
-    echo: Echo | None = None
+    echo: ReplayRule | None = None
 
     def beside(self, history: Sequence[Message]) -> list[dict[str, Any]]:
         """For each message, the fields that go with it; for servers that are offered tools natively."""
@@ -79,7 +79,7 @@ class Back:
         sealed = message.sealed.fields if calls and message.sealed and message.sealed.origin == self.origin else {}
         if self.echo is None or not thinks or DETAILS in sealed:  # which are the same thoughts
             return sealed
-        wanted = {Turns.LATEST: latest, Turns.CALLS: calls, Turns.ALL: True}[self.echo.turns]
+        wanted = {ReplayedTurns.LATEST: latest, ReplayedTurns.CALLS: calls, ReplayedTurns.ALL: True}[self.echo.turns]
         thought = message.reasoning or (self.echo.blank if calls else None)
         return sealed | {self.echo.field: thought} if wanted and thought is not None else sealed
 
