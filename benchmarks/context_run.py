@@ -32,7 +32,8 @@ from app.core.provider import Finished, ModelRequest, Piece, Provider, TextChunk
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
-from app.models.wire.openai.history import encode, wire_messages
+from app.models.http.json_body import encode
+from app.models.wire.openai.history import wire_messages
 from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow

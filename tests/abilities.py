@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.models.http.client import model_client
-from app.models.served_model import ServedModel
+from app.models.http.served_model import ServedModel
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, Paths, Upstream, answer, upstream
 

@@ -21,9 +21,9 @@ from app.models.capabilities.abilities import (
     AbilityOverrides,
 )
 from app.models.capabilities.capability_readings import MOST_SLOTS, OF_DETAILS, OF_ENTRY, OF_PROPERTIES, entry_of, read
-from app.models.capabilities.prompt_too_long import LARGEST, SMALLEST
 from app.models.http.client import model_client
-from app.models.served_model import ServedModel
+from app.models.http.prompt_too_long import LARGEST, SMALLEST
+from app.models.http.served_model import ServedModel
 from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, announced, answer, hang, upstream

@@ -10,8 +10,9 @@ import pytest
 
 from app.core.messages import OpaqueMetadata
 from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import Event, EventReader, EventTooLarge
-from app.models.wire.native_calls import MAX_CALLS, NativeCalls, TooManyCalls
+from app.models.wire.native_calls import MAX_CALLS, NativeCalls
 from app.models.wire.openai.answer import ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told

@@ -16,8 +16,8 @@ from app.core.clock import Clock
 from app.core.messages import Message, dump, load
 from app.core.provider import Finished, MetadataChunk, ModelRequest, Piece, ProviderNotice
 from app.models.capabilities.abilities import AbilityOverrides
-from app.models.hosted_provider import RequestDefaults
 from app.models.wire.anthropic.provider import ANSWER, SHORT_ANSWER
+from app.models.wire.hosted_provider import RequestDefaults
 from app.transcript.reply import Reply
 from parsing import Call, Thought
 from tests.chatting import ASKED, BASH, HELLO, WITH_TOOLS, failure_of, pieces_of

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.provider import Finished, MetadataChunk, ProviderFailed, TextChunk, TokenUsage
+from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.reply import MAX_BLOCKS, ReplyBlocks
-from app.models.wire.native_calls import MAX_CALLS, TooManyCalls
+from app.models.wire.native_calls import MAX_CALLS
 from app.models.wire.opaque_metadata import MOST
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.messages_streams import URL, delta, end, event, fails, outcome, start, stop

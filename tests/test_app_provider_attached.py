@@ -11,11 +11,12 @@ from app.core.attachments import CANNOT, PDF, Attachment, described
 from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
+from app.models.http.json_body import encode
 from app.models.scripted import Scripted
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.picture_tokens import tokens_of
 from app.models.wire.attachment_parts import LARGE, Encoded, encoded_files
-from app.models.wire.openai.history import encode, wire_messages
+from app.models.wire.openai.history import wire_messages
 
 pytestmark = pytest.mark.anyio
 

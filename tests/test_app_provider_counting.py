@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.capabilities.abilities import AbilityCache
-from app.models.tokens.server_counts import BATCH_CHARACTERS, BATCH_TEXTS, batches, llama_counts, vllm_counts
+from app.models.capabilities.server_counts import BATCH_CHARACTERS, BATCH_TEXTS, batches, llama_counts, vllm_counts
 from tests.abilities import MISSING, SLOT, endpoint, json_values, models, said
 from tests.upstream import Act, answer
 

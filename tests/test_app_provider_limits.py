@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.capabilities.prompt_too_long import LIMITS, is_too_long, limit_in
 from app.models.http.failures import bad_status, error_in_stream
+from app.models.http.prompt_too_long import LIMITS, is_too_long, limit_in
 
 URL = "http://model/v1/chat/completions"
 # As servers have worded it; the limit beside each is what a person reads there.

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
-from app.models.wire.openai.history import ENOUGH, INTERRUPTED, encodable, encode, wire_messages
+from app.models.http.json_body import encodable, encode
+from app.models.wire.openai.history import ENOUGH, INTERRUPTED, wire_messages
 from tests.chatting import BASH, WHOLE, chat_with, pieces_of
 from tests.upstream import upstream
 

@@ -19,9 +19,10 @@ from app.core.clock import Clock
 from app.core.messages import dump
 from app.core.provider import ModelRequest, Piece, ProviderFailed
 from app.models.embedded.supervisor import EmbeddedModel
+from app.models.http.json_body import encode
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.openai.history import WireMessage, encode, wire_messages
+from app.models.wire.openai.history import WireMessage, wire_messages
 from parsing import Call
 from tests.real_models import need_embedded
 from tests.serving import serving, until

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from app.core.messages import AskedCall
+from app.models.http.json_body import encodable
 from app.models.tokens.cutting import head_and_tail
-from app.models.wire.openai.history import encodable
 from app.storage.sessions import ResultPart, ResultRow
 from app.transcript.conversation import Conversation
 from tools.builtin.read_result import NAME

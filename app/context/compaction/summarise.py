@@ -14,8 +14,8 @@ from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextSummarised, Notice
 from app.core.messages import Message
 from app.core.provider import TOO_LONG
+from app.models.http.json_body import encodable
 from app.models.tokens.cutting import shortened
-from app.models.wire.openai.history import encodable
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals

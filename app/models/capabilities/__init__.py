@@ -1,0 +1,1 @@
+"""Capabilities of models: probing servers, name hints, server profiles, token counting endpoints, discovery."""

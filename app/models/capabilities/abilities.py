@@ -14,9 +14,9 @@ from app.core.provider import Ability
 from app.models.capabilities.capability_readings import Fact
 from app.models.capabilities.name_hints import hints_for
 from app.models.capabilities.probe import ProbeResult, probe_model
+from app.models.capabilities.server_counts import LLAMA_CPP, VLLM, counted
 from app.models.http.client import NoAnswer
-from app.models.served_model import ServedModel
-from app.models.tokens.server_counts import LLAMA_CPP, VLLM, counted
+from app.models.http.served_model import ServedModel
 
 LIMIT_S = 5.0  # for a look-up, and for a count
 AGAIN_S = 60.0  # after one that failed

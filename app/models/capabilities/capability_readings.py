@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from app.models.capabilities.prompt_too_long import LARGEST, SMALLEST
-from app.models.tokens.server_counts import LLAMA_CPP, VLLM
+from app.models.capabilities.server_counts import LLAMA_CPP, VLLM
+from app.models.http.prompt_too_long import LARGEST, SMALLEST
 
 MOST_SLOTS = 100_000
 

@@ -13,9 +13,9 @@ import httpx2
 from app.core.provider import Ability
 from app.models.capabilities.capability_readings import OF_DETAILS, OF_ENTRY, OF_PROPERTIES, Reading, entry_of, read
 from app.models.capabilities.prompt_prefill import prefill_hint
+from app.models.capabilities.server_counts import LLAMA_CPP
 from app.models.http.client import NoAnswer
-from app.models.served_model import ServedModel
-from app.models.tokens.server_counts import LLAMA_CPP
+from app.models.http.served_model import ServedModel
 
 AbilityMap = Mapping[str, Ability]
 

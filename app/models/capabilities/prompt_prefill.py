@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.provider import Ability
 from app.models.http.client import NoAnswer
-from app.models.served_model import ServedModel
+from app.models.http.served_model import ServedModel
 from parsing.framing import THINKING_PROMPT
 
 PLACE = "/apply-template"

@@ -13,7 +13,7 @@ from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.served_model import ServedModel
+from app.models.http.served_model import ServedModel
 from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
 from app.models.wire.request_extras import added
 

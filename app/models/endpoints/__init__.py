@@ -1,0 +1,1 @@
+"""Endpoints: registry, model names, keys, fair queue, health, retries and failover."""

@@ -9,10 +9,13 @@ from app.core.provider import Piece, ProviderFailed, TextChunk
 from app.models.http import failures
 from app.models.http.body import ResponseBody
 from app.models.http.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
-from app.models.wire.native_calls import TooManyCalls
 from parsing import Thought
 
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+
+
+class TooManyCalls(ValueError):
+    """A reply has more tool calls than any model intends."""
 
 
 class AnswerStream(ABC):

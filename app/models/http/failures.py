@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from app.core.provider import ProviderFailed
-from app.models.capabilities.prompt_too_long import is_too_long, limit_in
 from app.models.http.error_status import status_of
+from app.models.http.prompt_too_long import is_too_long, limit_in
 
 EXCERPT = 300
 ANSWER_TOO_LONG = "model_too_long"  # the code of an answer that is longer than anything sensible

@@ -10,7 +10,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from app.config.sources import SettingsError
-from app.models.wire.openai.history import encodable
+from app.models.http.json_body import encodable
 
 MOST_BYTES = 256 * 1024 * 1024  # the largest there are have a tenth of that
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.provider import MetadataChunk
+from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.opaque_metadata import MetadataCollector
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
@@ -21,10 +22,6 @@ LONG_NAME = "The name of a tool is longer than {most} characters: none is called
 _MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside of strings and in them
 
 NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
-
-
-class TooManyCalls(ValueError):
-    """A reply opens more calls than any model means."""
 
 
 class Brackets:

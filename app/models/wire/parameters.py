@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from app.core.provider import ProviderNotice
-from app.models.capabilities.prompt_too_long import is_too_long
 from app.models.capabilities.server_profiles import Limit, Profile
+from app.models.http.prompt_too_long import is_too_long
 
 REFUSALS = (400, 422)
 OTHER_LIMIT: dict[Limit, Limit] = {

@@ -1,0 +1,1 @@
+"""Anthropic's Messages API: history encoding, block decoding, signed reasoning, prompt caching."""

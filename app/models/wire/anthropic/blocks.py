@@ -11,8 +11,9 @@ from typing import Any
 
 from app.core.attachments import PDF, Attachment, described
 from app.core.messages import AskedCall
+from app.models.http.json_body import encodable, encodable_value
 from app.models.wire.attachment_parts import Encoded
-from app.models.wire.openai.history import ODD, encodable, encodable_value, plain_name
+from app.models.wire.openai.history import ODD, plain_name
 from tools.tool import Tool
 
 Block = dict[str, Any]

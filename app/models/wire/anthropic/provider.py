@@ -10,16 +10,16 @@ import httpx2
 
 from app.core.messages import Message
 from app.core.provider import ModelRequest
-from app.models.capabilities.prompt_too_long import is_too_long
-from app.models.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
+from app.models.http.json_body import encode
+from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import wire_tools
 from app.models.wire.anthropic.caching import marked, marked_turns
 from app.models.wire.anthropic.history import Wire, Written
 from app.models.wire.anthropic.reasoning import seal_origin, thoughts_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
-from app.models.wire.openai.history import encode
+from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.wire.request_extras import added
 
 VERSION = "2023-06-01"  # the newest version takes no temperature from anybody

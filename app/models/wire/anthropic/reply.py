@@ -8,9 +8,10 @@ from typing import Any
 
 from app.core.messages import OpaqueMetadata
 from app.core.provider import Piece, TextChunk
+from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.reasoning import sealed
-from app.models.wire.native_calls import NativeCalls, TooManyCalls, arguments_text, index_of, text_of
+from app.models.wire.native_calls import NativeCalls, arguments_text, index_of, text_of
 from app.models.wire.opaque_metadata import MOST
 from parsing import Thought
 

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions: history encoding, chunk decoding, reasoning replay."""

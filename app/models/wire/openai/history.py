@@ -10,6 +10,7 @@ from typing import Any
 from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
+from app.models.http.json_body import encodable, encodable_fields, encodable_value
 from app.models.wire.attachment_parts import Encoded, joined, with_files
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
@@ -23,11 +24,6 @@ BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
 ODD = re.compile(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
 WireMessage = dict[str, Any]
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """The body as ASCII-escaped JSON, so that no character in it can break the encoder."""
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
 def wire_messages(
@@ -165,21 +161,3 @@ def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
         }
         for tool in tools
     ]
-
-
-def encodable_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: encodable(value) if isinstance(value, str) else value for name, value in fields.items()}
-
-
-def encodable(text: str) -> str:
-    """Text that every JSON reader accepts: surrogate pairs joined, lone surrogates U+FFFD (llama.cpp refuses them)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def encodable_value(value: Any) -> Any:
-    """The JSON value with lone surrogates mended, wherever they stand in it."""
-    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))

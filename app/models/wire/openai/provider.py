@@ -10,12 +10,13 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
-from app.models.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
+from app.models.http.json_body import encode
 from app.models.wire.attachment_parts import Encoded, encoded_files
+from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, encode, wire_messages, wire_tools
+from app.models.wire.openai.history import BRIDGED, wire_messages, wire_tools
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
 from app.models.wire.request_extras import added
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from app.models.http.client import CLOSED, is_local, json_answer
-from app.models.wire.openai.history import encode
+from app.models.http.json_body import encode
 
 MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
 

@@ -14,12 +14,12 @@ from app.core.clock import Clock
 from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
-from app.models.capabilities.prompt_too_long import is_too_long
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http import failures
 from app.models.http.client import authorization
 from app.models.http.exchange import Reader, RequestRefused, read_pieces
-from app.models.served_model import ServedModel
+from app.models.http.prompt_too_long import is_too_long
+from app.models.http.served_model import ServedModel
 from app.models.wire.parameters import Parameters, is_about_others
 from parsing import CallOpened, Thought
 

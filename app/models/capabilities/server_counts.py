@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 
 from app.models.http.client import NoAnswer
-from app.models.served_model import ServedModel
-from app.models.wire.openai.history import encodable
+from app.models.http.json_body import encodable
+from app.models.http.served_model import ServedModel
 
 ALONGSIDE = 4  # requests for counts at a time
 BATCH_CHARACTERS = 64 * 1024

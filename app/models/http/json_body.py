@@ -1,0 +1,30 @@
+"""Encoding of request bodies: JSON that every server's parser accepts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return the body as ASCII-escaped JSON, so that no character in it can break the encoder."""
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def encodable_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def encodable(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates by U+FFFD; some JSON parsers (llama.cpp) refuse them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def encodable_value(value: Any) -> Any:
+    """Return the JSON value with lone surrogates replaced in all of its strings and keys."""
+    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))
