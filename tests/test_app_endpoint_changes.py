@@ -168,7 +168,7 @@ async def test_a_row_that_cannot_be_read_costs_nobody_else_anything(tmp_path: Pa
 async def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
         (tmp_path / "data" / "keys").write_text("a file where the folder should be")
-        with pytest.raises(StoreFailed, match="The keys cannot be kept"):
+        with pytest.raises(StoreFailed, match="The keys cannot be stored"):
             await here.registry.add("b", spec(), [KEY], "ann")
         assert list(here.models.endpoints) == ["a"]
 

@@ -55,7 +55,7 @@ async def test_a_server_whose_last_endpoint_is_removed_goes_on_and_says_so(tmp_p
             *_, finished = await served.chat()
     assert listed["endpoints"] == []
     assert (ready.status_code, failed["code"]) == (200, "model_not_found")
-    assert "add one with `dragoman endpoint add`" in failed["message"]
+    assert "Add one with `dragoman endpoint add`" in failed["message"]
     assert finished["reason"] == "answered"
 
 

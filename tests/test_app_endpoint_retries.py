@@ -60,7 +60,9 @@ KEEPS_FAILING = {
 }
 
 
-@pytest.mark.parametrize(("failing", "alone", "beside", "waits"), KEEPS_FAILING.values(), ids=KEEPS_FAILING)
+@pytest.mark.parametrize(
+    ("failing", "alone", "tries_with_fallback", "waits"), KEEPS_FAILING.values(), ids=KEEPS_FAILING
+)
 async def test_a_model_is_asked_a_few_times_and_then_another(
     failing: Reply, alone: int, tries_with_fallback: int | None, waits: list[float]
 ) -> None:

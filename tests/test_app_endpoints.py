@@ -101,14 +101,14 @@ def test_a_name_leads_to_one_place_or_none(name: str, models: list[str]) -> None
         assert place[1] is None or place[0].takes(place[1])
 
 
-CIRCLES: list[dict[str, str]] = [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}]
+CYCLES: list[dict[str, str]] = [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}]
 
 
-@pytest.mark.parametrize("aliases", CIRCLES, ids=lambda aliases: " ".join(aliases))
-def test_aliases_in_a_circle_are_refused(aliases: dict[str, str]) -> None:
+@pytest.mark.parametrize("aliases", CYCLES, ids=lambda aliases: " ".join(aliases))
+def test_cyclic_aliases_are_refused(aliases: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"aliases form a cycle: a -> .*Let one of them name a model"):
         resolve_alias("a", aliases)
-    with pytest.raises(ValueError, match="form a cycle"):
+    with pytest.raises(ValueError, match="a cycle"):
         Models({"one": endpoint("one")}, aliases)
 
 
@@ -118,7 +118,7 @@ def test_every_alias_leads_to_a_name_or_is_refused(aliases: dict[str, str]) -> N
         try:
             assert resolve_alias(alias, aliases) not in aliases
         except ValueError:
-            continue  # a circle
+            continue  # a cycle
 
 
 async def test_names_that_are_made_up_do_not_pile_up() -> None:

@@ -63,7 +63,7 @@ async def test_a_model_that_cannot_see_is_not_asked(source: Source, ability: str
     file = CAT if ability == "images" else LAW
     request = ModelRequest([Message("user", "x", attachments=(file,)), Message("assistant", "y"), Message("user", "z")])
     with pytest.raises(ProviderFailed) as refused:
-        await heard(provider, request, able=lambda one: ["a/eye", "b/eye"] if one == ability else [])
+        await heard(provider, request, models_with=lambda one: ["a/eye", "b/eye"] if one == ability else [])
     failure = refused.value
     assert (failure.code, failure.retryable, provider.requests) == ("no_vision", False, [])
     said = ("there/model", file.name, "ask a/eye or b/eye", "without_vision: describe")
@@ -73,10 +73,10 @@ async def test_a_model_that_cannot_see_is_not_asked(source: Source, ability: str
 async def test_what_it_cannot_see_is_told_of_in_words_as_the_request_says() -> None:
     provider = Knowing(["Hello", "Hello"], Ability("images", False, "server"))
     told = set[str]()
-    first = await heard(provider, DESCRIBED, told=told)
+    first = await heard(provider, DESCRIBED, described=told)
     assert [one.code for one in first if isinstance(one, ProviderNotice)] == ["no_vision"]
     assert TextChunk("Hello") in first
-    second = await heard(provider, DESCRIBED, told=told)
+    second = await heard(provider, DESCRIBED, described=told)
     assert not any(isinstance(one, ProviderNotice) for one in second), "once in a run"
     assert sent(provider) == [Message("user", WORDS)] * 2
     assert DESCRIBED.messages[0].attachments, "the history stays as it is"
@@ -249,7 +249,7 @@ async def test_who_cannot_see_names_models_that_can(tmp_path: Path) -> None:
             async with aclosing(there.models.route("blind", "ann").stream(ASKED)) as pieces:
                 await anext(pieces)
     assert refused.value.code == "no_vision"
-    assert "ask guessed/gpt-4o or shown/plain or stated/m, or have words" in refused.value.message
+    assert "ask guessed/gpt-4o or shown/plain or stated/m, or send descriptions" in refused.value.message
 
 
 def test_a_message_in_words() -> None:

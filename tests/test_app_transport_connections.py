@@ -36,7 +36,7 @@ async def said(client: httpx2.AsyncClient, server: Upstream) -> str:
 
 async def nothing_rests(transport: LeanTransport) -> None:
     async with asyncio.timeout(LIMIT_S):
-        while transport.resting:  # noqa: ASYNC110 (what is waited for has no event)
+        while transport.idle:  # noqa: ASYNC110 (what is waited for has no event)
             await asyncio.sleep(0)
 
 
@@ -100,7 +100,7 @@ async def test_so_many_rest_and_no_more_and_not_for_long() -> None:
             for _ in range(20):
                 all_at_once.create_task(said(client, server))
         assert server.connections == 20
-        assert len(transport.resting) == 3
+        assert len(transport.idle) == 3
         await nothing_rests(transport)
 
 

@@ -17,7 +17,7 @@ Seen = tuple[Head, bool, bool, bool, str, bytes]
 
 def seen(incoming: Incoming, body: bytes) -> Seen:
     failure = type(incoming.failure).__name__
-    return incoming.head, incoming.begun, incoming.complete, incoming.keeps, failure, body
+    return incoming.head, incoming.started, incoming.complete, incoming.keeps, failure, body
 
 
 def read(pieces: list[bytes], *, ended: bool) -> Seen:

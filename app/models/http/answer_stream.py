@@ -1,4 +1,4 @@
-"""One streamed answer, from bytes to events: what all wire formats share. Sans-IO."""
+"""Base of the answer decoders of all wire formats: from bytes to pieces, sans-IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.models.http.body import ResponseBody
 from app.models.http.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
 from parsing import Thought
 
-MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a chunk frames one token in 300 bytes or more
+MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a chunk needs 300 bytes or more for one token
 
 
 class TooManyCalls(ValueError):
@@ -19,39 +19,39 @@ class TooManyCalls(ValueError):
 
 
 class AnswerStream(ABC):
-    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed."""
+    """Decoder of one answer: feed it the body, then close it. `url` is for the messages of ProviderFailed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.done = False  # nothing more will come
+        self.done = False  # no more data will follow
         self._stopped = ""
         self._body = ResponseBody()
         self._events = EventReader()
         self._eventful = False
         self._size = 0
-        self._start = b""  # as much of the body as a message would show
+        self._start = b""  # as much of the body as an error message shows
 
     @property
     def whole(self) -> bool:
-        """The model has said why it stopped: what may still come is usage."""
+        """True once the model has given its stop reason; only usage may follow."""
         return self.done or bool(self._stopped)
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """The pieces that these bytes complete, neighbouring text joined: iterate to the end. Raises ProviderFailed."""
+        """Yield the pieces these bytes complete, adjacent text joined. Iterate to the end. Raises ProviderFailed."""
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
             raise failures.too_long(self.url, MAX_ANSWER_BYTES)
         if len(self._start) < failures.EXCERPT:
             self._start += data[: failures.EXCERPT - len(self._start)]
-        known = self._known(data)
-        return iter((known,)) if known else joined(self._feed(data))
+        piece = self._fast_path(data)
+        return iter((piece,)) if piece else joined(self._feed(data))
 
-    def _known(self, _: bytes) -> TextChunk | Thought | None:
-        """What these bytes say, if that can be told without reading them as events."""
+    def _fast_path(self, _: bytes) -> TextChunk | Thought | None:
+        """Fast path: return the text of these bytes if it is clear without decoding events."""
         return None
 
     def close(self) -> list[Piece]:
-        """The pieces that were held until the end. Raises ProviderFailed if the answer is not whole."""
+        """Return the pieces that were held until the end. Raises ProviderFailed if the answer is incomplete."""
         try:
             return list(joined(self._close()))
         except EventTooLarge as error:
@@ -61,11 +61,11 @@ class AnswerStream(ABC):
 
     @abstractmethod
     def _close(self) -> list[Piece]:
-        """Raises ProviderFailed, TooManyCalls."""
+        """Return the last pieces. Raises ProviderFailed, TooManyCalls."""
 
     @abstractmethod
     def _read_event(self, event: Event) -> Iterator[Piece]:
-        """Raises ProviderFailed, TooManyCalls."""
+        """Decode one event. Raises ProviderFailed, TooManyCalls."""
 
     def _feed(self, data: bytes) -> Iterator[Piece]:
         try:
@@ -80,15 +80,15 @@ class AnswerStream(ABC):
         return failures.garbled(self.url, "an answer with too many calls", str(error))
 
     def _broken(self, why: str) -> ProviderFailed:
-        """Of an answer that is not whole: it was no stream at all, or it broke off."""
+        """Return the failure of an incomplete answer: it was not a stream, or it broke off."""
         if self._start.strip() and not self._eventful:
-            said = self._start.decode("utf-8", "replace")
-            return failures.not_a_model(self.url, "something that is not a stream", said)
+            text = self._start.decode("utf-8", "replace")
+            return failures.not_a_model(self.url, "something that is not a stream", text)
         return failures.interrupted(self.url, why)
 
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbouring text as one piece: what one read brought costs one event, without waiting for more."""
+    """Join adjacent text pieces: one read costs one event, without waiting for more."""
     kind: type[TextChunk] | type[Thought] = TextChunk
     texts: list[str] = []  # of one kind
     try:
@@ -103,7 +103,7 @@ def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
                 yield piece
     except ProviderFailed:
         if texts:
-            yield kind("".join(texts))  # what came before a failure was said all the same
+            yield kind("".join(texts))  # text before a failure was received all the same
         raise
     if texts:
         yield kind("".join(texts))

@@ -1,4 +1,4 @@
-"""The HTTP client that talks to model servers, and the shape of their addresses."""
+"""HTTP client for model servers, and normalisation of their URLs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.models.http.transport.lean import LeanTransport
 
 CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
-# Idle connections cost: hundreds left over slow every request down. The number of active ones is the admin's affair.
+# Hundreds of idle connections slow every request down. Active ones are limited per endpoint (max_requests).
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
-# A kept-alive connection that the server has ended shows itself only when it is used.
+# A kept-alive connection that the server has closed fails only when it is used.
 CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
-PASTED = ("/chat/completions", "/messages", "/models")  # what people have asked their server by hand
-PASSING = (408, 425, 429)  # refusals of this moment only; so are a server's own faults
+PASTED = ("/chat/completions", "/messages", "/models")  # paths that users paste with the base URL
+TRANSIENT = (408, 425, 429)  # as are all 5xx
 
 
 TransportKind = Literal["lean", "httpx2"]
@@ -30,10 +30,10 @@ TransportKind = Literal["lean", "httpx2"]
 def model_client(
     base_url: str, *, inactivity_s: float = INACTIVITY_S, transport: TransportKind = "lean"
 ) -> httpx2.AsyncClient:
-    """A client for one model server. Proxies of the environment apply to remote hosts only.
+    """Return a client for one model server. Proxies of the environment apply to remote hosts only.
 
-    Raises OSError, ValueError, ImportError, httpx2.InvalidURL where the environment names files of certificates or
-    proxies that cannot be used: here, not in the middle of a run.
+    Raises OSError, ValueError, ImportError, httpx2.InvalidURL for invalid proxies or certificate files in the
+    environment: here, not in the middle of a run.
     """
     timeout = httpx2.Timeout(inactivity_s, connect=min(CONNECT_LIMIT_S, inactivity_s), pool=None)
     # A compressed stream would arrive in blocks; identity keeps it live.
@@ -56,12 +56,12 @@ def _lean(base_url: str, *, trust_env: bool) -> LeanTransport:
 
 
 def has_proxies() -> bool:
-    """Does the environment name one? httpx2's own transport knows how to ask it."""
+    """Return whether the environment names a proxy, which only httpx2's own transport supports."""
     return bool(getproxies().keys() - {"no"})
 
 
 def is_local(url: str) -> bool:
-    """Is the host this machine or in a private network?"""
+    """Return whether the host is this machine or in a private network."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith((".localhost", ".local")):
         return True
@@ -73,7 +73,7 @@ def is_local(url: str) -> bool:
 
 
 def base_url_of(url: str) -> str:
-    """The base URL as the client wants it: a bare host gets `/v1`, a pasted endpoint loses its last part."""
+    """Normalise a base URL: add `/v1` to a bare host, and remove the path of an endpoint that was pasted with it."""
     base = url.strip().rstrip("/")
     for pasted in PASTED:
         base = base.removesuffix(pasted)
@@ -81,10 +81,10 @@ def base_url_of(url: str) -> str:
 
 
 class NoAnswer(ValueError):
-    """The server answered something else than was asked for. `lasting`: it will not answer better later."""
+    """The server did not send the requested JSON. `lasting`: a later request would fail, too."""
 
-    def __init__(self, why: str, *, lasting: bool, status: int | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, lasting: bool, status: int | None = None) -> None:
+        super().__init__(reason)
         self.lasting = lasting
         self.status = status
 
@@ -99,13 +99,13 @@ async def json_answer(
     content: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """The JSON value that the server answers with. Raises NoAnswer and httpx2.HTTPError."""
+    """Request a JSON value of at most `most` bytes. Raises NoAnswer and httpx2.HTTPError."""
     headers = {**authorization(key), **(headers or {})}
     headers |= {"content-type": "application/json"} if content is not None else {}
     async with client.stream(method, url, headers=headers, content=content) as response:
         status = response.status_code
         if status != 200:
-            raise NoAnswer(f"status {status}", lasting=status < 500 and status not in PASSING, status=status)
+            raise NoAnswer(f"status {status}", lasting=status < 500 and status not in TRANSIENT, status=status)
         body = bytearray()
         async with aclosing(response.aiter_bytes()) as blocks:
             async for block in blocks:

@@ -1,4 +1,4 @@
-"""Which HTTP status an error within an answer means: most servers put a number into it, others only words."""
+"""Map an error object inside an answer to an HTTP status: by its number, else by its code or type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 NUMBERS = ("code", "status", "status_code")
-# Codes and types of errors as servers name them. What is not here is a fault of the server's.
+# Codes and types of errors of various servers; unknown ones count as 500.
 STATUSES = {
     "invalid_request_error": 400,
     "BadRequestError": 400,  # vLLM, SGLang
@@ -33,7 +33,7 @@ STATUSES = {
 
 
 def status_of(error: Mapping[str, Any]) -> int:
-    """A number comes first, then its code in words, then its type, which says the least."""
+    """Return the status by number, else by code, else by type, which is the least specific."""
     numbers = [number for name in NUMBERS if (number := number_in(error.get(name)))]
     words = [error.get(name) for name in ("code", "status", "type")]
     return next(iter(numbers), 0) or next((STATUSES[word] for word in words if word in STATUSES), 500)

@@ -1,14 +1,14 @@
-"""How model servers say that a prompt is too long, and how long it may be."""
+"""Recognise error texts about a prompt that is too long, and extract the context limit."""
 
 from __future__ import annotations
 
 import re
 
-READ = 2000  # characters: some servers repeat the whole request behind their complaint
+READ = 2000  # characters: some servers append the whole request to the message
 SMALLEST, LARGEST = 256, 10**8  # tokens: a number beyond these is something else
 
-# Without a number, or next to one that is not the limit.
-WORDS = (
+# Phrases without a number, or with one that is not the limit.
+PHRASES = (
     "context_length",
     "context length",
     "context size",
@@ -24,7 +24,7 @@ WORDS = (
     "reduce the length of the messages",
 )
 _LIMIT = r"(\d[\d,]*)"
-# The first row that is found has the limit in its one group; the prompt's own length stands beside it in most of them.
+# The group of the first match is the limit; most messages also contain the length of the prompt.
 LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -48,17 +48,17 @@ LIMITS = tuple(
 )
 
 
-def is_too_long(said: str) -> bool:
-    """Does the server say that the prompt is too long for the model?"""
-    lowered = said.lower()
-    return any(word in lowered for word in WORDS) or limit_in(said) is not None
+def is_too_long(text: str) -> bool:
+    """Return whether the text says that the prompt is too long for the model."""
+    lowered = text.lower()
+    return any(word in lowered for word in PHRASES) or limit_in(text) is not None
 
 
-def limit_in(said: str) -> int | None:
-    """How many tokens the model can read, where the complaint says so."""
-    said = said[:READ]
+def limit_in(text: str) -> int | None:
+    """Return the context limit in tokens if the text contains it."""
+    text = text[:READ]
     for pattern in LIMITS:
-        if found := pattern.search(said):
+        if found := pattern.search(text):
             limit = int(found[1].replace(",", "")[:12])
             return limit if SMALLEST <= limit <= LARGEST else None
     return None

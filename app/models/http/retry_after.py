@@ -1,4 +1,4 @@
-"""How long a server asks to wait before the next request, in the forms that servers write it."""
+"""Parse Retry-After headers, in the forms that servers use."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from math import isfinite
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds from `now` (Unix time); None if the headers do not say, or say what cannot be.
+    """Return the seconds from `now` (Unix time); None without a valid header.
 
-    Milliseconds come first: servers that send them send the seconds rounded up besides.
+    Milliseconds come first: servers that send them also send the seconds, rounded up.
     """
     if milliseconds := number(headers.get("retry-after-ms")):
         return milliseconds / 1000
-    said = headers.get("retry-after")
-    seconds = number(said)
-    return until(said, now) if said and seconds is None else seconds
+    value = headers.get("retry-after")
+    seconds = number(value)
+    return until(value, now) if value and seconds is None else seconds
 
 
-def number(said: str | None) -> float | None:
+def number(text: str | None) -> float | None:
     try:
-        value = float(said or "")
+        value = float(text or "")
     except ValueError:
         return None
     return value if isfinite(value) and value >= 0 else None
 
 
 def until(date: str, now: float) -> float | None:
-    """Seconds until an HTTP date, 0 if it has passed."""
+    """Return the seconds until an HTTP date; 0 if it has passed."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, OverflowError, OSError):

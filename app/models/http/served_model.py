@@ -1,4 +1,4 @@
-"""One model of one server, and how the server is asked about it."""
+"""Reference to one model of one server, for requests about the model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import httpx2
 from app.models.http.client import CLOSED, is_local, json_answer
 from app.models.http.json_body import encode
 
-MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models with long descriptions
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """One model of one server, which knows its users by their key, or by other `headers`."""
+    """One model of one server. Requests are authorised by `key` or by `headers`."""
 
     client: httpx2.AsyncClient
     base_url: str
@@ -35,12 +35,12 @@ class ServedModel:
         return is_local(self.base_url)
 
     async def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Raises NoAnswer, httpx2.HTTPError."""
+        """Request JSON, and retry once on a closed connection. Raises NoAnswer, httpx2.HTTPError."""
         content = None if body is None else encode(body)
-        asked = partial(
+        send = partial(
             json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES, headers=self.headers
         )
         try:
-            return await asked()
+            return await send()
         except CLOSED:
-            return await asked()
+            return await send()

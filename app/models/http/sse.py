@@ -1,22 +1,22 @@
-"""Server-sent events from bytes, however they are cut: sans-IO, one pass, bounded."""
+"""Incremental decoder of server-sent events: sans-IO, one pass, bounded memory."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-MAX_EVENT_BYTES = 8 * 1024 * 1024  # twice the longest answer, as its characters may be written
+MAX_EVENT_BYTES = 8 * 1024 * 1024  # twice the longest answer, because characters may be escaped
 BOM = b"\xef\xbb\xbf"
 LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventTooLarge(ValueError):
-    """One line or one event is longer than the reader's bound."""
+    """A line or an event exceeds the reader's bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `event` is `message` unless the server named it, `id` the last one it gave."""
+    """One event; `event` is `message` by default, `id` the last id that the server sent."""
 
     data: str
     event: str = "message"
@@ -24,16 +24,17 @@ class Event:
 
 
 class EventReader:
-    """Feed it bytes, get whole events.
+    """Decode bytes into complete events.
 
-    More tolerant than the standard where servers are: an `error:` field (older llama.cpp) is an event of that name, an
-    object that stands in a line of its own (Ollama's errors) is data, and a last event needs no blank line (`close`
-    gives it). Bytes that are not UTF-8 become U+FFFD. Raises EventTooLarge.
+    More tolerant than the standard (https://html.spec.whatwg.org/multipage/server-sent-events.html), as servers need
+    it: an `error:` field (older llama.cpp) is an event of that name, a JSON object on a line of its own (Ollama's
+    errors) is data, and the last event needs no blank line (`close` returns it). Invalid UTF-8 becomes U+FFFD. Raises
+    EventTooLarge.
     """
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._partial: list[bytes] = []  # the line under way, in the pieces it came in: joined once, when it ends
+        self._partial: list[bytes] = []  # fragments of the current line, joined once at its end
         self._data: list[str] = []
         self._event = ""
         self._id = ""
@@ -42,7 +43,7 @@ class EventReader:
         self._after_cr = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -52,17 +53,17 @@ class EventReader:
             return plain
         self._after_cr = data.endswith(b"\r")
         *lines, rest = LINE_END.split(data) if b"\r" in data else data.split(b"\n")
-        events = [event for line in lines if (event := self._line_ended(line))]
+        events = [event for line in lines if (event := self._end_line(line))]
         self._hold(rest)
         return events
 
     @property
     def between(self) -> bool:
-        """Nothing is under way: what comes begins an event."""
+        """True between events: the next byte begins a new one."""
         return not (self._partial or self._data or self._event or self._first_line or self._after_cr)
 
     def _plain(self, data: bytes) -> list[Event] | None:
-        """The usual case, for a third of the price: nothing is under way, and whole events come, of one data line."""
+        """Fast path at a third of the cost: complete events of one data line each, starting between events."""
         if not self.between or not data.endswith(b"\n\n") or b"\r" in data or len(data) > self._max_bytes:
             return None
         events = []
@@ -73,8 +74,8 @@ class EventReader:
         return events
 
     def close(self) -> list[Event]:
-        """The event that the end of the stream left without its blank line, if there is one."""
-        last = self._line_ended(b"") if self._partial else None
+        """Return the last event if the stream ended without its blank line."""
+        last = self._end_line(b"") if self._partial else None
         return [event for event in (last, self._dispatch()) if event]
 
     def _hold(self, part: bytes) -> None:
@@ -88,7 +89,7 @@ class EventReader:
         if self._held > self._max_bytes:
             raise EventTooLarge(f"one event is longer than {self._max_bytes} bytes")
 
-    def _line_ended(self, end: bytes) -> Event | None:
+    def _end_line(self, end: bytes) -> Event | None:
         self._count(len(end))
         line = b"".join((*self._partial, end)) if self._partial else end
         self._partial.clear()
@@ -113,7 +114,7 @@ class EventReader:
                 self._event = "error"
                 self._data.append(value)
             case _:
-                pass  # comments (no name) and retry times mean nothing to a single request
+                pass  # comments (no name) and retry times do not matter to a single request
 
     def _dispatch(self) -> Event | None:
         event = Event("\n".join(self._data), self._event or "message", self._id) if self._data else None

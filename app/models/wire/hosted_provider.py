@@ -182,7 +182,7 @@ class HostedProvider(BaseProvider, ABC):
 
     def _refusal(self, refusal: RequestRefused, *, native: bool) -> Exception:
         """What a refusal means that nothing could be left out for."""
-        if native and self._stated.tool_calls == "auto" and refuses_tools(refusal.status, refusal.said):
+        if native and self._stated.tool_calls == "auto" and refuses_tools(refusal.status, refusal.text):
             return ToolsRefused(refusal.status)
         return refusal.failure()
 

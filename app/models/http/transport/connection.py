@@ -1,4 +1,4 @@
-"""One connection to a server: a request goes out, its answer comes in, then the next."""
+"""One client connection: sends a request, receives its response, and can then be reused."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import httpx2
 
 from app.models.http.transport.incoming import Head, Incoming
 
-MOST_HELD = 256 * 1024  # bytes of a body that nobody has taken yet; what is more stays with the server
+MOST_HELD = 256 * 1024  # bytes of unread body before reading from the socket is paused
 
 
 class Connection(asyncio.Protocol):
-    """`send`, then `head`, then `block` until it is empty, then `rest`. `on_end`: it has ended while it was resting."""
+    """Call `send`, then `head`, then `block` until it is empty, then `rest`. `on_end`: an idle one has ended."""
 
     def __init__(self, on_end: Callable[[Connection], None]) -> None:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming()
-        self._resting = False
+        self._idle = False
         self._open = False
-        self._full = False  # the socket takes no more for now
-        self._paused = False  # the server is to wait
+        self._full = False  # the write buffer is full
+        self._paused = False  # reading is paused
         self._sent = False
         self._timer: asyncio.TimerHandle | None = None
         self._limit_s: float | None = None
@@ -37,22 +37,22 @@ class Connection(asyncio.Protocol):
 
     @property
     def fresh(self) -> bool:
-        """Whether a resting one is usable: nothing lies there, no end either, that the loop has yet to tell of."""
+        """True if an idle connection is usable: no unread bytes and no unseen end of the stream."""
         if not self.usable:
             return False
         watched = select.poll()
         watched.register(self._transport.get_extra_info("socket"), select.POLLIN)
         return not watched.poll(0)
 
-    # --- what the loop tells ---
+    # --- asyncio.Protocol callbacks ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
         self._open = True
 
     def data_received(self, data: bytes) -> None:
-        if self._resting:
-            self.abort()  # nobody has asked
+        if self._idle:
+            self.abort()  # unsolicited data
             return
         incoming = self._incoming
         incoming.feed(data)
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._incoming.end()
         self._stop_timer()
         self._wake()
-        if self._resting:
+        if self._idle:
             self._on_end(self)
 
     def pause_writing(self) -> None:
@@ -82,15 +82,15 @@ class Connection(asyncio.Protocol):
         self._full = False
         self._wake()
 
-    # --- what a request does ---
+    # --- request and response ---
 
     async def send(self, head: bytes, body: AsyncIterable[bytes], *, headless: bool, limit_s: float | None) -> None:
-        """Until all of it is on its way, or there is an answer already. Raises WriteTimeout.
+        """Send until all is written, or an answer has arrived. Raises WriteTimeout.
 
-        A connection that breaks meanwhile is for whoever reads: servers answer and close before they have read all.
+        A connection that breaks meanwhile is reported by `head`: servers may answer and close early.
         """
         self._stop_timer()
-        self._resting = self._sent = False
+        self._idle = self._sent = False
         self._incoming = Incoming(headless=headless)
         chunked = b"\r\ntransfer-encoding: chunked" in head.lower()
         async for part in body:
@@ -100,11 +100,11 @@ class Connection(asyncio.Protocol):
         self._sent = await self._write(head + (b"0\r\n\r\n" if chunked else b""), limit_s)
 
     async def _write(self, data: bytes, limit_s: float | None) -> bool:
-        """False if there is no reason to send on."""
+        """Write; return False if there is no reason to continue."""
         incoming = self._incoming
         if data and self.usable:
             self._transport.write(data)
-        while self._full and not incoming.begun and incoming.failure is None:
+        while self._full and not incoming.started and incoming.failure is None:
             try:
                 await self._expect(limit_s)
             except httpx2.ReadTimeout as error:
@@ -112,16 +112,16 @@ class Connection(asyncio.Protocol):
         return not self._full and incoming.failure is None
 
     async def head(self, limit_s: float | None) -> Head:
-        """Raises TransportError."""
+        """Wait for the response head. Raises TransportError."""
         incoming = self._incoming
-        while not incoming.begun:
+        while not incoming.started:
             if incoming.failure:
                 raise incoming.failure
             await self._expect(limit_s)
         return incoming.head
 
     async def block(self, limit_s: float | None) -> bytes:
-        """What has come of the body, empty at its end. Raises TransportError."""
+        """Return the next bytes of the body, empty at its end. Raises TransportError."""
         incoming = self._incoming
         while not incoming.held:
             if incoming.complete:
@@ -134,12 +134,12 @@ class Connection(asyncio.Protocol):
         return data
 
     def rest(self, limit_s: float | None) -> bool:
-        """Nobody reads on. Whether the connection is good for another request, which may come within `limit_s`."""
+        """Make the connection idle for up to `limit_s`; return False if it cannot be reused."""
         incoming = self._incoming
         if not (incoming.complete and incoming.keeps and self._sent and self.usable):
             self.abort()
             return False
-        self._resting = True
+        self._idle = True
         self._read_on()
         self._stop_timer()
         if limit_s is not None:
@@ -167,18 +167,18 @@ class Connection(asyncio.Protocol):
             self._stop_timer()
             self._limit_s = limit_s
             if limit_s is not None:
-                self._timer = self._loop.call_later(limit_s, self._look_at_clock)
+                self._timer = self._loop.call_later(limit_s, self._check_time)
         self._since = self._loop.time()
         self._waiting = self._loop.create_future()
         return self._waiting
 
-    def _look_at_clock(self) -> None:
+    def _check_time(self) -> None:
         self._timer = None
         if self._limit_s is None or self._waiting is None or self._waiting.done():
             return
         left = self._since + self._limit_s - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look_at_clock)
+            self._timer = self._loop.call_later(left, self._check_time)
         else:
             self._waiting.set_exception(httpx2.ReadTimeout(""))
 

@@ -67,7 +67,7 @@ def _is_address(host: str) -> bool:
 
 
 async def first_answer(found: Iterable[Address]) -> socket.socket:
-    """Address families take turns; one that fails makes room for the next at once. Raises OSError."""
+    """Connect to the first address that answers, alternating address families (RFC 8305). Raises OSError."""
     waiting, under_way = deque(_alternating(found)), set[asyncio.Task[socket.socket]]()
     failure: BaseException = OSError("the name has no address")
     try:
@@ -102,7 +102,7 @@ async def _answer(address: Address) -> socket.socket:
 
 
 def _dropped(task: asyncio.Task[socket.socket]) -> None:
-    """One that had answered all the same."""
+    """Close a socket that connected after another one had won."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 

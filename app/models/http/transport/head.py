@@ -1,4 +1,4 @@
-"""The head of a request as bytes, and nothing in it that could end it early."""
+"""Encode the head of a request, and reject characters that would allow header injection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x
 
 
 def head_of(request: httpx2.Request) -> bytes:
-    """Raises LocalProtocolError. A value is not repeated: it may be a key."""
+    """Return the head as bytes. Raises LocalProtocolError, without the value: it may be a key."""
     method, target = request.method.encode(), request.url.raw_path
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
         raise httpx2.LocalProtocolError("Illegal method or target")

@@ -1,4 +1,4 @@
-"""One answer of HTTP/1.1 as its bytes come in: sans-IO."""
+"""Incremental parser of one HTTP/1.1 response, sans-IO."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 import httptools
 import httpx2
 
-MOST_FRAMING = 128 * 1024  # bytes in a row that are not body: heads, 1xx answers, trailers
+MOST_FRAMING = 128 * 1024  # consecutive bytes that are not body: heads, 1xx responses, trailers
 INFORMATIONAL = range(100, 200)
 SWITCHING = 101
 BODILESS = (204, 304)
-# What people's servers do wrong without harm, because no other reader of the same bytes could be misled.
+# Harmless errors of servers: there is no second reader of these bytes that could be misled.
 LENIENT = {"lenient_chunked_length": True, "lenient_optional_cr_before_lf": True, "lenient_data_after_close": True}
 
 
 @dataclass(slots=True)
 class Head:
-    """The first lines of an answer."""
+    """Status line and headers of a response."""
 
     status: int = 0
     reason: bytes = b""
@@ -26,7 +26,7 @@ class Head:
 
     @property
     def has_length(self) -> bool:
-        """Whether the end of the body shows; else the connection ends with it."""
+        """True if the headers delimit the body; else it ends with the connection."""
         names = {name.lower(): value.lower() for name, value in self.headers}
         coding = names.get(b"transfer-encoding")
         framed = b"content-length" in names if coding is None else coding.endswith(b"chunked")
@@ -34,19 +34,19 @@ class Head:
 
 
 class Incoming:
-    """`feed` it bytes, `end` it when there are no more; `take` gives what has come of the body since the last time.
+    """Parser state: `feed` it bytes, `end` it at the end of the stream, `take` the body received since the last call.
 
-    `failure` is for after what came before it has been taken. `keeps`: the server would take another request.
-    `headless`: the answer has no body, whatever its head says.
+    `failure` is to be raised once the bytes before it are taken. `keeps`: the connection can be reused. `headless`: the
+    response has no body (HEAD), whatever its headers say.
     """
 
     def __init__(self, *, headless: bool = False) -> None:
         self.head = Head()
-        self.begun = False  # its head is there
+        self.started = False  # the head is complete
         self.complete = False
         self.keeps = False
         self.failure: httpx2.TransportError | None = None
-        self.held = 0  # bytes that nobody has taken yet
+        self.held = 0  # bytes of body not taken yet
         self._blocks: list[bytes] = []
         self._framing = 0
         self._headless = headless
@@ -55,7 +55,7 @@ class Incoming:
 
     def feed(self, data: bytes) -> None:
         if self.complete or self.failure:
-            self.keeps = self.keeps and not data  # nobody asked for more
+            self.keeps = self.keeps and not data  # data after the end of the response
             return
         self._framing += len(data)
         try:
@@ -68,8 +68,8 @@ class Incoming:
             self.fail(httpx2.RemoteProtocolError(f"more than {MOST_FRAMING} bytes of headers"))
 
     def end(self) -> None:
-        """The server will say no more."""
-        if not self.begun:
+        """Handle the end of the stream."""
+        if not self.started:
             self.fail(httpx2.RemoteProtocolError("Server disconnected without sending a response."))
         elif self.complete or self.head.has_length:
             self.fail(httpx2.RemoteProtocolError("Server disconnected before the end of its answer."))
@@ -78,7 +78,7 @@ class Incoming:
         self.keeps = False
 
     def fail(self, failure: httpx2.TransportError) -> None:
-        """An answer that is whole stays so; what is wrong behind it only ends the connection."""
+        """Record a failure; after a complete response it only prevents reuse of the connection."""
         self.keeps = False
         if not self.complete and self.failure is None:
             self.failure = failure
@@ -87,26 +87,26 @@ class Incoming:
         blocks, self._blocks, self.held = self._blocks, [], 0
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
-    # --- what the parser tells ---
+    # --- httptools callbacks ---
 
     def on_message_begin(self) -> None:
         if self.complete:
             self.keeps = False
 
     def on_status(self, reason: bytes) -> None:
-        if not self.begun:
+        if not self.started:
             self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.begun:  # else it is a trailer
+        if not self.started:  # else it is a trailer
             self.head.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        if self.begun:
+        if self.started:
             return
         self.head.status, self.head.version = self._parser.get_status_code(), self._parser.get_http_version()
-        self.begun = self.head.status not in INFORMATIONAL or self.head.status == SWITCHING
-        self.complete = self.begun and self._headless
+        self.started = self.head.status not in INFORMATIONAL or self.head.status == SWITCHING
+        self.complete = self.started and self._headless
 
     def on_body(self, block: bytes) -> None:
         self._framing = 0
@@ -115,7 +115,7 @@ class Incoming:
             self.held += len(block)
 
     def on_message_complete(self) -> None:
-        if not self.begun:
-            self.head = Head()  # that was an informational one: the answer is still to come
+        if not self.started:
+            self.head = Head()  # an informational response: the final one follows
         elif not self.complete:
             self.complete, self.keeps = True, self._parser.should_keep_alive()

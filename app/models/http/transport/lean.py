@@ -1,4 +1,4 @@
-"""httpx2's own client over connections that cost little: HTTP/1.1, kept alive."""
+"""Lean transport for httpx2: pooled HTTP/1.1 connections with little overhead per chunk."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ PORTS = {"http": 80, "https": 443}
 
 
 class LeanTransport(httpx2.AsyncBaseTransport):
-    """Raises what httpx2's own transport raises. `tls` makes the rules for https, when they are first needed.
+    """A connection pool that raises the same errors as httpx2's own transport. The TLS context is created on first use.
 
-    No proxies and no HTTP/2: httpx2's own has those.
+    It has no proxies and no HTTP/2; httpx2's own transport does.
     """
 
     def __init__(self, limits: httpx2.Limits, *, verify: ssl.SSLContext | bool = True, trust_env: bool = True) -> None:
         self._limits = limits
         self._verify, self._trust_env = verify, trust_env
         self._tls: ssl.SSLContext | None = None
-        self.resting: deque[tuple[Origin, Connection]] = deque()  # the one that began to rest last at the end
+        self.idle: deque[tuple[Origin, Connection]] = deque()  # the most recently used last
         self.used: set[Connection] = set()
-        self._places = asyncio.Semaphore(limits.max_connections) if limits.max_connections is not None else None
+        self._slots = asyncio.Semaphore(limits.max_connections) if limits.max_connections is not None else None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         head, origin = head_of(request), self._origin(request)
         limits: dict[str, float | None] = request.extensions.get("timeout", {})
-        if self._places:
-            await self._place(self._places, limits.get("pool"))
+        if self._slots:
+            await self._acquire_slot(self._slots, limits.get("pool"))
         answer = _Answer(partial(self._done, origin), limits.get("read"))
         try:
-            connection = answer.connection = self._rested(origin) or await self._dialled(origin, limits.get("connect"))
+            connection = answer.connection = self._reuse(origin) or await self._dial(origin, limits.get("connect"))
             self.used.add(connection)
             assert isinstance(request.stream, httpx2.AsyncByteStream)
             headless = request.method == "HEAD"
@@ -52,8 +52,8 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         return _Response(found, answer)
 
     async def aclose(self) -> None:
-        resting, self.resting = self.resting, deque()
-        for connection in [*self.used, *(connection for _, connection in resting)]:
+        idle, self.idle = self.idle, deque()
+        for connection in [*self.used, *(connection for _, connection in idle)]:
             connection.abort()
 
     def _origin(self, request: httpx2.Request) -> Origin:
@@ -68,45 +68,45 @@ class LeanTransport(httpx2.AsyncBaseTransport):
             self._tls.set_alpn_protocols(["http/1.1"])
         return Origin(host, port, self._tls, request.extensions.get("sni_hostname") or host)
 
-    async def _place(self, places: asyncio.Semaphore, limit_s: float | None) -> None:
+    async def _acquire_slot(self, slots: asyncio.Semaphore, limit_s: float | None) -> None:
         try:
             async with asyncio.timeout(limit_s):
-                await places.acquire()
+                await slots.acquire()
         except TimeoutError as error:
             raise httpx2.PoolTimeout("") from error
 
-    def _rested(self, origin: Origin) -> Connection | None:
-        """The one that was used last: its server is the least likely to have given it up."""
-        for at in range(len(self.resting) - 1, -1, -1):
-            leads_to, connection = self.resting[at]
-            if leads_to == origin:
-                del self.resting[at]
+    def _reuse(self, origin: Origin) -> Connection | None:
+        """Take the most recently used idle connection: its server is the least likely to have closed it."""
+        for at in range(len(self.idle) - 1, -1, -1):
+            target, connection = self.idle[at]
+            if target == origin:
+                del self.idle[at]
                 if connection.fresh:
                     return connection
                 connection.abort()
         return None
 
-    async def _dialled(self, origin: Origin, limit_s: float | None) -> Connection:
+    async def _dial(self, origin: Origin, limit_s: float | None) -> Connection:
         return await dial(origin, lambda: Connection(self._ended), limit_s)
 
     def _done(self, origin: Origin, connection: Connection | None) -> None:
-        if self._places:
-            self._places.release()
+        if self._slots:
+            self._slots.release()
         if connection is None:
             return
         self.used.discard(connection)
         if connection.rest(self._limits.keepalive_expiry):
-            self.resting.append((origin, connection))
+            self.idle.append((origin, connection))
             most = self._limits.max_keepalive_connections
-            if most is not None and len(self.resting) > most:
-                self.resting.popleft()[1].abort()
+            if most is not None and len(self.idle) > most:
+                self.idle.popleft()[1].abort()
 
     def _ended(self, connection: Connection) -> None:
-        self.resting = deque(pair for pair in self.resting if pair[1] is not connection)
+        self.idle = deque(pair for pair in self.idle if pair[1] is not connection)
 
 
 class _Answer(httpx2.AsyncByteStream):
-    """The body, in blocks as they come. Closing it gives the connection back, once."""
+    """The body, in blocks as they arrive. Closing it releases the connection, once."""
 
     def __init__(self, done: Callable[[Connection | None], None], limit_s: float | None) -> None:
         self.connection: Connection | None = None
@@ -115,7 +115,7 @@ class _Answer(httpx2.AsyncByteStream):
         self._closed = False
 
     def block(self) -> Awaitable[bytes]:
-        """The next one, empty at the end."""
+        """Return the next block, empty at the end."""
         return self.connection.block(self._limit_s) if self.connection and not self._closed else _nothing()
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
@@ -133,14 +133,14 @@ async def _nothing() -> bytes:
 
 
 class _Response(httpx2.Response):
-    """Without the generators between a block and its reader that undo what was not done: compression, mostly.
+    """A response that skips httpx2's decoding generators when the body is not encoded.
 
-    Each of them is a frame that every token would go through.
+    Each generator is a frame that every token would pass through.
     """
 
     def __init__(self, head: Head, answer: _Answer) -> None:
-        told = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
-        super().__init__(head.status, headers=head.headers, stream=answer, extensions=told)
+        extensions = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
+        super().__init__(head.status, headers=head.headers, stream=answer, extensions=extensions)
         self._answer = answer
 
     async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:

@@ -74,7 +74,7 @@ class AnthropicMessages(HostedProvider):
             try:
                 return await post(self._client, question), MessagesAnswer(self.url, self._origin, written.before)
             except RequestRefused as refusal:
-                if self._parameters.learn(refusal.status, refusal.said, body.keys() & {TEMPERATURE}):
+                if self._parameters.learn(refusal.status, refusal.text, body.keys() & {TEMPERATURE}):
                     continue
                 if 0 < (longest := longest_answer(refusal)) < body["max_tokens"]:
                     self._abilities.show(self._about, "answer", longest, f"status {refusal.status}")
@@ -120,16 +120,16 @@ class AnthropicMessages(HostedProvider):
 
 def may_be_thoughts(refusal: RequestRefused) -> bool:
     """Whether the thoughts of earlier replies may be what was refused: signed with another key, or too old."""
-    return refusal.status in BAD_REQUEST and not is_too_long(refusal.said)
+    return refusal.status in BAD_REQUEST and not is_too_long(refusal.text)
 
 
 def longest_answer(refusal: RequestRefused) -> int:
     """Tokens of the model's longest answer, where the server says so in refusing a longer one."""
-    found = LONGEST.search(refusal.said) if refusal.status in BAD_REQUEST else None
+    found = LONGEST.search(refusal.text) if refusal.status in BAD_REQUEST else None
     return int(found[1]) if found else 0
 
 
 def room_left(refusal: RequestRefused) -> int:
     """Tokens of the window that the prompt leaves for an answer, where the server says so in refusing both together."""
-    found = SUM.search(refusal.said) if refusal.status in BAD_REQUEST else None
+    found = SUM.search(refusal.text) if refusal.status in BAD_REQUEST else None
     return int(found[3]) - int(found[1]) if found else 0

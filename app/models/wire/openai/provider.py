@@ -69,7 +69,7 @@ class OpenAIChat(HostedProvider):
             try:
                 return await post(self._client, question), ChatAnswer(self.url, self._back.origin)
             except RequestRefused as refusal:
-                if not self._parameters.learn(refusal.status, refusal.said, body):
+                if not self._parameters.learn(refusal.status, refusal.text, body):
                     raise self._refusal(refusal, native=native) from refusal
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
