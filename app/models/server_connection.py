@@ -17,10 +17,10 @@ from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import model_names
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 from app.models.http import failures
 from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
 from app.models.scripted import DEMO, Raise, Scripted
+from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 
 
 @dataclass(frozen=True, slots=True)
