@@ -2,7 +2,7 @@
 
 Each is marked by its time of change, on the folder itself: whatever ends between, a crash or the machine, a later
 command finds it, and takes no empty folder of the owner's for one. Putting something in it takes the mark away.
-In a box another folder is seen in its place, of which git knows that it is to be ignored: `git stash -u` and
+In a box another folder is mounted over it, with a `.gitignore` of its own: `git stash -u` and
 `git clean` would else fail to remove it.
 """
 
