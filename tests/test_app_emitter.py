@@ -198,3 +198,38 @@ async def test_an_error_in_closing_reaches_the_consumer() -> None:
     assert await anext(items) == 1
     with pytest.raises(LookupError, match="planted"):
         await items.aclose()
+
+
+async def test_an_exception_thrown_into_the_stream_closes_it() -> None:
+    emitter, closed = Emitter[int](), list[str]()
+
+    async def body() -> None:
+        async with aclosing(connection(closed)) as numbers:
+            async for number in numbers:
+                await emitter.emit(number)
+
+    items = emitter.stream(body)
+    await anext(items)
+    with pytest.raises(LookupError, match="planted"):
+        await items.athrow(LookupError("planted"))
+    assert closed == ["connection"]
+
+
+async def test_a_coroutine_below_two_streams_emits_to_either() -> None:
+    outer, inner, received = Emitter[str](), Emitter[str](), list[str]()
+
+    async def both() -> None:
+        await outer.emit("outer 1")
+        await inner.emit("inner")
+        await asyncio.sleep(0)
+        await outer.emit("outer 2")
+
+    async def body() -> None:
+        async with aclosing(inner.stream(both)) as items:
+            async for item in items:
+                received.append(item)
+
+    async with asyncio.timeout(LIMIT_S), aclosing(outer.stream(body)) as items:
+        async for item in items:
+            received.append(item)
+    assert received == ["outer 1", "inner", "outer 2"]

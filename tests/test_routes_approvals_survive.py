@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,23 @@ async def test_a_killed_server_goes_on_with_what_waited(tmp_path: Path) -> None:
                 finished = await until(events, "run.finished")
         assert (finished["reason"], finished["rounds"], finished["calls"]) == ("answered", 2, 2)
         assert note(tmp_path).read_text() == "first" and not (tmp_path / "work" / "other.txt").exists()
+
+
+@pytest.mark.parametrize("policy", [{"max_rounds": 10**6}, {"approval": "sometimes"}, {"system": "x" * 20_000}])
+async def test_a_run_whose_options_are_not_valid_any_more_ends_and_the_server_starts(
+    tmp_path: Path, policy: dict[str, Any]
+) -> None:
+    async with asyncio.timeout(60):
+        async with serving(tmp_path, Scripted([TWO])) as served:
+            question, _ = await waiting(served)
+            await left_as_killed(served.services, run := question["run"])
+        with closing(sqlite3.connect(tmp_path / "data" / "dragoman.db")) as connection, connection:
+            connection.execute("UPDATE runs SET policy = ? WHERE id = ?", (json.dumps(policy), run))
+        async with serving(tmp_path, Scripted(["Hello."])) as served:
+            last = (await served.events(run))[-1]
+            assert (last["type"], last["code"]) == ("run.failed", "interrupted")
+            async with aclosing(served.turn(message="Go on.", session=question["session"])) as turn:
+                assert (await until(turn, "run.finished"))["text"] == "Hello."
 
 
 async def following(client: httpx2.AsyncClient, run: str, after: int) -> AsyncGenerator[dict[str, Any], None]:

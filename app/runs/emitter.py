@@ -5,13 +5,13 @@ asks for the next item. So the consumer sets the pace, nothing is buffered, item
 emitted, and no coroutine has to pass on what another one yields.
 
 There is no task and no queue between the two sides: the coroutine runs in the consumer's own task, and `stream` drives
-it as asyncio drives a task. A future that it awaits comes out of `send()` and is passed on to the event loop; the mark
-EMITTED says that there is an item for the consumer. Cancelling the consumer's task, and every other exception, reaches
-the coroutine where it waits.
+it as asyncio drives a task. A future that it awaits comes out of `send()` and is passed on to the event loop; the
+emitter itself says that there is an item for the consumer. So a coroutine below two streams can emit to either.
+Cancelling the consumer's task, and every other exception, reaches the coroutine where it waits.
 
-Closing the generator raises StreamClosed, a CancelledError, in the coroutine's `emit`. It is not GeneratorExit because
-that closes nested coroutines without letting them await anything (PEP 380), and closing a model's connection has to be
-awaited.
+Closing the generator, or throwing an exception into it, raises StreamClosed, a CancelledError, in the coroutine's
+`emit`. It is not GeneratorExit because that closes nested coroutines without letting them await anything (PEP 380), and
+closing a model's connection has to be awaited.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from types import coroutine
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Emit = Callable[[Item], Awaitable[None]]
 Steps = Coroutine[Any, Any, None]
-
-EMITTED: Final = object()
 
 
 class StreamClosed(asyncio.CancelledError):
@@ -46,7 +44,7 @@ class Emitter(Generic[Item]):
     def emit(self, item: Item) -> Generator[object, None, None]:
         """Hand `item` over and wait until the consumer asks for the next one."""
         self._item = item
-        yield EMITTED
+        yield self
         if self._closed:
             raise StreamClosed
 
@@ -58,14 +56,14 @@ class Emitter(Generic[Item]):
                 step = steps.send(None)
             except StopIteration:
                 return
-            if step is not EMITTED and not await _Forwarded(steps, step):
+            if step is not self and not await _Forwarded(self, steps, step):
                 return
             try:
                 yield self._item
-            except GeneratorExit:
+            except BaseException:
                 self._closed = True
                 with suppress(StreamClosed):
-                    if await _Forwarded(steps):
+                    if await _Forwarded(self, steps, self):
                         raise RuntimeError("An item was emitted although the stream was closed.") from None
                 raise
 
@@ -73,12 +71,14 @@ class Emitter(Generic[Item]):
 class _Forwarded(Generator[Any, Any, bool | None]):
     """An awaitable that runs a coroutine up to its next item (True) or its end (None).
 
-    What the coroutine awaits is awaited by the task that awaits this. `step` is the first that has to be awaited.
+    What the coroutine awaits is awaited by the task that awaits this. `step` is the last that the coroutine has taken;
+    unless it is the `mark` of an item, it has to be awaited first.
     """
 
-    __slots__ = ("_step", "_steps")
+    __slots__ = ("_mark", "_step", "_steps")
 
-    def __init__(self, steps: Steps, step: object = EMITTED) -> None:
+    def __init__(self, mark: object, steps: Steps, step: object) -> None:
+        self._mark = mark
         self._steps = steps
         self._step = step
 
@@ -86,12 +86,8 @@ class _Forwarded(Generator[Any, Any, bool | None]):
         return self
 
     def __next__(self) -> Any:
-        step, self._step = self._step, EMITTED
-        if step is EMITTED:
-            step = self._steps.send(None)
-            if step is EMITTED:
-                raise StopIteration(True)
-        return step
+        step, self._step = self._step, self._mark
+        return self._checked(self._steps.send(None)) if step is self._mark else step
 
     def send(self, value: None) -> Any:
         return next(self)
@@ -100,6 +96,6 @@ class _Forwarded(Generator[Any, Any, bool | None]):
         return self._checked(self._steps.throw(*error))
 
     def _checked(self, step: object) -> object:
-        if step is EMITTED:
+        if step is self._mark:
             raise StopIteration(True)
         return step

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from app.budget.run_budget import Spending
 from app.budget.side_query import Aside
 from app.config.folders import FolderUnsafe, workspace_of
@@ -185,7 +187,7 @@ class RunFactory:
     async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
         principal = await principal_named(self.store, row.principal)
-        options = RunOptions.of_policy(row.policy)
+        options = _stored_options(row.policy)
         return self._unattended_agent(principal, options), self.limits(options).seconds
 
     async def start_follow_up(self, job: Job, message: str) -> None:
@@ -197,7 +199,7 @@ class RunFactory:
             raise NoRoom
         rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
         last = (await self.store.runs(job.session))[-1:]  # its options hold on
-        options = RunOptions.of_policy(last[0].policy if last else "{}")
+        options = _stored_options(last[0].policy if last else "{}")
         agent = self._unattended_agent(principal, options.model_copy(update={"max_rounds": rounds}))
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
         turn = RunRequest(
@@ -226,3 +228,15 @@ class RunFactory:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
         return Prompt(Clock(self.settings.time_zone), lambda: route.teach_fences, known)
+
+
+def _stored_options(policy: str) -> RunOptions:
+    """The options of an earlier run. Raises NotFound.
+
+    What was valid then may not be now: a limit may have been lowered, and a redacted secret is longer than a short one.
+    """
+    try:
+        return RunOptions.of_policy(policy)
+    except ValidationError as invalid:
+        where = ", ".join(str(error["loc"][0]) for error in invalid.errors())
+        raise NotFound(f"The run's options are not valid any more: {where}") from invalid

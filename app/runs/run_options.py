@@ -41,5 +41,5 @@ class RunOptions(BaseModel):
 
     @classmethod
     def of_policy(cls, policy: str) -> RunOptions:
-        """The options of an earlier run. Fields of `policy` that are no option are left out."""
+        """The options of an earlier run. Fields of `policy` that are no option are left out. Raises ValidationError."""
         return cls(**{name: value for name, value in json.loads(policy).items() if name in cls.model_fields})
