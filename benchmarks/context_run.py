@@ -126,7 +126,7 @@ async def opened(folder: Path, wire: Wire) -> AsyncGenerator[Services, None]:
         url, defaults = await model.start(), RequestDefaults(max_tokens=ANSWER, temperature=0.0)
         known = client, url, SMOLLM2.name, model.key
         return Noting(
-            *known, stated=AbilityOverrides("fenced"), defaults=defaults, bare_results=True
+            *known, overrides=AbilityOverrides("fenced"), defaults=defaults, bare_results=True
         ), "the embedded model"
 
     try:

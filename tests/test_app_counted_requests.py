@@ -70,7 +70,7 @@ async def test_a_conversation_is_measured_as_the_server_counts_it() -> None:
     async with embedded() as (model, provider), model_client("http://127.0.0.1") as client:
         root, history = await model.start(), conversation()
         framed = OpenAIChat(
-            client, root, SMOLLM2.name, model.key, stated=AbilityOverrides("fenced"), clock=Clock("UTC")
+            client, root, SMOLLM2.name, model.key, overrides=AbilityOverrides("fenced"), clock=Clock("UTC")
         )
         for asked, bare, clock in ((provider, True, None), (framed, False, Clock("UTC"))):
             counter = TokenCounter(asked)

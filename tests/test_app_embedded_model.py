@@ -127,7 +127,7 @@ async def test_a_model_without_its_weights_is_given_up_and_tried_again_when_it_i
             with pytest.raises(ProviderFailed) as failed:
                 await model.start()
             assert (failed.value.code, failed.value.retryable) == ("model_down", False)
-            assert "does not stay up: it ended with exit code 1. Its last words: " in failed.value.message
+            assert "does not stay up: it ended with exit code 1. Its last log line: " in failed.value.message
             assert 0 < len(model.log) <= 64 * 1024
             weights.symlink_to(package_folder(SMOLLM2.package) / SMOLLM2.file)
             assert (await model.start()).endswith("/v1")

@@ -212,7 +212,7 @@ async def test_another_model_that_refuses_tools_is_taught_them() -> None:
 
 
 async def test_who_wants_fences_gets_them() -> None:
-    async with upstream(WHOLE) as server, claude_at(server, stated=AbilityOverrides("fenced")) as chat:
+    async with upstream(WHOLE) as server, claude_at(server, overrides=AbilityOverrides("fenced")) as chat:
         assert (chat.native_tools, chat.teach_fences) == (False, True)
         await pieces_of(chat, WITH_TOOLS)
     assert "tools" not in server.asked[0].json

@@ -26,7 +26,7 @@ async def test_a_real_server_that_speaks_the_messages_api() -> None:
     async with embedded() as (server, _):
         url = await server.start()
         chat = AnthropicMessages(
-            model_client(url), url, server.weights.name, server.key, stated=AbilityOverrides("native")
+            model_client(url), url, server.weights.name, server.key, overrides=AbilityOverrides("native")
         )
         request = ModelRequest([QUESTION], max_tokens=8, temperature=0, opening=lambda: [SYSTEM])
         pieces = await pieces_of(chat, request)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message, OpaqueMetadata, Role, dump, load
 from app.models.wire.anthropic.history import Written
-from app.models.wire.anthropic.reasoning import sealed, thoughts_in
+from app.models.wire.anthropic.reasoning import reasoning_in, sealed
 from tests.messages_rules import broken_rules
 from tests.messages_wire import (
     FRAMED,
@@ -66,7 +66,7 @@ def test_a_reply_goes_back_as_it_came_under_the_ids_it_came_with() -> None:
         turn("user", answer("toolu_c1", FRAMED), answer("toolu_c2", framed("x", call="c2", name="read_file"))),
         turn("assistant", thought("One file."), said("One file.")),
     ]
-    assert one.thoughtful and broken_rules(body_of(one)) == []
+    assert one.with_reasoning and broken_rules(body_of(one)) == []
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_thoughts_go_back_behind_exactly_what_they_followed(changed: Any, kept: 
 def test_thoughts_stay_here_for_another_model_and_where_none_are_wanted() -> None:
     for options in ({"origin": ""}, {"origin": "claude-2 at api.example.com, messages"}, {"native": False}):
         one = written(HISTORY, **options)
-        assert thoughts(one) == [] and not one.thoughtful and '"toolu_' not in json.dumps(one.messages)
-    assert thoughts_in(HISTORY[2], ORIGIN) == "I look."
-    assert thoughts_in(HISTORY[2], "another") == thoughts_in(USER, ORIGIN) == ""
+        assert thoughts(one) == [] and not one.with_reasoning and '"toolu_' not in json.dumps(one.messages)
+    assert reasoning_in(HISTORY[2], ORIGIN) == "I look."
+    assert reasoning_in(HISTORY[2], "another") == reasoning_in(USER, ORIGIN) == ""
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_seal_that_does_not_fit_its_message_is_left_out(content: Any) -> None:
         "assistant", "I look.", sealed=OpaqueMetadata(ORIGIN, {"before": written([USER]).before, "content": content})
     )
     one = written([USER, message, USER])
-    assert one.messages[1] == turn("assistant", said("I look.")) and not one.thoughtful
+    assert one.messages[1] == turn("assistant", said("I look.")) and not one.with_reasoning
 
 
 TEXTS = st.sampled_from(["", " ", "\n\n", "Hello", "\ud83d", "漢字 😀"])

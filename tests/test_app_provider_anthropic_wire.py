@@ -8,7 +8,7 @@ from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.wire.anthropic.blocks import wire_tools
-from app.models.wire.anthropic.history import EARLIER, GO_ON, NOTHING_SAID
+from app.models.wire.anthropic.history import EARLIER, EMPTY_MESSAGE, GO_ON
 from app.models.wire.openai.history import ENOUGH, INTERRUPTED
 from tests.chatting import BASH
 from tests.messages_rules import broken_rules
@@ -89,7 +89,7 @@ def test_nothing_is_empty_and_a_person_begins_and_ends() -> None:
     assert one.messages == [
         turn("user", said(EARLIER)),
         turn("assistant", said("Welcome.")),
-        turn("user", said("Late."), said(NOTHING_SAID), said("List the files.")),
+        turn("user", said("Late."), said(EMPTY_MESSAGE), said("List the files.")),
         turn("assistant", said("Done.")),
         turn("user", said(GO_ON)),
     ]

@@ -54,7 +54,7 @@ HISTORY = [
 
 
 def echoed(model: str, history: Sequence[Message] = HISTORY, *, native: bool = True) -> list[str]:
-    sent = wire_messages(history, native=native, back=ReplayPolicy("", replay_rule(model)))
+    sent = wire_messages(history, native=native, replay=ReplayPolicy("", replay_rule(model)))
     return [message["reasoning_content"] for message in sent if "reasoning_content" in message]
 
 
@@ -112,7 +112,7 @@ def test_what_others_have_sealed_stays_here() -> None:
     history = [Message("user", "Go."), *called("c1", sealed=sealed)]
     history[1] = replace(history[1], sealed=OpaqueMetadata(ours, {"reasoning_details": [1]}))
     for origin, native, sent in ((ours, True, True), (theirs, True, False), (ours, False, False)):
-        wired = json.dumps(wire_messages(history, native=native, back=ReplayPolicy(origin)))
+        wired = json.dumps(wire_messages(history, native=native, replay=ReplayPolicy(origin)))
         assert ("extra_content" in wired) is ("reasoning_details" in wired) is sent
 
 
@@ -120,7 +120,9 @@ def test_thoughts_that_are_sealed_do_not_go_twice() -> None:
     history = [Message("user", "Go."), *called("c1", "t1")]
     history[1] = replace(history[1], sealed=OpaqueMetadata("o", {"reasoning_details": [1]}))
     (wired,) = [
-        m for m in wire_messages(history, native=True, back=ReplayPolicy("o", replay_rule("kimi"))) if "tool_calls" in m
+        m
+        for m in wire_messages(history, native=True, replay=ReplayPolicy("o", replay_rule("kimi")))
+        if "tool_calls" in m
     ]
     assert wired["reasoning_details"] == [1]
     assert "reasoning_content" not in wired
@@ -189,7 +191,7 @@ def test_what_a_server_adds_to_a_call_goes_back_with_that_call(fields: list[dict
     function = {"name": "bash", "arguments": "{}"}
     fragments = [{"index": n, "id": f"x{n}", "function": function} | own for n, own in enumerate(fields)]
     message = read(fragments, size)
-    (wired,) = [m for m in wire_messages([message], native=True, back=ReplayPolicy("o")) if m["role"] == "assistant"]
+    (wired,) = [m for m in wire_messages([message], native=True, replay=ReplayPolicy("o")) if m["role"] == "assistant"]
     added = [
         {name: value for name, value in call.items() if name not in ("id", "type", "function")}
         for call in wired["tool_calls"]

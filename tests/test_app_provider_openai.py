@@ -58,7 +58,7 @@ async def test_the_request_says_all_it_should() -> None:
 
 
 async def test_without_a_key_none_is_sent_and_what_is_not_set_is_left_out() -> None:
-    async with upstream(WHOLE) as server, chat_with(server, stated=AbilityOverrides("fenced")) as chat:
+    async with upstream(WHOLE) as server, chat_with(server, overrides=AbilityOverrides("fenced")) as chat:
         assert chat.teach_fences
         await pieces_of(chat, WITH_TOOLS)
     (asked,) = server.asked

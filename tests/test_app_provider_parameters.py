@@ -94,7 +94,7 @@ async def asked_of(acts: Sequence[Any], request: ModelRequest, **options: Any) -
 async def test_what_is_refused_is_left_out() -> None:
     acts = [answer(REFUSALS[name][0], 422) for name in ("Mistral", "Moonshot")] + [WHOLE, WHOLE]
     (first, second), bodies = await asked_of(acts, ModelRequest([HELLO], [BASH], temperature=0.5))
-    lost = ProviderNotice("parameter", "The model's server refuses temperature: it is asked without.")
+    lost = ProviderNotice("parameter", "The model's server refuses temperature: requests are sent without it.")
     assert (first, second) == ([lost, *HI], HI)
     assert [("stream_options" in body, "temperature" in body) for body in bodies] == [
         *((True, True), (False, True), (False, False), (False, False))

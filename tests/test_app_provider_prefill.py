@@ -9,7 +9,7 @@ import pytest
 
 from app.core.provider import Ability
 from app.models.capabilities.abilities import AGAIN_S, AbilityCache
-from app.models.capabilities.prompt_prefill import APART, ONE_WORD, PLACE, REPEATED, WORD
+from app.models.capabilities.prompt_prefill import ONE_WORD, PLACE, REPEATED, SEPARATE, WORD
 from tests.abilities import MISSING, SLOT, endpoint, models, said
 from tests.upstream import Act, answer
 
@@ -37,7 +37,7 @@ HINTS: list[tuple[str | None, Act, str | None, str]] = [
     (PLAIN, MISSING, PLAIN, PLACE),
     ("<think>\n\n</think>\n\n", MISSING, "<think>\n\n</think>\n\n", PLACE),
     (THINKS, few(content=WORD), THINKS, PLACE),
-    (THINKS, few(content="", reasoning_content=WORD), "", f"{PLACE}; {APART}"),
+    (THINKS, few(content="", reasoning_content=WORD), "", f"{PLACE}; {SEPARATE}"),
     (THINKS, few(content=f"<think>\n{WORD}"), "", f"{PLACE}; {REPEATED}"),
     (THINKS, few(content="I am well.", reasoning_content=""), None, ""),  # it did not do as it was made to
     (THINKS, few(content=f"I am {WORD}"), None, ""),

@@ -50,13 +50,13 @@ def in_turn(acts: Sequence[Act]) -> Act:
 
 @asynccontextmanager
 async def behind(
-    folder: Path, entry: dict[str, Any], *acts: Act, stated: AbilityOverrides | None = None
+    folder: Path, entry: dict[str, Any], *acts: Act, overrides: AbilityOverrides | None = None
 ) -> AsyncGenerator[tuple[Served, Upstream], None]:
     """The server lists its model with this entry and answers chats in turn."""
     paths = Paths({"/v1/models": models(**entry), CHATS: in_turn(acts)})
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
-        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=stated)
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", overrides=overrides)
         async with serving(folder, provider) as served:
             yield served, server
 
@@ -101,8 +101,8 @@ RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[t
 
 @pytest.mark.parametrize("case", RUNS)
 async def test_a_model_is_told_of_tools_in_the_way_that_it_takes(tmp_path: Path, case: str) -> None:
-    entry, stated, acts, ways, ran = RUNS[case]
-    async with behind(tmp_path, entry, *acts, stated=stated) as (served, server):
+    entry, overrides, acts, ways, ran = RUNS[case]
+    async with behind(tmp_path, entry, *acts, overrides=overrides) as (served, server):
         events = await served.chat("Go.", tools=["bash"])
         assert events[-1]["reason"] == "answered"
         assert told(server) == ways
@@ -117,7 +117,7 @@ async def test_what_was_refused_once_is_not_offered_to_anybody(tmp_path: Path) -
 
 
 async def test_a_refusal_of_what_was_set_is_told(tmp_path: Path) -> None:
-    async with behind(tmp_path, {}, REFUSED, stated=AbilityOverrides("native")) as (served, server):
+    async with behind(tmp_path, {}, REFUSED, overrides=AbilityOverrides("native")) as (served, server):
         events = await served.chat("Go.", tools=["bash"])
         assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "model_rejected")
         assert "tools are not supported" in events[-1]["message"]

@@ -40,7 +40,7 @@ async def behind(acts: Mapping[str, Act], folder: Path) -> AsyncGenerator[tuple[
     paths = Paths(acts)
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
-        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=AbilityOverrides("fenced"))
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m", overrides=AbilityOverrides("fenced"))
         async with serving(folder, provider, summarise_at="1") as served:
             yield served, server
 

@@ -26,7 +26,7 @@ SLEEP = "```bash\necho up; sleep 60\n```\n"
 
 
 def chat_of(server: Upstream) -> OpenAIChat:
-    return OpenAIChat(model_client(server.base_url), server.base_url, "m", stated=AbilityOverrides("fenced"))
+    return OpenAIChat(model_client(server.base_url), server.base_url, "m", overrides=AbilityOverrides("fenced"))
 
 
 async def test_a_paused_server_asks_no_model_and_starts_no_tool(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ async def turns(folder: Path, acts: list[Act], *messages: str, **stated: Any) ->
 
     async with (
         upstream(say, repeat=True) as server,
-        chat_with(server, stated=AbilityOverrides(**stated)) as chat,
+        chat_with(server, overrides=AbilityOverrides(**stated)) as chat,
         serving(folder, chat, window=32_768) as served,
     ):
         opened.append(server)

@@ -92,7 +92,7 @@ class HTTPConnection:
             self.base_url,
             model or ANY_MODEL,
             self._key,
-            stated=AbilityOverrides(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            overrides=AbilityOverrides(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
             defaults=RequestDefaults(None, self._spec.temperature),
             clock=self._clock,
             abilities=self._abilities,

@@ -1,4 +1,4 @@
-"""Where servers say what a model can do: READINGS, a row for each field of theirs."""
+"""Fields in which servers report the abilities of a model: a row for each field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Field = tuple[str | int, ...]
 
 
 def number(value: Any) -> int | None:
-    """A window that can be true."""
+    """Return a plausible context window."""
     return value if type(value) is int and SMALLEST <= value <= LARGEST else None
 
 
@@ -30,12 +30,12 @@ def flag(value: Any) -> bool | None:
 
 
 def named(name: str, take: Callable[[Any], Fact | None]) -> Callable[[Any], Fact | None]:
-    """The name, where the field says something that can be believed."""
+    """Return a reader that gives the name if the field has a valid value."""
     return lambda value: None if take(value) is None else name
 
 
-def mark(value: Any) -> str | None:
-    """What is the same for the same text, however long."""
+def fingerprint(value: Any) -> str | None:
+    """Return a short fingerprint of a text."""
     return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
 
 
@@ -60,7 +60,7 @@ def kind_of_model(value: Any) -> bool | None:
 
 
 def lists(*words: str, whole: bool = True) -> Callable[[Any], bool | None]:
-    """Whether one of the words is in a list; `whole`: what such a list does not name, there is not."""
+    """Return a reader that finds one of the words in a list; `whole`: such a list is complete."""
 
     def read(value: Any) -> bool | None:
         if not isinstance(value, list):
@@ -72,15 +72,15 @@ def lists(*words: str, whole: bool = True) -> Callable[[Any], bool | None]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`take` gives the fact that stands in a field, or None for what cannot be believed."""
+    """A row: `take` reads the fact from a field; None if the value is not valid."""
 
     ability: str
     field: Field
     take: Callable[[Any], Fact | None]
 
 
-# Of each ability the first row that says something is taken. What a model was trained for (`n_ctx_train`) is not what
-# its server has room for.
+# The first row with a value for an ability counts. `n_ctx_train` is missing on purpose: the server's own window may be
+# smaller than that of the training.
 OF_ENTRY: tuple[Reading, ...] = (
     Reading("window", ("max_model_len",), number),  # vLLM, SGLang
     Reading("window", ("loaded_context_length",), number),  # LM Studio
@@ -94,7 +94,7 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("counting", ("max_model_len",), named(VLLM.name, number)),
     Reading("tools", ("supported_parameters",), lists("tools")),  # OpenRouter
     Reading("tools", ("capabilities", "function_calling"), flag),  # Mistral
-    # LM Studio offers tools to the others too, in a way of its own.
+    # LM Studio offers tools to other models, too, in its own prompt format.
     Reading("tools", ("capabilities", "trained_for_tool_use"), only_yes),
     Reading("tools", ("capabilities",), lists("tool_use", whole=False)),
     Reading("images", ("architecture", "input_modalities"), lists("image")),  # OpenRouter, llama.cpp
@@ -102,7 +102,9 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("images", ("supports_image_in",), flag),  # Moonshot
     Reading("images", ("capabilities", "image_input", "supported"), flag),  # Anthropic
     Reading("images", ("type",), kind_of_model),  # LM Studio
-    Reading("pdf", ("architecture", "input_modalities"), lists("file", whole=False)),  # OpenRouter reads it to others
+    Reading(
+        "pdf", ("architecture", "input_modalities"), lists("file", whole=False)
+    ),  # OpenRouter converts it for others
     Reading("pdf", ("capabilities", "pdf_input", "supported"), flag),  # Anthropic
 )
 OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
@@ -114,9 +116,9 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("pdf", ("modalities",), none_of_its_kind),
     Reading("slots", ("total_slots",), slots),
     Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
-    # These two only show that it is another model than before.
-    Reading("template", ("chat_template",), mark),
-    Reading("weights", ("model_path",), mark),
+    # These two only reveal that the server has changed its model.
+    Reading("template", ("chat_template",), fingerprint),
+    Reading("weights", ("model_path",), fingerprint),
 )
 OF_DETAILS: tuple[Reading, ...] = (  # Ollama
     Reading("tools", ("capabilities",), lists("tools")),
@@ -147,7 +149,7 @@ def at(value: Any, field: Field) -> Any:
 
 
 def entry_of(answer: Any, model: str) -> Any:
-    """The model's entry in a list of models."""
+    """Return the model's entry in a list of models."""
     match answer:
         case {"data": list(entries)} | {"models": list(entries)}:
             named = (one for one in entries if isinstance(one, dict) and model in map(one.get, ("id", "name", "key")))

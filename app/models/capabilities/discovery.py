@@ -1,4 +1,4 @@
-"""Finds a model server that already runs on this machine."""
+"""Discover a model server that already runs on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBE_LIMIT_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class KnownServer:
-    """A local model server and the port where it listens unless told otherwise."""
+    """A local model server and its default port."""
 
     name: str
     port: int
@@ -31,7 +31,7 @@ KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredServer:
-    """A server that answers, with the first model that it serves."""
+    """A server that answered, with its first model."""
 
     server: KnownServer
     model: str
@@ -40,7 +40,7 @@ class DiscoveredServer:
 async def discover(
     client: httpx2.AsyncClient, servers: Sequence[KnownServer] = KNOWN_SERVERS
 ) -> DiscoveredServer | None:
-    """The first server of the table that lists a model within 0.3 s. All are asked at once."""
+    """Return the first server of the table that lists a model within 0.3 s. All are probed concurrently."""
     found = await asyncio.gather(*(probe_server(client, server) for server in servers))
     return next((one for one in found if one), None)
 
@@ -50,5 +50,5 @@ async def probe_server(client: httpx2.AsyncClient, server: KnownServer) -> Disco
         async with asyncio.timeout(PROBE_LIMIT_S):
             model = chat_model(await model_names(client, server.base_url))
     except (TimeoutError, httpx2.HTTPError, NoModelList):
-        return None  # nothing there, or something else: this is what probing is for
+        return None  # nothing listens there, or something else
     return DiscoveredServer(server, model) if model else None

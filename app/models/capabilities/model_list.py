@@ -1,4 +1,4 @@
-"""What a server says it serves: GET {base}/models."""
+"""The server's list of models: GET {base}/models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx2
 from app.models.http import failures
 from app.models.http.client import NoAnswer, json_answer
 
-MAX_BODY_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models, with their stories
+MAX_BODY_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models with long descriptions
 MOST = 5000
 LONGEST = 256  # characters of a name
 UNNAMED = "default"
@@ -18,7 +18,7 @@ NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
 class NoModelList(ValueError):
-    """The answer is not a list of models; `status` is its own, if it is not 200."""
+    """The answer is not a list of models. `status` is set if it is not 200."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ class NoModelList(ValueError):
 async def first_model(
     client: httpx2.AsyncClient, base_url: str, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> str:
-    """The first chat model of the server; `default` where it has no list. Raises ProviderFailed if it is down."""
+    """Return the server's first chat model; `default` if it has no list. Raises ProviderFailed if it is down."""
     url = f"{base_url}/models"
     try:
         names = await model_names(client, base_url, key, headers)
@@ -48,7 +48,7 @@ async def model_names(
     headers: Mapping[str, str] | None = None,
     query: str = "",
 ) -> list[str]:
-    """The names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
+    """Return the names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
     url = f"{base_url}/models{query}"
     try:
         value = await json_answer(client, "GET", url, key, most=MAX_BODY_BYTES, headers=headers)
@@ -66,5 +66,5 @@ def names_in(value: Any) -> list[str]:
 
 
 def chat_model(names: Sequence[str]) -> str | None:
-    """The first model that is not for embedding, ranking or speech; servers list those as well."""
+    """Return the first model that is not for embedding, ranking or speech; servers list those as well."""
     return next((name for name in names if not any(word in name.lower() for word in NOT_FOR_CHAT)), None)

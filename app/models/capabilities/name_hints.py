@@ -1,4 +1,4 @@
-"""What a model's name suggests, where nobody else says what it can do: NAMES, a row each."""
+"""Abilities that a model's name suggests, where nothing better is known: NAME_HINTS, a row each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class NameHint:
-    """`pattern` is looked for in the model's name. What is None is not suggested."""
+    """A row: `pattern` is searched in the model's name; None suggests nothing."""
 
     pattern: str
     tools: bool | None = None
@@ -18,8 +18,8 @@ class NameHint:
     pdf: bool | None = None
 
 
-# Of each ability the first row that says something is taken. A name may promise too much: a server that refuses is
-# remembered. So no row denies what would then never be tried, unless all models of that name are without it.
+# The first row with a value for an ability counts. A wrong True is corrected by the first refusal; a wrong False would
+# never be tried, so a row denies an ability only if all models of that name lack it.
 NAME_HINTS: tuple[NameHint, ...] = (
     NameHint(r"embed|rerank|whisper|\btts\b", tools=False, images=False, pdf=False),
     NameHint(r"distill|\bbase\b|[-_]pt\b", tools=False),
@@ -57,10 +57,10 @@ NAME_HINTS: tuple[NameHint, ...] = (
 
 @lru_cache(256)
 def hints_for(model: str) -> Mapping[str, bool]:
-    """By the abilities' names."""
+    """Return the suggested abilities by name."""
     found: dict[str, bool] = {}
     for row in NAME_HINTS:
         if re.search(row.pattern, model, re.IGNORECASE):
-            said = {"tools": row.tools, "images": row.images, "pdf": row.pdf}
-            found = {name: value for name, value in said.items() if value is not None} | found
+            hints = {"tools": row.tools, "images": row.images, "pdf": row.pdf}
+            found = {name: value for name, value in hints.items() if value is not None} | found
     return found

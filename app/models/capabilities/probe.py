@@ -1,4 +1,4 @@
-"""What a server says of a model of its own accord: PLACES, a row for each page where servers say it."""
+"""Probe a server for the abilities of a model: PROBE_PAGES, a row for each page that reports them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ AbilityMap = Mapping[str, Ability]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a server has said of a model. If it is not `whole`, it is worth asking again soon."""
+    """Abilities that a server reports. If it is not `complete`, probe again soon."""
 
-    told: AbilityMap = field(default_factory=dict)
-    whole: bool = False
+    abilities: AbilityMap = field(default_factory=dict)
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePage:
-    """A page to ask for, by POST if there is a `body`; `find` gives the part of its answer that the rows read.
+    """A page to request, by POST if there is a `body`; `find` extracts the part of the answer that the rows read.
 
-    `local`: hosted services have no such page and are not asked.
+    `local`: only local servers have such a page.
     """
 
     name: str
@@ -51,53 +51,51 @@ def by_model(model: str) -> Mapping[str, Any]:
     return {"model": model}
 
 
-# Asked in this order until one knows the window.
+# Requested in this order until one reports the window.
 PROBE_PAGES = (
     ProbePage("/v1/models", lambda one: f"{one.base_url}/models{one.list_query}", OF_ENTRY),
     ProbePage("/props", lambda one: f"{one.root}/props?model={quote(one.model, safe='')}", OF_PROPERTIES, all_of),
     ProbePage("/api/v0/models", lambda one: f"{one.root}/api/v0/models", OF_ENTRY, local=True),  # LM Studio
     ProbePage("/api/v1/models", lambda one: f"{one.root}/api/v1/models", OF_ENTRY, local=True),  # LM Studio, newer
     ProbePage("/api/show", lambda one: f"{one.root}/api/show", OF_DETAILS, all_of, by_model, local=True),  # Ollama
-    ProbePage(
-        "/api/ps", lambda one: f"{one.root}/api/ps", OF_ENTRY, local=True
-    ),  # Ollama: what it has loaded, how large
+    ProbePage("/api/ps", lambda one: f"{one.root}/api/ps", OF_ENTRY, local=True),  # Ollama: loaded models
 )
 
 
 async def probe_model(endpoint: ServedModel, limit_s: float) -> ProbeResult:
-    """What the server says. Never raises."""
-    told: dict[str, Ability] = {}
+    """Probe all pages. Never raises."""
+    abilities: dict[str, Ability] = {}
     try:
         async with asyncio.timeout(limit_s):
-            for place in PROBE_PAGES:
-                if endpoint.local or not place.local:
-                    told = {**await read_page(place, endpoint), **told}  # what was said first holds
-                if "window" in told:
+            for page in PROBE_PAGES:
+                if endpoint.local or not page.local:
+                    abilities = {**await read_page(page, endpoint), **abilities}  # the first page counts
+                if "window" in abilities:
                     break
         async with asyncio.timeout(limit_s):
-            told |= await parser_hints(endpoint, told)
+            abilities |= await parser_hints(endpoint, abilities)
     except (TimeoutError, httpx2.HTTPError, NoAnswer):
-        return ProbeResult(told)
-    # Of a local server that does not tell the window: it may when it has loaded the model.
-    return ProbeResult(told, "window" in told or not endpoint.local)
+        return ProbeResult(abilities)
+    # A local server may report the window later, once it has loaded the model.
+    return ProbeResult(abilities, "window" in abilities or not endpoint.local)
 
 
-async def read_page(place: ProbePage, endpoint: ServedModel) -> AbilityMap:
-    """Raises NoAnswer if it may answer later, httpx2.HTTPError."""
-    body = place.body(endpoint.model) if place.body else None
+async def read_page(page: ProbePage, endpoint: ServedModel) -> AbilityMap:
+    """Return the abilities on one page. Raises NoAnswer if a retry may help, httpx2.HTTPError."""
+    body = page.body(endpoint.model) if page.body else None
     try:
-        answer = await endpoint.ask("POST" if body else "GET", place.url(endpoint), body)
+        answer = await endpoint.ask("POST" if body else "GET", page.url(endpoint), body)
     except NoAnswer as refusal:
         if not refusal.lasting:
             raise
         return {}
-    facts = read(place.rows, place.find(answer, endpoint.model))
-    return {name: Ability(name, value, "server", place.name) for name, value in facts.items()}
+    facts = read(page.rows, page.find(answer, endpoint.model))
+    return {name: Ability(name, value, "server", page.name) for name, value in facts.items()}
 
 
-async def parser_hints(endpoint: ServedModel, told: AbilityMap) -> AbilityMap:
-    """For the parser; only llama.cpp shows its prompts. Raises NoAnswer, httpx2.HTTPError."""
-    if "counting" not in told or told["counting"].value != LLAMA_CPP.name:
+async def parser_hints(endpoint: ServedModel, abilities: AbilityMap) -> AbilityMap:
+    """Return hints for the parser; only llama.cpp renders prompts. Raises NoAnswer, httpx2.HTTPError."""
+    if "counting" not in abilities or abilities["counting"].value != LLAMA_CPP.name:
         return {}
     hint = await prefill_hint(endpoint)
     return {hint.name: hint} if hint else {}

@@ -1,7 +1,7 @@
-"""What a model's template writes in front of its answers, where the server shows its prompts: a hint for the parser.
+"""Detect the text that a chat template puts in front of an answer, where the server can render prompts (llama.cpp).
 
-Where the prompt begins a thought, most servers send it apart, or repeat its beginning. Their text does not start in a
-thought: taken for one, an answer without thoughts would be hidden whole. So the model is made to think one word first.
+If the prompt opens a thinking block, most servers separate the reasoning or repeat the opening tag, so that the text
+does not start inside the block. A wrong guess would hide whole answers, so the model is made to think one word first.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ PLACE = "/apply-template"
 WORD = "dragoman"
 MOST = 200  # characters
 ONE_WORD = {"grammar": f'root ::= "{WORD}"', "max_tokens": 8, "stream": False}
-APART = "the server sends thoughts apart"
-REPEATED = "the server repeats it"
+SEPARATE = "the server separates the reasoning"
+REPEATED = "the server repeats the opening tag"
 
 
 async def prefill_hint(endpoint: ServedModel) -> Ability | None:
-    """None where the server does not say. Raises NoAnswer if it may later, httpx2.HTTPError."""
+    """Return the hint for the parser; None if the server cannot render prompts. Raises NoAnswer if it may later."""
     suffix = suffix_in(await post_if_supported(endpoint, f"{endpoint.root}{PLACE}", request_body(endpoint.model)))
-    if suffix is None or not begins_thought(suffix):
+    if suffix is None or not opens_thinking(suffix):
         return None if suffix is None else hint(suffix)
     url = f"{endpoint.base_url}/chat/completions"
     return hint_by_answer(suffix, await post_if_supported(endpoint, url, request_body(endpoint.model) | ONE_WORD))
 
 
 async def post_if_supported(endpoint: ServedModel, url: str, body: dict[str, Any]) -> Any:
-    """None if there is none. Raises NoAnswer if there may be one later, httpx2.HTTPError."""
+    """Return the answer; None if the server has no such URL. Raises NoAnswer if a retry may help, httpx2.HTTPError."""
     try:
         return await endpoint.ask("POST", url, body)
     except NoAnswer as refusal:
@@ -52,18 +52,18 @@ def suffix_in(shown: Any) -> str | None:
     return None
 
 
-def begins_thought(suffix: str) -> bool:
+def opens_thinking(suffix: str) -> bool:
     return re.search(THINKING_PROMPT, suffix.rstrip()) is not None
 
 
-def hint_by_answer(suffix: str, said: Any) -> Ability | None:
-    """The hint, by how the word came that the model has thought; None where it did not."""
-    match said:
+def hint_by_answer(suffix: str, answer: Any) -> Ability | None:
+    """Return the hint, by the field that the generated word arrived in; None if it is missing."""
+    match answer:
         case {"choices": [{"message": {"reasoning_content": str(thought)}}, *_]} if WORD in thought:
-            return hint("", APART)
+            return hint("", SEPARATE)
         case {"choices": [{"message": {"content": str(text)}}, *_]} if text.strip().endswith(WORD):
             before = text.partition(WORD)[0].strip()
-            return hint("", REPEATED) if begins_thought(before) else None if before else hint(suffix)
+            return hint("", REPEATED) if opens_thinking(before) else None if before else hint(suffix)
     return None
 
 

@@ -1,4 +1,4 @@
-"""How servers count tokens: each kind's own form, in batches, and only counts that can be true."""
+"""Token counting by servers: the request of each kind of server, in batches, with a plausibility check."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from app.models.http.client import NoAnswer
 from app.models.http.json_body import encodable
 from app.models.http.served_model import ServedModel
 
-ALONGSIDE = 4  # requests for counts at a time
+ALONGSIDE = 4  # concurrent requests
 BATCH_CHARACTERS = 64 * 1024
 BATCH_TEXTS = 256
-BETWEEN = -1  # no token has this number
+BETWEEN = -1  # not a valid token id
 LONGEST = 256  # characters of one token
-EACH = 8  # tokens that a server may put around a text
+EACH = 8  # tokens that a server may add to a text
 
 
 @dataclass(frozen=True, slots=True)
 class CountForm:
-    """How a server is asked for tokens: `texts` at a time, the body to POST, and the counts in its answer."""
+    """Request format of one kind of server: texts per request, the body to POST, and the counts in the answer."""
 
     name: str
     texts: int
@@ -33,7 +33,7 @@ class CountForm:
 
 
 def llama_body(model: str, texts: Sequence[str]) -> Mapping[str, Any]:
-    # Numbers between texts are taken for tokens and come back as they are: one request counts many texts.
+    # Numbers in the content are returned unchanged as tokens: with separators, one request counts many texts.
     content = [part for text in texts for part in (text, BETWEEN)]
     return {"model": model, "content": content, "add_special": False, "with_pieces": False}
 
@@ -71,14 +71,14 @@ VLLM = CountForm("vLLM", 1, vllm_body, vllm_counts)
 
 
 async def counted(endpoint: ServedModel, form: CountForm, texts: Sequence[str]) -> list[int]:
-    """Raises NoAnswer, httpx2.HTTPError."""
+    """Count the tokens of each text. Raises NoAnswer, httpx2.HTTPError."""
     turns = asyncio.Semaphore(ALONGSIDE)
     url = f"{endpoint.root}/tokenize"
 
     async def count(batch: Sequence[str]) -> list[int]:
         async with turns:
             counts = form.counts(await endpoint.ask("POST", url, form.body(endpoint.model, batch)))
-        if counts is None or len(counts) != len(batch) or not believable(batch, counts):
+        if counts is None or len(counts) != len(batch) or not plausible(batch, counts):
             raise NoAnswer("counts that cannot be read", lasting=True)
         return counts
 
@@ -93,8 +93,8 @@ async def counted(endpoint: ServedModel, form: CountForm, texts: Sequence[str]) 
     return [count for task in tasks for count in task.result()]
 
 
-def believable(texts: Sequence[str], counts: Sequence[int]) -> bool:
-    """Whether so many tokens can be in these texts: by counts that are made up, no conversation could be fitted."""
+def plausible(texts: Sequence[str], counts: Sequence[int]) -> bool:
+    """Return whether the counts are plausible; wrong ones would make it impossible to fit a conversation."""
     least = sum(map(len, texts)) // LONGEST
     most = sum(len(text.encode("utf-8", "surrogatepass")) + EACH for text in texts)
     return least <= sum(counts) <= most
@@ -108,7 +108,7 @@ def first_of(group: BaseExceptionGroup[Any]) -> BaseException:
 
 
 def batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """The texts in order, so many at a time at most, and not too many characters."""
+    """Yield the texts in order, in batches with a limited number of texts and characters."""
     starts, place, size, many = [], 0, 0, 0
     for text in texts:
         if many == most or (many and size + len(text) > BATCH_CHARACTERS):

@@ -1,4 +1,4 @@
-"""The servers that people use, a row each: how they are known, what they are asked otherwise, and what is odd."""
+"""Profiles of common servers, a row each: how to recognise them, request parameters, and documented quirks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Limit = Literal["max_tokens", "max_completion_tokens"]
 
 @dataclass(frozen=True, slots=True)
 class Quirk:
-    """One sentence that says what is odd, and the stream in the server's folder of fixtures that shows it."""
+    """A deviation of the server, in one sentence, and the recorded stream that shows it."""
 
     odd: str
     stream: str
@@ -21,11 +21,10 @@ class Quirk:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A server is known by its host, or by the port where it listens on one's own machines unless told otherwise.
+    """A server, recognised by its host, or by its default port on a local address.
 
-    `limit` is its name for the most tokens of an answer; `usage_option` says whether it must be asked for usage, or
-    takes the question for an error. `leaves_calls`: what its reader of the model's own dialect does not understand, or
-    misses in a stream, stays in the text as the model wrote it (https://github.com/ggml-org/llama.cpp/issues/12256,
+    `limit` is its parameter for the token limit; `usage_option` is false for servers that reject `stream_options`.
+    `leaves_calls`: calls that the server's own parser misses stay in the text as the model wrote them (https://github.com/ggml-org/llama.cpp/issues/12256,
     https://github.com/vllm-project/vllm/issues/47907).
     """
 
@@ -39,7 +38,7 @@ class Profile:
 
     @property
     def folder(self) -> str:
-        """Of its recorded streams, below fixtures/providers."""
+        """Name of the folder of its recorded streams, below fixtures/providers."""
         return self.name.lower().replace(".", "_").replace(" ", "_")
 
 
@@ -185,7 +184,7 @@ OTHERS = Profile("another server")
 
 
 def profile_of(base_url: str) -> Profile:
-    """The row of the server at this address."""
+    """Return the profile of the server at this URL."""
     parts = urlsplit(base_url)
     host, port = parts.hostname or "", parts.port if is_local(base_url) else None
     return next((row for row in PROFILES if host in row.hosts or (port and row.port == port)), OTHERS)

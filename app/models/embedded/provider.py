@@ -1,4 +1,4 @@
-"""The embedded model as a Provider: it is started when it is first needed, and its successor is asked if it dies."""
+"""Provider of the embedded model: starts it on first use, and retries once on a restarted child."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.models.http.served_model import ServedModel
 from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
 from app.models.wire.request_extras import added
 
-# So small a model wanders when it may choose freely, and repeats itself until something stops it.
+# A small model loses the thread at higher temperatures, and repeats itself without a token limit.
 DEFAULTS = RequestDefaults(max_tokens=1024, temperature=0.0)
 
 
 class EmbeddedProvider(BaseProvider):
-    """A Provider on an EmbeddedModel, which it starts when it is first needed; `close` closes both client and model."""
+    """Provider of an EmbeddedModel, started on first use; `close` closes the client and the model."""
 
     teach_fences = True
 
@@ -38,17 +38,17 @@ class EmbeddedProvider(BaseProvider):
         await self._server.start()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The answer, as it comes. Raises ProviderFailed. A child found dead is waited for, once."""
+        """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
         url = await self._server.start()
-        begun = False
+        started = False
         try:
             async with aclosing(self._chat(url).stream(request)) as pieces:
                 async for piece in pieces:
-                    begun = True
+                    started = True
                     yield piece
             return
         except ProviderFailed as failure:
-            if begun or failure.code not in SERVER_LOST:
+            if started or failure.code not in SERVER_LOST:
                 raise
             successor = await self._server.successor(url)
             if successor is None:
@@ -69,7 +69,7 @@ class EmbeddedProvider(BaseProvider):
         return added(message, bare=True)
 
     def abilities(self) -> Sequence[Ability]:
-        """As its server says; tools are taught in the prompt whatever that is."""
+        """Return the abilities that the server reports; tools are taught in the prompt in any case."""
         url = self._server.url
         return self._abilities.rows(ServedModel(self._client, url, self.model, self._server.key)) if url else ()
 
@@ -85,13 +85,13 @@ class EmbeddedProvider(BaseProvider):
             return None
 
     def _chat(self, url: str) -> OpenAIChat:
-        # Where every result is framed, this model writes worse commands and copies the codes into its answers.
+        # With delimiters around every result, this model writes worse commands and copies the codes into answers.
         return OpenAIChat(
             self._client,
             url,
             self.model,
             self._server.key,
-            stated=AbilityOverrides("fenced"),
+            overrides=AbilityOverrides("fenced"),
             defaults=self._defaults,
             bare_results=True,
             abilities=self._abilities,

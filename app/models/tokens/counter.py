@@ -1,4 +1,4 @@
-"""Tokens of messages and tools, for one model: exact where its server or a tokenizer file says, else estimated."""
+"""Token counter of one model: exact where its server or a tokenizer file counts, else estimated."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tools.tool import Tool
 __all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "TokenCounter"]
 
 DEFAULT_WINDOW = 32_768
-LEAST_WINDOW = 2048  # that refusals without a number leave: servers with smaller ones tell it
-ROLE = 5  # tokens that a chat template puts around a message
-ANSWER = 4  # and in front of the answer; they are counted with the system's message
-CALL = 12  # and around a native call: its id, its kind, brackets
-TOOLS = 60  # what templates say in front of native tools
+LEAST_WINDOW = 2048  # lower bound after refusals without a number
+ROLE = 5  # tokens that a chat template adds to a message
+ANSWER = 4  # tokens in front of the answer, counted with the system message
+CALL = 12  # tokens around a native call: id, type, brackets
+TOOLS = 60  # tokens that templates put in front of native tools
 REMEMBERED = 1 << 16  # texts
 LONG = 100_000  # characters; of longer texts only SAMPLES parts are counted
 SAMPLES = 8
 SAMPLE = 4000  # characters
-PART = 256 * 1024  # characters that are counted in one go; what was counted stays if the time is over
+PART = 256 * 1024  # characters per request; finished parts are kept at a timeout
 LIMIT_S = 5.0  # for all counting of one round
-AGAIN_S = 60.0  # after a round in which nothing was counted in that time
+AGAIN_S = 60.0  # pause after a round in which counting timed out
 
 Key = tuple[int, int]
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int] | None]]
@@ -41,18 +41,18 @@ CountTokens = Callable[[Sequence[str]], Awaitable[list[int] | None]]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredText:
-    """A text that is not kept: what it is known by, and about how many tokens it has."""
+    """The cache key and the estimate of a text that is not kept."""
 
     key: Key
     estimate: float
 
 
 class TokenCounter:
-    """One per model and server process; what it remembers holds for all sessions. `window`: what the settings say.
+    """Token counter of one model, shared by all sessions. `window` is the configured context window.
 
-    `count_tokens` is a tokenizer of the model's own; without one its server is asked. Texts that neither has counted
-    are estimated, by a scale that is learned from those they have; and all of it is put right by what the server
-    reports of whole requests.
+    `count_tokens` is the model's own tokenizer; without it the server counts. Texts that neither has counted are
+    estimated, with a scale learned from counted texts. A second scale corrects totals by the usage that the server
+    reports.
     """
 
     def __init__(
@@ -69,27 +69,27 @@ class TokenCounter:
         self._clock = clock
         self._not_before = -math.inf
         self._count_tokens = count_tokens or provider.count_tokens
-        self._learned: int | None = None  # what the provider has said last
-        self._named: int | None = None  # what a refusal has named
-        self._most: int | None = None  # what refusals without a number leave
+        self._learned: int | None = None  # last reported by the provider
+        self._named: int | None = None  # from a refusal with a number
+        self._most: int | None = None  # after refusals without a number
         self._counts: LRUCache[Key, int] = LRUCache(REMEMBERED)
         self._estimates: LRUCache[Key, float] = LRUCache(REMEMBERED)
         self._calls: LRUCache[tuple[object, ...], MeasuredText] = LRUCache(REMEMBERED)
         self._tools: LRUCache[int, tuple[Tool, str]] = LRUCache(REMEMBERED // 16)
         self._texts = Scale()
         self._whole = Scale()
-        self.sees: Callable[[str], bool | None] = lambda ability: None  # what the model cannot see is sent in words
+        self.sees: Callable[[str], bool | None] = lambda ability: None  # files it cannot see are described
 
     async def window(self) -> int:
-        """Tokens that the model can read and write at a time: set, learned, or DEFAULT_WINDOW; never a guess below."""
-        said = await self._provider.window()  # asked in any case: the provider learns more than that
+        """Return the context window: configured, learned, or DEFAULT_WINDOW."""
+        reported = await self._provider.window()  # in any case: the provider also learns other abilities
         if not self._window:
-            self._learned = said or self._learned
+            self._learned = reported or self._learned
         return self.known_window
 
     @property
     def known_window(self) -> int:
-        """The window as far as it is known by now, for those who cannot wait."""
+        """The window as known by now, without waiting."""
         window = self._window or self._learned or DEFAULT_WINDOW
         if self._named:
             window = min(self._named, self._window) if self._window else self._named
@@ -97,11 +97,11 @@ class TokenCounter:
 
     @property
     def scale(self) -> float:
-        """By which everything is multiplied at present: to be given back with what `learn` is told."""
+        """The current correction factor; pass it to `learn` with the counts made by it."""
         return self._whole.value
 
     async def prepare(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
-        """Count what was not counted before, so that `measure` is exact where it can be. Never raises."""
+        """Count texts that are not cached, so that `measure` is exact where possible. Never raises."""
         if self._clock() < self._not_before:
             return
         counted = False
@@ -114,50 +114,50 @@ class TokenCounter:
                         return
                     counted = True
         except TimeoutError:  # the rest is estimated
-            if not counted:  # a run must not wait so long in each of its rounds
+            if not counted:  # do not wait so long in every round
                 self._not_before = self._clock() + AGAIN_S
 
     def measure(self, message: Message) -> int:
-        """Tokens of the message as it goes over the wire."""
+        """Return the tokens of a message as sent."""
         tokens = ROLE + self._tokens(message.text) + self._tokens(self._provider.added(message))
         if message.role == "system":
             tokens += ANSWER
         if message.calls:  # those that are not native are part of the text
-            tokens += sum(CALL + self._tokens_of(self._weighed(call)) for call in native_calls(message))
-        return math.ceil(tokens * self._whole.value + sum(map(self._shown, message.attachments)))
+            tokens += sum(CALL + self._tokens_of(self._measured(call)) for call in native_calls(message))
+        return math.ceil(tokens * self._whole.value + sum(map(self._attachment_tokens, message.attachments)))
 
-    def _shown(self, attachment: Attachment) -> float:
-        """Not by the scale, which is learned from texts."""
+    def _attachment_tokens(self, attachment: Attachment) -> float:
+        """Return the tokens of an attachment, without the scale, which is learned from texts."""
         if self.sees(attachment.ability) is False:
             return self._tokens(described(attachment, CANNOT))
         return tokens_of(attachment, self._provider.model)
 
     def described(self, tools: Sequence[Tool]) -> int:
-        """Tokens of the tools' schemas, as they are offered natively."""
+        """Return the tokens of the tool schemas of a native request."""
         if not tools:
             return 0
         tokens = TOOLS + sum(self._tokens(self._described(tool)) for tool in tools)
         return math.ceil(tokens * self._whole.value)
 
     def learn(self, counted: int, prompt_tokens: int, scale: float | None = None) -> None:
-        """The server counted `prompt_tokens` where all messages and tools were measured as `counted`, by `scale`."""
+        """Adjust the scale: the server reported `prompt_tokens` for a request measured as `counted` with `scale`."""
         self._whole.learn(counted, prompt_tokens, scale)
 
     def refused(self, counted: int, window: int | None) -> None:
-        """The server refused a prompt of `counted` as too long, and said (or not) how long it may be."""
+        """Record that a prompt of `counted` tokens was refused as too long; `window` is the limit, if known."""
         if window:
             self._named = window
-            if window / 2 <= counted < window:  # else it was not the prompt that was too long, but the answer asked for
+            if window / 2 <= counted < window:  # else prompt and answer together were too long
                 self._whole.learn(counted, window)
         elif counted > LEAST_WINDOW:
             self._most = max(LEAST_WINDOW, min(counted * 3 // 4, self._most or counted))
 
     def doubt(self) -> None:
-        """What refusals have said leaves no room for a conversation: the next one asks the server again."""
+        """Drop limits learned from refusals that leave no room for a conversation."""
         self._named = self._most = None
 
     async def _count(self, texts: Sequence[str]) -> bool:
-        """Have the texts counted; False if nobody can."""
+        """Count the texts; return False if no exact counter exists."""
         sampled = [sample(text) for text in texts]
         counts = await self._count_tokens(sampled)
         if counts is None:
@@ -168,13 +168,13 @@ class TokenCounter:
         return True
 
     def _uncounted(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Iterable[str]:
-        """The texts that nobody has counted, each once."""
+        """Return the distinct texts without an exact count."""
         texts = [text for message in messages for text in (message.text, self._provider.added(message))]
         texts += map(self._described, tools)
         found = {key: text for text in texts if text and (key := key_of(text)) not in self._counts}
         for call in (call for message in messages for call in native_calls(message)):
-            if self._weighed(call).key not in self._counts:
-                found[self._weighed(call).key] = written(call)
+            if self._measured(call).key not in self._counts:
+                found[self._measured(call).key] = call_text(call)
         return found.values()
 
     def _tokens(self, text: str) -> float:
@@ -184,12 +184,12 @@ class TokenCounter:
         counted = self._counts.get(key)
         return self._estimate(key, text) * self._texts.value if counted is None else counted
 
-    def _tokens_of(self, weighed: MeasuredText) -> float:
-        counted = self._counts.get(weighed.key)
-        return weighed.estimate * self._texts.value if counted is None else counted
+    def _tokens_of(self, measured: MeasuredText) -> float:
+        counted = self._counts.get(measured.key)
+        return measured.estimate * self._texts.value if counted is None else counted
 
     def _estimate(self, key: Key, text: str) -> float:
-        if text.isascii():  # which Python knows without looking
+        if text.isascii():  # O(1) in CPython
             return estimated(text)
         estimate = self._estimates.get(key)
         if estimate is None:
@@ -197,38 +197,38 @@ class TokenCounter:
             self._estimates.put(key, estimate)
         return estimate
 
-    def _weighed(self, call: AskedCall) -> MeasuredText:
-        """Known by its id, and the lengths of what it says: an approval may have changed the arguments."""
+    def _measured(self, call: AskedCall) -> MeasuredText:
+        """Return a call's cached estimate, by id and argument lengths: an approval may have changed the arguments."""
         key = (call.id, call.name, *((name, sized(value)) for name, value in call.arguments.items()))
-        weighed = self._calls.get(key)
-        if weighed is None:
-            text = written(call)
-            weighed = MeasuredText(key_of(text), estimated(text))
-            self._calls.put(key, weighed)
-        return weighed
+        measured = self._calls.get(key)
+        if measured is None:
+            text = call_text(call)
+            measured = MeasuredText(key_of(text), estimated(text))
+            self._calls.put(key, measured)
+        return measured
 
     def _described(self, tool: Tool) -> str:
         known = self._tools.get(id(tool))
-        if known is None:  # which keeps the tool, so that no other can have its id
+        if known is None:  # a reference to the tool keeps its id unique
             known = tool, json.dumps(wire_tools([tool])[0])
             self._tools.put(id(tool), known)
         return known[1]
 
 
 async def create_counter(provider: Provider, window: int | None, tokenizer: Path | None) -> TokenCounter:
-    """With the tokenizer file, if there is one. Raises SettingsError for a file that is none."""
+    """Create a counter, with the tokenizer file if given. Raises SettingsError for an invalid file."""
     if tokenizer is None:
         return TokenCounter(provider, window)
-    module = import_module("app.models.tokens.tokenizer_file")  # here: few need it, and all would wait for it at start
-    return TokenCounter(provider, window, (await module.TokenizerFile.opened(tokenizer)).count_tokens)
+    module = import_module("app.models.tokens.tokenizer_file")  # imported lazily: few need it, and it slows start-up
+    return TokenCounter(provider, window, (await module.TokenizerFile.load(tokenizer)).count_tokens)
 
 
 def key_of(text: str) -> Key:
-    """Python remembers the hash of a text: for one that is measured again this costs nothing."""
+    """Return a cache key; CPython caches the hash of a string, so repeated calls are free."""
     return hash(text), len(text)
 
 
-def written(call: AskedCall) -> str:
+def call_text(call: AskedCall) -> str:
     return f"{call.name} {json.dumps(call.arguments)}"
 
 
@@ -237,7 +237,7 @@ def sized(value: object) -> object:
 
 
 def sample(text: str) -> str:
-    """The text, or parts from all over a long one."""
+    """Return the text, or evenly spaced samples of a long one."""
     if len(text) <= LONG:
         return text
     step = (len(text) - SAMPLE) // (SAMPLES - 1)
@@ -245,7 +245,7 @@ def sample(text: str) -> str:
 
 
 def parts(texts: Iterable[str]) -> Iterator[list[str]]:
-    """In parts that are counted in one go."""
+    """Yield the texts in parts for one request each."""
     part: list[str] = []
     size = 0
     for text in texts:

@@ -1,21 +1,21 @@
-"""A text shortened to its head and its tail, with a marker between them that tells how much is missing."""
+"""Shorten a text to its head and tail, with a marker between them that gives the number of characters left out."""
 
 from __future__ import annotations
 
 import re
 
-_MOST = 999_999_999  # that a marker can tell of
-# As long whatever it tells: a text that may be longer is never left with less of its own.
+_MOST = 999_999_999  # the largest number in a marker
+# Of constant length, so that a larger size never keeps less of the text.
 _MARKER = "\n[{:.>15} characters left out ...]\n"
 _ROOM = len(_MARKER.format(""))
-# Markers that tools leave in their results as well: what is missing there is missing here.
+# Tools put markers into their results as well: their numbers are added.
 _MARKED = re.compile(r"\n\[\.{3,15} ([0-9]{1,3}(?:,[0-9]{3}){0,2}) characters left out \.\.\.\]\n")
 
 
 def shortened(text: str, size: int) -> str:
-    """At most `size` characters of the text (at least 100): 70 % of them its head, 30 % its tail.
+    """Return at most `size` characters of the text (at least 100): 70 % head, 30 % tail.
 
-    Cutting a text again is like cutting it once: markers are not cut in two, and those that go are counted in.
+    Cutting is idempotent: markers are not cut in two, and the numbers of removed markers are added up.
     """
     if len(text) <= size:
         return text
@@ -23,22 +23,22 @@ def shortened(text: str, size: int) -> str:
     start, end = head, len(text) - (size - _ROOM - head)
     start -= _in_a_pair(text, start)
     end += _in_a_pair(text, end)
-    told = 0
+    omitted = 0
     for marker in _MARKED.finditer(text):
         first, behind = marker.span()
         start = first if first < start < behind else start
         end = behind if first < end < behind else end
         if start <= first and behind <= end:
-            told += int(marker[1].replace(",", "")) - (behind - first)
-    missing = min(end - start + told, _MOST)
+            omitted += int(marker[1].replace(",", "")) - (behind - first)
+    missing = min(end - start + omitted, _MOST)
     return f"{text[:start]}{_MARKER.format(f' {missing:,}')}{text[end:]}"
 
 
 def head_and_tail(text: str, half: int) -> str:
-    """That much of the beginning and of the end, and between them how many characters are missing."""
+    """Return the first and last `half` characters, with a marker between them."""
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
 
 
 def _in_a_pair(text: str, at: int) -> bool:
-    """Whether a cut here parts the two surrogates of one character; a model may have written them one by one."""
+    """Return whether a cut here would separate a surrogate pair; models may emit the two halves separately."""
     return "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"

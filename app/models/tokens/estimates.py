@@ -1,4 +1,4 @@
-"""Tokens where nobody counts them: from bytes, by a scale that is learned; and a memory for what was counted."""
+"""Token estimates from bytes, a learned correction factor, and an LRU cache for counts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 CHARACTERS_PER_TOKEN = 4
-BYTES_PER_TOKEN = 2  # of other scripts: what small models need, whose vocabulary knows few of their words
+BYTES_PER_TOKEN = 2  # of other scripts, for small models with few such words in their vocabulary
 LOWEST, HIGHEST = 0.5, 4.0
-FAR_OFF = 8.0  # a server that reports so many times more, or less, counts something else
-FALLS_BY = 0.2  # of the distance, each time
+FAR_OFF = 8.0  # a larger deviation means that the server counts something else
+FALLS_BY = 0.2  # fraction of the distance per step
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 def estimated(text: str) -> float:
-    """Tokens of the text, rather more than fewer."""
+    """Estimate the tokens of a text, rather too high than too low."""
     if text.isascii():
         return len(text) / CHARACTERS_PER_TOKEN
     plain = len(text.encode("ascii", "ignore"))
@@ -27,13 +27,12 @@ def estimated(text: str) -> float:
 
 @dataclass(slots=True)
 class Scale:
-    """By how much more tokens there are than were counted. It rises at once and falls slowly: too high a count only
-    trims a little early."""
+    """Ratio of real to counted tokens. It rises at once and falls slowly: too high a count only trims early."""
 
     value: float = 1.0
 
     def learn(self, counted: float, real: float, used: float | None = None) -> None:
-        """What was counted by the scale `used` (None: by the present one) was really so much."""
+        """Adjust to a real count; `counted` was computed with the scale `used` (None: the current one)."""
         if counted <= 0 or real <= 0 or not 1 / FAR_OFF <= real / counted <= FAR_OFF:
             return
         right = (self.value if used is None else used) * real / counted
@@ -43,7 +42,7 @@ class Scale:
 
 
 class LRUCache(Generic[K, V]):
-    """The last `most` things that were looked up or put in."""
+    """Cache of the `most` entries that were used last."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""How many tokens a picture or a page of a PDF takes, by rows of models: no tokenizer tells. Rather more than fewer."""
+"""Token costs of pictures and PDF pages, a row per model family: tokenizers do not count them. Rather too high."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from app.core.attachments import PDF, Attachment
 
-USUAL = 1600.0  # for a picture of a model that nobody knows, or one whose size could not be read
+USUAL = 1600.0  # for unknown models and unknown picture sizes
 USUAL_PAGE = 2400.0
-BYTES_OF_PAGE = 60_000  # of a PDF that does not show how many it has
+BYTES_OF_PAGE = 60_000  # of a PDF with an unknown number of pages
 MOST_PAGES = 1000
 
 PixelTokens = Callable[[float, float], float]
@@ -19,7 +19,7 @@ PixelTokens = Callable[[float, float], float]
 
 @dataclass(frozen=True, slots=True)
 class PictureRule:
-    """A row: of models whose names fit `pattern`, a picture of so many pixels, and a page."""
+    """A row: for model names that match `pattern`, the cost of a picture and of a page."""
 
     pattern: re.Pattern[str]
     picture: PixelTokens
@@ -27,13 +27,13 @@ class PictureRule:
 
 
 def within(side: float, width: float, height: float) -> tuple[float, float]:
-    """Made smaller until no side is longer."""
+    """Scale down until no side is longer."""
     scale = min(1.0, side / max(width, height))
     return width * scale, height * scale
 
 
 def by_area(pixels: float, most: float, side: float = math.inf) -> PixelTokens:
-    """A token for so many pixels, once no side is longer than `side`."""
+    """Count one token per `pixels`, after scaling down to `side`."""
 
     def tokens(width: float, height: float) -> float:
         width, height = within(side, width, height)
@@ -43,7 +43,7 @@ def by_area(pixels: float, most: float, side: float = math.inf) -> PixelTokens:
 
 
 def by_tiles(base: float, tile: float) -> PixelTokens:
-    """Made to fit 2048 square, then its short side 768; so much for each square of 512, and once for all."""
+    """Scale to 2048 x 2048, then the short side to 768; count `tile` per 512 x 512 tile, plus `base`."""
 
     def tokens(width: float, height: float) -> float:
         width, height = within(2048, width, height)
@@ -54,12 +54,12 @@ def by_tiles(base: float, tile: float) -> PixelTokens:
 
 
 def by_patches(times: float, most: int = 1536, side: int = 32) -> PixelTokens:
-    """So much for each square of `side` pixels; a larger picture is made smaller until no more than `most` cover it."""
+    """Count `times` per patch of `side` pixels, for at most `most` patches."""
     return lambda width, height: times * min(most, math.ceil(width / side) * math.ceil(height / side))
 
 
 def by_large_tiles(width: float, height: float) -> float:
-    """258 for a small picture, and for each square of 768 of a larger one."""
+    """Count 258 for a small picture, and per 768 x 768 tile of a larger one."""
     if width <= 384 and height <= 384:
         return 258
     return 258.0 * math.ceil(width / 768) * math.ceil(height / 768)
@@ -73,7 +73,7 @@ def rule(pattern: str, picture: PixelTokens, page: float = USUAL_PAGE) -> Pictur
     return PictureRule(re.compile(pattern, re.IGNORECASE), picture, page)
 
 
-# The first row that fits counts.
+# The first matching row counts.
 RULES = (
     rule("claude", by_area(750, most=1600, side=1568), page=4000),  # a page is read as text and as a picture
     rule("gpt-4o-mini", by_tiles(2833, 5667)),

@@ -1,4 +1,4 @@
-"""The tokenizer of a model, from the file tokenizer.json that comes with its weights."""
+"""Tokenizer of a model, from the tokenizer.json that comes with its weights."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tokenizers import Tokenizer
 from app.config.sources import SettingsError
 from app.models.http.json_body import encodable
 
-MOST_BYTES = 256 * 1024 * 1024  # the largest there are have a tenth of that
+MOST_BYTES = 256 * 1024 * 1024  # ten times the largest known files
 
 
 class TokenizerFile:
-    """Counts in a thread: a large text takes long, and the library lets others run meanwhile."""
+    """Count tokens in a worker thread: large texts take long, and the library releases the GIL."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
     @classmethod
-    async def opened(cls, path: Path) -> TokenizerFile:
-        """Raises SettingsError for a file that is none."""
-        # Gathered, because the library raises nothing more special than Exception.
+    async def load(cls, path: Path) -> TokenizerFile:
+        """Load the file. Raises SettingsError if it is not a valid tokenizer."""
+        # gather catches: the library raises plain Exception.
         [read] = await asyncio.gather(asyncio.to_thread(_read, path), return_exceptions=True)
         if isinstance(read, BaseException):
             advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
@@ -41,7 +41,7 @@ class TokenizerFile:
 
 
 def _read(path: Path) -> Tokenizer:
-    """A pipe would keep the server from starting, and a file without end fill its memory. Raises Exception."""
+    """Read a regular file of limited size; a pipe would block start-up. Raises Exception."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is not a file")

@@ -1,4 +1,4 @@
-"""Pictures and PDFs as parts of a message to a model."""
+"""Encode pictures and PDFs as parts of a message."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from app.core.provider import ModelRequest
 Part = dict[str, Any]
 Content = str | list[Part]
 Encoded = Mapping[str, str]
-"""Base64 of files, or what stands for it, by their SHA-256."""
+"""Base64 data of files, or placeholders, by SHA-256."""
 
-LARGE = 1 << 20  # bytes; more of them would hold up all other runs while they are encoded
+LARGE = 1 << 20  # bytes; larger files are encoded in a thread, to keep the event loop responsive
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedFiles:
-    """Files that are put into a body once it is encoded: base64 needs no escaping, and megabytes of it take long.
+    """Files to insert into an encoded body: base64 needs no escaping, and escaping megabytes is slow.
 
-    Until then `marks` stand for them, by SHA-256. Nobody can write one by chance.
+    Until then random `marks` are placeholders, by SHA-256.
     """
 
     marks: Encoded
@@ -38,7 +38,7 @@ class EncodedFiles:
 
 
 async def encoded_files(request: ModelRequest) -> EncodedFiles:
-    """Whatever is attached to the request's messages, each once. Raises what `request.read` raises."""
+    """Read and encode the attachments of a request, each once. Raises what `request.read` raises."""
     if request.read is None:
         return EncodedFiles({}, {})
     wanted = (one.sha256 for message in request.messages for one in message.attachments)
@@ -54,13 +54,13 @@ async def _encoded(data: bytes) -> bytes:
 
 
 def with_files(text: str, attachments: Sequence[Attachment], files: Encoded) -> Content:
-    """OpenAI's form: files in front of the words that speak of them. One that is not among `files` is described."""
+    """Return OpenAI's content: files before the text. A file that is missing in `files` is described."""
     if not attachments:
         return text
     parts = [file_part(one, files[one.sha256]) for one in attachments if one.sha256 in files]
-    words = [described(one) for one in attachments if one.sha256 not in files]
-    said = "\n".join(filter(None, [*words, text]))
-    return [*parts, *as_parts(said)] if parts else said
+    descriptions = [described(one) for one in attachments if one.sha256 not in files]
+    whole = "\n".join(filter(None, [*descriptions, text]))
+    return [*parts, *as_parts(whole)] if parts else whole
 
 
 def file_part(attachment: Attachment, data: str) -> Part:
@@ -77,7 +77,7 @@ def as_parts(content: Content) -> list[Part]:
 
 
 def joined(first: Content, second: Content) -> Content:
-    """Two messages of one role as one."""
+    """Join the contents of two messages of one role."""
     if isinstance(first, str) and isinstance(second, str):
         return "\n\n".join(filter(None, (first, second)))
     return [*as_parts(first), *as_parts(second)]

@@ -1,4 +1,4 @@
-"""A model behind HTTP, whatever its wire format: what nobody has stated of it is found out and remembered."""
+"""Base of providers behind HTTP, for all wire formats: detects and remembers the abilities of the model."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from app.models.wire.parameters import Parameters, is_about_others
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
-SERVER_LOST = ("model_down", "model_cut")  # how a request fails whose server is gone
-# Besides these, an answer that speaks of tools says that the server takes none (llama.cpp: 500, gateways: 404).
+SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the server may have been replaced
+# With the other statuses, the message must mention tools (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDefaults:
-    """What a request asks for when it does not say. None leaves it to the server."""
+    """Parameters of requests that set none. None leaves them to the server."""
 
     max_tokens: int | None = None
     temperature: float | None = None
 
 
 class HostedProvider(BaseProvider, ABC):
-    """The part of a Provider that knows its model and its server. `close` closes the client.
+    """Base of a Provider for one model of one server. `close` closes the client.
 
-    What nobody has `stated` of the model is found out, and what its answers show is remembered: a server that refuses
-    tools is asked again without them, once, and from then on they are taught in the prompt. The model `auto` is
-    replaced by the server's first one when it first answers. `list_query` asks for all of the server's list of models.
-    With a `clock`, the user's messages end with the time they were sent.
+    Abilities that `overrides` leave open are probed, and what answers show is recorded: if a server refuses tools, the
+    request is retried once without them, and from then on the prompt teaches them. The model `auto` is replaced by the
+    server's first model at the first request. `list_query` requests the complete list of models. With a `clock`, user
+    messages end with the time they were sent.
     """
 
     list_query = ""
@@ -56,7 +56,7 @@ class HostedProvider(BaseProvider, ABC):
         model: str = ANY_MODEL,
         key: str | None = None,
         *,
-        stated: AbilityOverrides | None = None,
+        overrides: AbilityOverrides | None = None,
         defaults: RequestDefaults | None = None,
         clock: Clock | None = None,
         abilities: AbilityCache | None = None,
@@ -65,11 +65,11 @@ class HostedProvider(BaseProvider, ABC):
         self.model = model
         self.key = key
         self._client = client
-        self._stated = stated or AbilityOverrides()
+        self._overrides = overrides or AbilityOverrides()
         self._defaults = defaults or RequestDefaults()
         self._clock = clock
         self._abilities = abilities or AbilityCache()
-        self._named: ServedModel | None = None  # by the name that the model had
+        self._named: ServedModel | None = None  # with the model name at the time
         self._parameters = Parameters(profile_of(base_url))
 
     @property
@@ -82,42 +82,42 @@ class HostedProvider(BaseProvider, ABC):
 
     @property
     def calls_natively(self) -> bool:
-        return self._stated.tool_calls == "native"
+        return self._overrides.tool_calls == "native"
 
     @property
     def leaves_calls(self) -> bool:
-        """By its address, or because it counts tokens as only these servers do, wherever they are."""
+        """True by the server's address, or because it counts tokens as only these servers do."""
         return profile_of(self.base_url).leaves_calls or self.ability("counting").value is not None
 
     @staticmethod
     def headers(key: str | None) -> Mapping[str, str]:
-        """What the server knows its users by."""
+        """Return the headers that authorise a request."""
         return authorization(key)
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where requests are sent to."""
+        """The URL of requests."""
 
     @abstractmethod
-    async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
-        """The response with its body still to be read, its status 200, and what reads it.
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+        """Send the request; return a response with status 200 and an unread body, and the decoder for it.
 
         Raises ToolsRefused and ProviderFailed.
         """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """The answer, as it comes, and remembered what it shows of the model. Raises ProviderFailed."""
+        """Stream the answer, and record the abilities that it shows. Raises ProviderFailed."""
         await self.name_model()
         noticed: set[type[Piece]] = {TextChunk}
         try:
             response, reader = await self._open(request)
             try:
-                for told in self._parameters.news():
-                    yield told
+                for notice in self._parameters.take_notices():
+                    yield notice
                 async with aclosing(read_pieces(response, reader, self.url)) as pieces:
                     async for piece in pieces:
-                        if type(piece) not in noticed:  # each kind once: there may be one for each token
+                        if type(piece) not in noticed:  # each kind once: most tokens are a piece
                             noticed.add(type(piece))
                             self._notice(piece)
                         yield piece
@@ -134,27 +134,27 @@ class HostedProvider(BaseProvider, ABC):
             self.model = await first_model(self._client, self.base_url, headers=self.headers(self.key))
 
     async def window(self) -> int | None:
-        """What was stated, else what the server says, which is asked in any case: it tells more than that."""
-        endpoint = await self._endpoint()
-        said = await self._abilities.window(endpoint) if endpoint else None
-        return self._stated.window or said
+        """Return the configured window, else the reported one. Probes in any case, which finds other abilities, too."""
+        resolved = await self._resolved_model()
+        reported = await self._abilities.window(resolved) if resolved else None
+        return self._overrides.window or reported
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        endpoint = await self._endpoint()
-        return await self._abilities.count(endpoint, texts) if endpoint else None
+        resolved = await self._resolved_model()
+        return await self._abilities.count(resolved, texts) if resolved else None
 
     def prompt_suffix(self) -> str:
         return str(self.ability("prompt_suffix").value or "")
 
     def ability(self, name: str) -> Ability:
-        """As far as it is known by now."""
-        return self._abilities.find(self._about, name, self._stated)
+        """Return an ability as known by now."""
+        return self._abilities.find(self._about, name, self._overrides)
 
     def abilities(self) -> Sequence[Ability]:
-        return self._abilities.rows(self._about, self._stated)
+        return self._abilities.rows(self._about, self._overrides)
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
-        """An answer has shown it; `detail` says how."""
+        """Record an ability that an answer has shown; `detail` says how."""
         self._abilities.show(self._about, name, value, detail)
 
     async def close(self) -> None:
@@ -162,36 +162,36 @@ class HostedProvider(BaseProvider, ABC):
 
     async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, Reader]:
         try:
-            return await self._ask(request, native=self.native_tools and bool(request.tools))
+            return await self._send(request, native=self.native_tools and bool(request.tools))
         except ToolsRefused as refusal:
-            return await self._ask_taught(request, refusal)
+            return await self._send_without_tools(request, refusal)
 
-    async def _ask_taught(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
-        """Ask again without tools, with a prompt that teaches them. A server that still refuses had another reason."""
-        known, taken = self.ability("tools"), False
+    async def _send_without_tools(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
+        """Retry without tools, with a prompt that teaches them. If that is refused too, tools were not the reason."""
+        known, accepted = self.ability("tools"), False
         self.show("tools", False, str(refusal))
         try:
-            asked = await self._ask(request, native=False)
-            taken = True
+            response = await self._send(request, native=False)
+            accepted = True
         finally:
-            if not taken:
+            if not accepted:
                 self._abilities.unshow(self._about, "tools")
                 if known.source == "answer" and known.value:
                     self.show("tools", True, known.detail)
-        return asked
+        return response
 
     def _refusal(self, refusal: RequestRefused, *, native: bool) -> Exception:
-        """What a refusal means that nothing could be left out for."""
-        if native and self._stated.tool_calls == "auto" and refuses_tools(refusal.status, refusal.text):
+        """Return the exception for a refusal that no change of parameters can avoid."""
+        if native and self._overrides.tool_calls == "auto" and refuses_tools(refusal.status, refusal.text):
             return ToolsRefused(refusal.status)
         return refusal.failure()
 
     def _notice(self, piece: Piece) -> None:
         match piece:
             case CallOpened() if (known := self.ability("tools")).source == "answer" or not known.value:
-                self.show("tools", True, "a native call")  # again: it is not forgotten while it goes on
+                self.show("tools", True, "a native call")  # again: this renews its validity
             case Thought() if self.ability("prompt_suffix").value:
-                self.show("prompt_suffix", "", "thoughts come apart")
+                self.show("prompt_suffix", "", "reasoning arrives separately")
 
     @property
     def _about(self) -> ServedModel:
@@ -202,8 +202,8 @@ class HostedProvider(BaseProvider, ABC):
             )
         return self._named
 
-    async def _endpoint(self) -> ServedModel | None:
-        """What to ask of the model's abilities; None while nobody can tell its name."""
+    async def _resolved_model(self) -> ServedModel | None:
+        """Return the reference for probes; None while the name of the model is unknown."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 await self.name_model()
@@ -213,13 +213,14 @@ class HostedProvider(BaseProvider, ABC):
 
 
 class ToolsRefused(Exception):
-    """The server does not take `tools`."""
+    """The server rejects `tools`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status} for tools")
 
 
-def refuses_tools(status: int, said: str) -> bool:
-    if is_too_long(said) or failures.UNREADABLE_CALL in said or is_about_others(said, "tool"):
+def refuses_tools(status: int, text: str) -> bool:
+    """Return whether an error response is about the tools of the request."""
+    if is_too_long(text) or failures.UNREADABLE_CALL in text or is_about_others(text, "tool"):
         return False
-    return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in said.lower())
+    return status in BAD_REQUEST or (status in OTHER_REFUSALS and "tool" in text.lower())

@@ -1,4 +1,4 @@
-"""Native tool calls, put together from the fragments that servers stream, as the parser's own events."""
+"""Assemble native tool calls from streamed fragments, as events of the parser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NATIVE = "native"
 MAX_CALLS = 256
 MAX_NAME = 256  # characters of a name, and of an id: strict servers take 64
 LONG_NAME = "The name of a tool is longer than {most} characters: none is called that. Call again, with a tool's name."
-_MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside of strings and in them
+_MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside strings and inside
 
 NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
 
 
 class Brackets:
-    """Whether the brackets of a JSON text are closed again; it comes in pieces, and each is looked at once."""
+    """Incremental check of whether the brackets of a JSON text are balanced; each piece is scanned once."""
 
     def __init__(self) -> None:
         self._seen = False
@@ -56,34 +56,34 @@ class Brackets:
 
 @dataclass(slots=True)
 class CallSlot:
-    """One call under way. `number` is its place in the reply; the server's own index is not to be trusted."""
+    """One incomplete call. `number` is its position in the reply; the server's index is unreliable."""
 
     number: int
     id: str = ""
-    name: str = ""  # with one character more than MAX_NAME if it is too long
+    name: str = ""  # cut to MAX_NAME + 1 characters if it is too long
     parts: list[str] = field(default_factory=list)
     opened: bool = False
     _brackets: Brackets = field(default_factory=Brackets)
-    _looked: int = 0  # parts whose brackets were counted: only those servers pay that make it necessary
-    _is_none: bool = False  # its arguments are no object, whatever may follow
+    _looked: int = 0  # parts that were scanned; only done for servers that reuse an index
+    _not_an_object: bool = False  # its arguments can no longer become an object
 
     def is_whole(self) -> bool:
-        """Its arguments are an object that nothing could be added to: they are decoded once, however often it asks."""
+        """Return whether the arguments are a complete object; they are decoded at most once."""
         for part in self.parts[self._looked :]:
             self._brackets.read(part)
         self._looked = len(self.parts)
-        if self._is_none or not self._brackets.closed:
+        if self._not_an_object or not self._brackets.closed:
             return False
         try:
-            self._is_none = not isinstance(decoded("".join(self.parts)), dict)
+            self._not_an_object = not isinstance(decoded("".join(self.parts)), dict)
         except (ValueError, RecursionError):
-            self._is_none = True
-        return not self._is_none
+            self._not_an_object = True
+        return not self._not_an_object
 
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """What a fragment says that may be the first of a call."""
+    """The fields of a fragment that may start a call."""
 
     id: str
     name: str
@@ -94,30 +94,28 @@ class NativeCalls:
     """The calls of one reply.
 
     A fragment belongs to the call of its index, unless it starts another one there: a new id with a name, another name
-    after arguments, or a second object after a whole one. A new index without a name goes on with the call of its id,
-    or else the last. Without an index, a new id or a name starts a call, and
-    everything else continues the last; of several that come at a time, each the call in its place. Calls are given by
-    `close` only, when the reply is known to be whole.
+    after arguments, or a second object after a complete one. A new index without a name continues the call of its id,
+    or else the last. Without an index, a new id or a name starts a call, and everything else continues the last call;
+    of several fragments in one chunk, each continues the call at its position. Calls are returned by `close` only, when
+    the reply is known to be complete.
 
-    Each character is read once, and what is kept has bounds, however the fragments are made: the arguments of all
-    calls together, the number of calls, and of each its name and id.
+    Each character is read once, and memory is bounded: by the arguments of all calls together, the number of calls, and
+    the length of names and ids.
     """
 
-    def __init__(self, seals: MetadataCollector | None = None) -> None:
-        self._seals = seals or MetadataCollector()
+    def __init__(self, metadata: MetadataCollector | None = None) -> None:
+        self._metadata = metadata or MetadataCollector()
         self._slots: list[CallSlot] = []
-        self._by_index: dict[
-            int, CallSlot
-        ] = {}  # the indexes under which a call has begun, not those that go on with one
+        self._by_index: dict[int, CallSlot] = {}  # indexes that have started a call
         self._by_id: dict[str, CallSlot] = {}
-        self._latest: CallSlot | None = None  # the one that was written at last
-        self._left = MAX_EVENT_BYTES  # characters of arguments: those of a call without a name are shown to nobody
+        self._latest: CallSlot | None = None  # the call of the last fragment
+        self._left = MAX_EVENT_BYTES  # characters of arguments, those of unnamed calls included
 
     def __bool__(self) -> bool:
         return bool(self._slots)
 
     def add(self, fragment: Any, place: int | None = None) -> list[NativeEvent]:
-        """What one element of `delta.tool_calls` adds; `place` is its own, if it does not come alone.
+        """Add one element of `delta.tool_calls`; `place` is its position if there are several.
 
         Raises TooManyCalls, EventTooLarge; anything else odd is tolerated.
         """
@@ -138,19 +136,19 @@ class NativeCalls:
             raise EventTooLarge(f"the arguments of all calls are longer than {MAX_EVENT_BYTES} characters")
         if written:
             slot.parts.append(written)
-        self._seals.see_call(slot.number, fragment)
-        return list(self._shown(slot, written))
+        self._metadata.see_call(slot.number, fragment)
+        return list(self._events(slot, written))
 
     def close(self, *, cut: bool) -> Iterator[NativeEvent]:
-        """Each call once, whole or bad, behind its seal. `cut`: the model ran into its token limit while writing."""
+        """Yield each call once, valid or bad, after its metadata. `cut`: the model reached its token limit."""
         for slot in self._slots:
             if slot.name and not slot.opened:
                 yield CallOpened(slot.number, slot.name)
-            yield from self._seals.of_call(slot.number)
+            yield from self._metadata.of_call(slot.number)
             yield finished(slot, cut=cut and (slot is self._slots[-1] or slot is self._latest))
 
-    def _shown(self, slot: CallSlot, written: str) -> Iterator[NativeEvent]:
-        """A call is opened by its first arguments: only then is its name surely whole."""
+    def _events(self, slot: CallSlot, written: str) -> Iterator[NativeEvent]:
+        """Yield the events of a fragment; a call opens with its first arguments, because then its name is complete."""
         if slot.opened:
             yield from [CallDelta(slot.number, written)] if written else []
         elif slot.name and slot.parts:
@@ -160,7 +158,7 @@ class NativeCalls:
 
     def _slot(self, index: int | None, place: int | None, start: CallStart) -> CallSlot:
         if index is not None:
-            slot = self._by_index.get(index) or (self._gone_on(start) if place is None else None)
+            slot = self._by_index.get(index) or (self._continued(start) if place is None else None)
             if slot is None or starts_new_call(slot, start):
                 slot = self._by_index[index] = self._new_slot()
             return slot
@@ -171,8 +169,8 @@ class NativeCalls:
             return self._new_slot()
         return self._slots[place if place is not None and place < len(self._slots) else -1]
 
-    def _gone_on(self, start: CallStart) -> CallSlot | None:
-        """The call that goes on under a new index: a few servers count fragments, not calls."""
+    def _continued(self, start: CallStart) -> CallSlot | None:
+        """Return the call continued under a new index: some servers number fragments instead of calls."""
         return None if start.name else self._by_id.get(start.id) if start.id else self._latest
 
     def _new_slot(self) -> CallSlot:
@@ -183,16 +181,16 @@ class NativeCalls:
 
 
 def starts_new_call(slot: CallSlot, start: CallStart) -> bool:
-    """Does this fragment start a new call although its index, or its id, is in use?"""
+    """Return whether this fragment starts a new call although its index or id is in use."""
     if start.id and slot.id and start.id != slot.id:
-        return bool(start.name)  # an id that changes with each fragment of one call comes without a name
+        return bool(start.name)  # some servers change the id with every fragment; those have no name
     if not (start.name and slot.parts):
         return False
     return start.name != slot.name or (start.arguments.lstrip().startswith("{") and slot.is_whole())
 
 
 def finished(slot: CallSlot, *, cut: bool) -> Call | BadCall:
-    """The whole call, or what is wrong with it in words that the model can act on."""
+    """Return the call, or a BadCall with advice for the model."""
     raw = "".join(slot.parts)
     if not slot.name:
         return BadCall(slot.number, raw, "A tool call came without a name. Call again, with the tool's name.")
@@ -212,9 +210,9 @@ def finished(slot: CallSlot, *, cut: bool) -> Call | BadCall:
 
 
 def arguments_of(raw: str) -> Arguments:
-    """The arguments as an object; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError.
+    """Decode the arguments; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError.
 
-    Proxies may begin with an empty object, before the real one is streamed.
+    Some proxies send an empty object before the real one.
     """
     value = decoded(raw[2:] if raw.startswith("{}{") else raw)
     if isinstance(value, str):
@@ -227,7 +225,7 @@ def arguments_of(raw: str) -> Arguments:
 
 
 def decoded(raw: str) -> Any:
-    # strict=False: models write raw newlines into strings. Numbers that JSON cannot carry on must not come in.
+    # strict=False: models write raw newlines into strings. Numbers that JSON cannot represent are rejected.
     return json.loads(raw, strict=False, parse_constant=not_a_number, parse_float=finite) if raw.strip() else None
 
 
@@ -243,14 +241,14 @@ def finite(digits: str) -> float:
 
 
 def is_cut(raw: str, error: Exception) -> bool:
-    """Did reading fail at the very end, as it does for the half of a JSON text?"""
+    """Return whether decoding failed at the end of the text, as for truncated JSON."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.pos >= len(raw.rstrip()) or error.msg.startswith("Unterminated string")
 
 
 def arguments_text(arguments: Any) -> str:
-    """Arguments as text: strings as they are, null as nothing, and values that were never encoded (Ollama) as JSON."""
+    """Return arguments as text: strings unchanged, null as "", and unencoded values (Ollama) as JSON."""
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -1,7 +1,7 @@
-"""What a model's server wants back as it came: signatures of thoughts and the like, gathered from a streamed reply.
+"""Opaque metadata that a server wants back unchanged, such as signatures of reasoning: collected from a stream.
 
 Gemini signs the first call of a reply (https://ai.google.dev/gemini-api/docs/thought-signatures) and refuses a request
-whose call has lost its signature. OpenRouter sends the thoughts themselves, signed or encrypted, as `reasoning_details`
+whose call has lost its signature. OpenRouter sends the reasoning itself, signed or encrypted, as `reasoning_details`
 (https://openrouter.ai/docs/guides/best-practices/reasoning-tokens).
 """
 
@@ -15,27 +15,27 @@ from urllib.parse import urlsplit
 from app.core.messages import OpaqueMetadata
 from app.core.provider import MetadataChunk
 
-MOST = 256 * 1024  # characters of JSON in one reply; what goes beyond is left out
-CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # what all servers' calls have; the rest is their own
-SIGNED = "extra_content"  # Gemini's, of a reply that has no call to carry it as well
+MOST = 256 * 1024  # characters of JSON per reply; anything beyond is dropped
+CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # standard fields of calls; all others are metadata
+SIGNED = "extra_content"  # Gemini's, also on a reply without a call
 DETAILS = "reasoning_details"
-STREAMED = ("text", "summary", "data")  # fields of a detail that come in pieces
+STREAMED = ("text", "summary", "data")  # fields of a detail that are streamed
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def origin_of(model: str, url: str) -> str:
-    """Whose seals these are: another model cannot read them, another server of the same model may refuse them."""
+    """Return the origin of metadata: other models cannot read it, and other servers of the same model may refuse it."""
     return f"{model} at {urlsplit(url).hostname}"
 
 
 class MetadataCollector:
-    """Those of one reply."""
+    """Collector for one reply."""
 
     def __init__(self, origin: str = "") -> None:
         self._origin = origin
         self._calls: dict[int, dict[str, Any]] = {}
         self._reply: dict[str, Any] = {}
-        self._details: list[ReasoningDetail] | None = []  # None once they are too long: half of them is worth nothing
+        self._details: list[ReasoningDetail] | None = []  # None once they are too long: a part of them is useless
         self._left = MOST
 
     def see_call(self, number: int, fragment: dict[str, Any]) -> None:
@@ -64,13 +64,13 @@ class MetadataCollector:
             return
         if not self._fits(detail):
             self._details = None
-        elif not (self._details and self._details[-1].goes_on(detail)):
+        elif not (self._details and self._details[-1].append_if_same(detail)):
             self._details.append(ReasoningDetail(detail))
 
     def _fits(self, value: Any) -> bool:
         try:
             size = len(json.dumps(value, allow_nan=False))
-        except (ValueError, RecursionError):  # it could not be sent back
+        except (ValueError, RecursionError):  # not valid JSON, so it cannot be sent back
             return False
         if size > self._left:
             return False
@@ -79,15 +79,15 @@ class MetadataCollector:
 
 
 class ReasoningDetail:
-    """One of OpenRouter's details; neighbours of the same type and index are pieces of it."""
+    """One of OpenRouter's reasoning details; adjacent ones with the same type and index are fragments of it."""
 
     def __init__(self, first: dict[str, Any]) -> None:
         self._fields: dict[str, Any] = {}
         self._streamed: dict[str, list[str]] = {}
         self._take(first)
 
-    def goes_on(self, piece: dict[str, Any]) -> bool:
-        """Whether this is the next piece, which is taken then."""
+    def append_if_same(self, piece: dict[str, Any]) -> bool:
+        """Append the fragment if it continues this detail; return whether it does."""
         known = self._fields
         same = piece.get("index") is not None and all(piece.get(name) == known.get(name) for name in ("type", "index"))
         if not same or piece.get("id") not in (None, known.get("id")):

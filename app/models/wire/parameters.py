@@ -1,4 +1,4 @@
-"""What a model is asked besides messages and tools, under the names that its server takes, without what it refuses."""
+"""Request parameters of a model: under the names that its server accepts, without those that it refuses."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ OTHER_LIMIT: dict[Limit, Limit] = {
 }
 OPTIONAL = re.compile(rf"\b({'|'.join(OTHER_LIMIT)}|temperature|stream_options)\b")
 REASONERS = re.compile(r"(?:^|/)(?:o\d|gpt-5)", re.IGNORECASE)  # OpenAI's, which refuse max_tokens on all hosts
-REFUSED_S = 3600.0  # so long holds a refusal: the server may be another one by then, or the value was the reason
-LOST = "The model's server refuses {}: it is asked without."
-READ = 300  # characters of a complaint: behind its first words may be the request itself
+REFUSED_S = 3600.0  # validity of a refusal: the server may change, or only the value was refused
+DROPPED = "The model's server refuses {}: requests are sent without it."
+READ = 300  # characters of an error text: the request itself may follow
 DEEPEST = 6
 
 
 class Parameters:
-    """Those of one model. A server that refuses one of them is asked again without it, and for a while from then on."""
+    """Parameters of one model. One that the server refuses is left out for a while."""
 
     def __init__(self, profile: Profile, clock: Callable[[], float] = time.monotonic) -> None:
         self._profile = profile
         self._clock = clock
         self._refused_at: dict[str, float] = {}
-        self._news: list[ProviderNotice] = []
+        self._notices: list[ProviderNotice] = []
 
     def fields(self, model: str, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
-        """As fields of a request's body."""
+        """Return the parameters as fields of a request body."""
         wanted = {
             "stream_options": {"include_usage": True} if self._profile.usage_option else None,
             self._limit(model): max_tokens,
@@ -44,26 +44,28 @@ class Parameters:
         refused = self._refused
         return {name: value for name, value in wanted.items() if value is not None and name not in refused}
 
-    def learn(self, status: int, said: str, sent: Container[str]) -> frozenset[str]:
-        """Which of the fields that were sent this refusal is about; they will not be sent again soon."""
-        if status not in REFUSALS or is_too_long(said):
+    def learn(self, status: int, text: str, sent: Container[str]) -> frozenset[str]:
+        """Return the sent fields that this refusal is about, and leave them out from now on."""
+        if status not in REFUSALS or is_too_long(text):
             return frozenset()
-        refused = frozenset(name for name in named_in(said) if OPTIONAL.fullmatch(name) and name in sent)
+        refused = frozenset(name for name in named_in(text) if OPTIONAL.fullmatch(name) and name in sent)
         self._refused_at |= dict.fromkeys(refused, self._clock())
-        self._news += [ProviderNotice("parameter", LOST.format(name)) for name in refused if self._is_lost(name)]
+        self._notices += [
+            ProviderNotice("parameter", DROPPED.format(name)) for name in refused if self._is_dropped(name)
+        ]
         return refused
 
-    def news(self) -> list[ProviderNotice]:
-        """What has been lost since this was last asked, for whoever asks first."""
-        news, self._news = self._news, []
-        return news
+    def take_notices(self) -> list[ProviderNotice]:
+        """Return the notices about dropped parameters since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
 
     @property
     def _refused(self) -> set[str]:
         return {name for name, at in self._refused_at.items() if self._clock() < at + REFUSED_S}
 
-    def _is_lost(self, name: str) -> bool:
-        """Whether somebody misses it: one name of the limit stands in for the other, and usage can be estimated."""
+    def _is_dropped(self, name: str) -> bool:
+        """Return whether the refusal has an effect: the limit has two names, and usage can be estimated."""
         return name == "temperature" or (name in OTHER_LIMIT and self._refused >= set(OTHER_LIMIT))
 
     def _limit(self, model: str) -> Limit:
@@ -71,27 +73,27 @@ class Parameters:
         return OTHER_LIMIT[first] if first in self._refused else first
 
 
-def named_in(said: str) -> set[str]:
-    """The parameters that a refusal is about: as its fields say, or else as its first words do."""
-    body = body_of(said)
-    return set(fields_in(body)) or set(OPTIONAL.findall(words_of(body)[:READ]))
+def named_in(text: str) -> set[str]:
+    """Return the parameters that a refusal names in its fields, or else at the start of its text."""
+    body = body_of(text)
+    return set(fields_in(body)) or set(OPTIONAL.findall(message_of(body)[:READ]))
 
 
-def is_about_others(said: str, name: str) -> bool:
-    """Whether the fields of a refusal say that it is about parameters whose names begin otherwise."""
-    named = set(fields_in(body_of(said)))
+def is_about_others(text: str, name: str) -> bool:
+    """Return whether the fields of a refusal name only parameters that do not start with `name`."""
+    named = set(fields_in(body_of(text)))
     return bool(named) and not any(one.startswith(name) for one in named)
 
 
-def body_of(said: str) -> Any:
+def body_of(text: str) -> Any:
     try:
-        return json.loads(said)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return said
+        return text
 
 
 def fields_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """`param` of OpenAI's errors, `loc` of those that FastAPI's servers and Mistral nest."""
+    """Yield `param` of OpenAI's errors, and `loc` of those of FastAPI servers and Mistral."""
     match value:
         case {"param": str(param)} if param:
             yield re.split(r"[.\[]", param)[0]
@@ -102,11 +104,11 @@ def fields_in(value: Any, depth: int = 0) -> Iterator[str]:
                 yield from fields_in(inner, depth + 1)
 
 
-def words_of(body: Any) -> str:
-    """The sentence of a refusal."""
+def message_of(body: Any) -> str:
+    """Return the message of a refusal."""
     match body:
         case {"error": inner} | {"message": inner} | {"detail": inner} | [inner]:
-            return words_of(inner)
+            return message_of(inner)
         case str(words):
             return words
     return ""

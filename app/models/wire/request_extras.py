@@ -1,4 +1,4 @@
-"""What `wire` adds to a message's own words, for those who count its tokens."""
+"""Text that the wire format adds to a message (delimiters, time, reminder), for token counting."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from app.core.data_delimiters import framed
 from app.core.messages import Message
 from app.models.wire.openai.history import ENOUGH
 
-CODE = "qzvkwxjp"  # of no result: rare letters, that take as many tokens as any code's
+CODE = "qzvkwxjp"  # placeholder of a result code: rare letters, which take as many tokens as any code
 
 
 def added(message: Message, *, native: bool = False, bare: bool = False, clock: Clock | None = None) -> str:
-    """The same for all messages of a kind, so that it is counted once.
+    """Return the added text, identical for all messages of a kind so that it is counted once.
 
-    A result in words is taken to be the last of its round: the reminder behind it is too much for the others. Where
-    tools are offered natively, results are taken to be native.
+    A text result is counted as the last of its round, with a reminder, which overestimates the others. With native
+    tools, results are counted as native.
     """
     match message.role:
         case "tool":

@@ -1,6 +1,6 @@
-"""One streamed answer of the Messages API, from bytes to pieces: sans-IO, tolerant of what servers send.
+"""Decoder of a streamed answer of the Messages API: sans-IO, tolerant of deviations.
 
-Its events are those of https://platform.claude.com/docs/en/build-with-claude/streaming.
+Events: https://platform.claude.com/docs/en/build-with-claude/streaming.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ STOPS = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-CUT = ("length", "content_filter")  # the last call may be half
+CUT = ("length", "content_filter")  # the last call may be incomplete
 REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
 
 
 class MessagesAnswer(AnswerStream):
-    """Feed it the body of a 200 answer, then close it. `url` is for the messages of ProviderFailed.
+    """Decoder of one answer: feed it the body, then close it. `url` is for the messages of ProviderFailed.
 
-    `origin` is whose thoughts these are, and `before` the digest of what they follow. `close` gives native calls, what
-    is sealed, usage and Stopped: only then is it known that nothing was cut off.
+    `origin` identifies the model for its signed reasoning, `before` is the digest of the history. `close` returns
+    native calls, metadata, usage and Finished: only then is it known that nothing was cut off.
     """
 
     def __init__(self, url: str, origin: str = "", before: str = "") -> None:
         super().__init__(url)
         self._origin = origin
         self._before = before
-        self._told: ProviderNotice | None = None
+        self._notice: ProviderNotice | None = None
         self._blocks = ReplyBlocks()
         self._counts = UsageCounts()
-        self._early: TokenUsage | None = None  # what was told of it before the end
+        self._early: TokenUsage | None = None  # the usage emitted before the end
 
     def _close(self) -> list[Piece]:
         pieces = list(self._rest())
@@ -56,24 +56,24 @@ class MessagesAnswer(AnswerStream):
         if sealed := self._blocks.sealed(self._origin, self._before):
             pieces.append(MetadataChunk(sealed))
         used = self._counts.used()
-        pieces += filter(None, (None if used == self._early else used, self._told))
+        pieces += filter(None, (None if used == self._early else used, self._notice))
         return [*pieces, Finished(stopped)]
 
     def _rest(self) -> Iterator[Piece]:
-        """The whole of an answer that is no stream, or the last event, if the server forgot its blank line."""
-        if said := self._body.whole:
-            yield from self._read_whole(said)
+        """Yield a body that is not a stream, or the last event if its blank line is missing."""
+        if text := self._body.whole:
+            yield from self._read_whole(text)
         for event in self._events.close():
             if self.whole or not is_json(event.data):
-                return  # half an event: the answer is cut, if it is not whole
+                return  # an incomplete event: the answer is cut, if it is not complete
             yield from self._read_event(event)
 
-    def _read_whole(self, said: str) -> Iterator[Piece]:
-        """A server that does not stream answers with one JSON object."""
+    def _read_whole(self, text: str) -> Iterator[Piece]:
+        """Decode the single JSON object of a server that does not stream."""
         try:
-            message = read_json(said)
+            message = read_json(text)
         except (ValueError, RecursionError) as error:
-            raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", said) from error
+            raise failures.not_a_model(self.url, "something that is neither a stream nor JSON", text) from error
         match message:
             case {"type": "error"} | {"error": _}:
                 raise self._failure(message)
@@ -84,10 +84,10 @@ class MessagesAnswer(AnswerStream):
                 self._end(message)
                 self.done = True
             case _:
-                raise failures.not_a_model(self.url, "JSON that is not a message", said)
+                raise failures.not_a_model(self.url, "JSON that is not a message", text)
 
     def _read_event(self, event: Event) -> Iterator[Piece]:
-        """What comes behind the reason why the model stopped undoes nothing."""
+        """Decode one event; errors after the stop reason are ignored."""
         self._eventful = True
         if self.done:
             return
@@ -102,7 +102,7 @@ class MessagesAnswer(AnswerStream):
             raise failures.garbled(self.url, "an event that is not a JSON object", event.data)
 
     def _take(self, kind: str, value: dict[str, Any]) -> Iterator[Piece]:
-        """Kinds that are not known mean nothing: the API may add some at any time."""
+        """Handle one event; unknown types are ignored, because the API may add some."""
         if not self.whole and (kind == "error" or value.get("error")):
             raise self._failure(value)
         match kind:
@@ -110,12 +110,12 @@ class MessagesAnswer(AnswerStream):
                 message = value.get("message")
                 self._counts.see(message if isinstance(message, dict) else {})
                 if self._early is None and (used := self._counts.used()):
-                    self._early = used  # the answer may break off, and the prompt has been read
+                    self._early = used  # the answer may break off, but the prompt is billed
                     yield used
             case "content_block_start":
                 yield from self._blocks.start(value.get("index"), value.get("content_block"))
             case "content_block_delta":
-                yield from self._blocks.go_on(value.get("index"), value.get("delta"))
+                yield from self._blocks.extend(value.get("index"), value.get("delta"))
             case "content_block_stop":
                 yield from self._blocks.stop(value.get("index"))
             case "message_delta":
@@ -129,9 +129,9 @@ class MessagesAnswer(AnswerStream):
         self._stopped = text_of(delta.get("stop_reason")) or self._stopped
         if self._stopped == "refusal":
             details = delta.get("stop_details")
-            words = [details.get(name) for name in WHY] if isinstance(details, dict) else []
-            self._told = ProviderNotice("refusal", ": ".join([REFUSED, *filter(None, map(text_of, words))]))
+            reasons = [details.get(name) for name in WHY] if isinstance(details, dict) else []
+            self._notice = ProviderNotice("refusal", ": ".join([REFUSED, *filter(None, map(text_of, reasons))]))
 
-    def _failure(self, said: Any) -> ProviderFailed:
-        error = said.get("error") if isinstance(said, dict) else said
-        return failures.error_in_stream(self.url, error or said)
+    def _failure(self, value: Any) -> ProviderFailed:
+        error = value.get("error") if isinstance(value, dict) else value
+        return failures.error_in_stream(self.url, error or value)

@@ -1,7 +1,7 @@
-"""Blocks of content, as the Messages API takes them: never empty, with names and ids that it accepts.
+"""Content blocks of the Messages API: never empty, with valid names and ids.
 
-The rules are those of https://platform.claude.com/docs/en/api/messages and of its refusals: text must hold more than
-white space, names and ids are letters, digits, `_` and `-`, and a tool's schema is an object's at its top.
+Rules by https://platform.claude.com/docs/en/api/messages and by observed refusals: text must not be white space only,
+names and ids consist of letters, digits, `_` and `-`, and the top of a tool's schema is of type object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf")  # of a tool's schema; the dispatch
 
 
 def text_blocks(text: str) -> list[Block]:
-    """One, or none for a text that would be refused."""
+    """Return one block, or none for a text that would be refused."""
     return [{"type": "text", "text": encodable(text)}] if text.strip() else []
 
 
@@ -36,7 +36,7 @@ def tool_result(id: str, content: str) -> Block:
 
 
 def file_blocks(attachments: Sequence[Attachment], files: Encoded) -> Iterator[Block]:
-    """In front of the words that speak of them. One that is not among `files` is described."""
+    """Yield a block per attachment. A file that is missing in `files` is described."""
     for one in attachments:
         yield from [file_block(one, files[one.sha256])] if one.sha256 in files else text_blocks(described(one))
 
@@ -49,7 +49,7 @@ def file_block(attachment: Attachment, data: str) -> Block:
 
 
 def wire_tools(tools: Sequence[Tool]) -> list[Block]:
-    """The tools as `tools` of a request."""
+    """Return the tools in the format of the Messages API."""
     return [wire_tool(tool) for tool in tools]
 
 

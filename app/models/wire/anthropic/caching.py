@@ -1,4 +1,4 @@
-"""Where the model's server is told to keep what it has read: at most four places, behind what stays the same.
+"""Prompt caching: put at most four cache breakpoints behind the stable parts of a request.
 
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 """
@@ -11,16 +11,16 @@ from typing import Any
 from app.models.wire.anthropic.blocks import Block
 
 EPHEMERAL = {"type": "ephemeral"}
-TURNS = 2  # the last, for the next request, and the one before, where the last request was kept
+TURNS = 2  # the last user turn, for the next request, and the one before, which the last request cached
 
 
 def marked(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks, to be kept up to the last of them."""
+    """Return the blocks with a breakpoint at the last one."""
     return [*blocks[:-1], blocks[-1] | {"cache_control": EPHEMERAL}] if blocks else []
 
 
 def marked_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages, to be kept up to the last words of the person, and up to those before."""
+    """Return the messages with breakpoints at the last two user messages."""
     turns = [position for position, message in enumerate(messages) if message["role"] == "user"][-TURNS:]
     return [
         message | {"content": marked(message["content"])} if position in turns else message

@@ -1,10 +1,10 @@
-"""Thoughts that go back as they came, signed, in their place among the other blocks of their reply.
+"""Replay of signed reasoning, unchanged and at its position among the blocks of its reply.
 
-A model wants the thoughts behind its calls again. Newer ones refuse thoughts, or forget them, when anything that stood
-before them has changed: system prompt, tools, an earlier message or thought
-(https://platform.claude.com/docs/en/build-with-claude/preserved-thinking). So each reply is sealed with a digest of
-what it was an answer to, and its thoughts go back only behind exactly that. Histories that were trimmed or summarised
-are sent without them, and never refused.
+Models need the reasoning that led to their calls. Newer ones refuse or ignore it if anything before it has changed:
+system prompt, tools, an earlier message or reasoning block
+(https://platform.claude.com/docs/en/build-with-claude/preserved-thinking). So the metadata of each reply has a digest
+of the history before it, and its reasoning is replayed only after exactly that history. Histories that were trimmed or
+summarised are sent without reasoning, and are never refused.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.models.wire.anthropic.blocks import Block, plain_id, text_blocks, tool_use
 from app.models.wire.opaque_metadata import MOST, origin_of
 
-BEFORE, CONTENT = "before", "content"  # fields of a seal
+BEFORE, CONTENT = "before", "content"  # fields of the metadata
 THINKING = ("thinking", "redacted_thinking")
 
 
-def seal_origin(model: str, url: str) -> str:
-    """Whose seals these are; the same server's other wire format has others."""
+def metadata_origin(model: str, url: str) -> str:
+    """Return the origin of the metadata, distinct from that of the same server's other wire format."""
     return f"{origin_of(model, url)}, messages"
 
 
 class Digest:
-    """Of all that comes before a reply, in the order in which the model reads it."""
+    """Hash of the history before a reply, in the order in which the model reads it."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -37,19 +37,19 @@ class Digest:
         for block in blocks:
             self._hash.update(json.dumps([role, block], sort_keys=True).encode())
 
-    def told(self) -> str:
+    def value(self) -> str:
         return self._hash.hexdigest()[:32]
 
 
 def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata | None:
-    """The reply's blocks in order: thoughts whole, of the others what is not in the message. None without thoughts."""
+    """Return a reply's blocks: reasoning whole, of the others what the message lacks. None without reasoning."""
     if not any(block["type"] in THINKING for block in content) or len(json.dumps(content)) > MOST:
         return None
     return OpaqueMetadata(origin, {BEFORE: before, CONTENT: list(content)})
 
 
 def replayed(message: Message, calls: Sequence[AskedCall], origin: str, before: str) -> list[Block] | None:
-    """The blocks of the model's reply as they came; None if there were no thoughts, or something has changed."""
+    """Return the original blocks of a reply; None without reasoning, or if the history has changed."""
     seal = message.sealed
     if seal is None or seal.origin != origin or seal.fields.get(BEFORE) != before:
         return None
@@ -69,12 +69,12 @@ def rebuilt(content: Any, text: str, calls: list[AskedCall]) -> list[Block] | No
                 blocks.append(block)
             case _:
                 return None
-    ends_well = bool(blocks) and blocks[-1]["type"] not in THINKING  # which is refused
+    ends_well = bool(blocks) and blocks[-1]["type"] not in THINKING  # reasoning at the end is refused
     return blocks if ends_well and not text and not calls else None
 
 
-def thoughts_in(message: Message, origin: str) -> str:
-    """What may go back of them, for those who count tokens."""
+def reasoning_in(message: Message, origin: str) -> str:
+    """Return the reasoning that may be sent back, for token counting."""
     seal = message.sealed
     content = seal.fields.get(CONTENT) if seal and seal.origin == origin else None
     texts = [block.get("thinking") for block in content or () if isinstance(block, dict)]

@@ -1,4 +1,4 @@
-"""The blocks of one reply, put together from what is streamed of them."""
+"""Assemble the content blocks of one reply from streamed events."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MAX_BLOCKS = 1024
 
 @dataclass(slots=True)
 class OpenBlock:
-    """One block. `place` is its own in the reply: an index that a server uses twice names two blocks."""
+    """One block. `place` is its position in the reply: an index that a server uses twice denotes two blocks."""
 
     kind: str
     place: int
     id: str = ""
-    data: str = ""  # of thoughts that nobody may read
-    arguments: str = ""  # that came at once, from servers that do not stream them
+    data: str = ""  # of redacted reasoning
+    arguments: str = ""  # complete, from servers that do not stream them
     characters: int = 0
     thought: list[str] = field(default_factory=list)
     signature: list[str] = field(default_factory=list)
 
     def layout(self) -> dict[str, Any] | None:
-        """What goes into the seal of the reply; see `thoughts`."""
+        """Return the block as stored in the reply's metadata; see `reasoning`."""
         match self.kind:
             case "thinking":
                 signed = {"signature": "".join(self.signature)} if self.signature else {}
@@ -43,29 +43,29 @@ class OpenBlock:
                 return {"type": "text", "characters": self.characters}
             case "tool_use":
                 return {"type": "tool_use", "id": self.id}
-        return None  # a server's own tools, and what may be added to the API: it is not in the message either
+        return None  # server tools and unknown types: they are not in the message either
 
 
 class ReplyBlocks:
-    """Those of one reply, in order."""
+    """The blocks of one reply, in order."""
 
     def __init__(self) -> None:
         self.calls = NativeCalls()
         self._all: list[OpenBlock] = []
         self._by_index: dict[int | None, OpenBlock] = {}
-        self._left = MOST  # characters of thoughts; beyond that none of them are kept
-        self._room = MAX_EVENT_BYTES  # characters of arguments that came at once, which wait for their block's end
+        self._left = MOST  # characters of reasoning; beyond that none of it is kept
+        self._room = MAX_EVENT_BYTES  # characters of complete arguments that wait for the end of their block
 
     def start(self, index: Any, block: Any) -> Iterator[Piece]:
-        """A block begins; without an index it is whole. Raises TooManyCalls and EventTooLarge."""
+        """Start a block; without an index it is complete. Raises TooManyCalls and EventTooLarge."""
         if not isinstance(block, dict):
             return
         one = self._new(index, text_of(block.get("type")))
         match one.kind:
             case "text":
-                yield from self._say(one, text_of(block.get("text")))
+                yield from self._text(one, text_of(block.get("text")))
             case "thinking":
-                yield from self._think(one, text_of(block.get("thinking")))
+                yield from self._reasoning(one, text_of(block.get("thinking")))
                 self._sign(one, text_of(block.get("signature")))
             case "redacted_thinking":
                 one.data = self._kept(text_of(block.get("data")))
@@ -75,14 +75,14 @@ class ReplyBlocks:
         if index is None:
             yield from self._end(one)
 
-    def go_on(self, index: Any, delta: Any) -> Iterator[Piece]:
-        """What a delta adds to the block of this index. Raises TooManyCalls and EventTooLarge."""
+    def extend(self, index: Any, delta: Any) -> Iterator[Piece]:
+        """Add a delta to the block of this index. Raises TooManyCalls and EventTooLarge."""
         one = self._by_index.get(index_of(index))
         match delta:
             case {"type": "text_delta", "text": str(text)}:
-                yield from self._say(one or self._new(index, "text"), text)
+                yield from self._text(one or self._new(index, "text"), text)
             case {"type": "thinking_delta", "thinking": str(text)}:
-                yield from self._think(one or self._new(index, "thinking"), text)
+                yield from self._reasoning(one or self._new(index, "thinking"), text)
             case {"type": "signature_delta", "signature": str(signature)} if one:
                 self._sign(one, signature)
             case {"type": "input_json_delta", "partial_json": str(written)} if (
@@ -92,12 +92,12 @@ class ReplyBlocks:
                 yield from self.calls.add({"index": one.place, "function": {"arguments": written}})
 
     def stop(self, index: Any) -> Iterator[Piece]:
-        """The block of this index is whole."""
+        """End the block of this index."""
         if one := self._by_index.pop(index_of(index), None):
             yield from self._end(one)
 
     def sealed(self, origin: str, before: str) -> OpaqueMetadata | None:
-        """The thoughts of the reply; None without any, or with too many."""
+        """Return the signed reasoning of the reply; None without any, or with too much."""
         layout = [block for one in self._all if (block := one.layout())]
         return sealed(origin, before, layout) if self._left >= 0 else None
 
@@ -109,12 +109,12 @@ class ReplyBlocks:
         self._by_index[index_of(index)] = one
         return one
 
-    def _say(self, one: OpenBlock, text: str) -> Iterator[Piece]:
+    def _text(self, one: OpenBlock, text: str) -> Iterator[Piece]:
         one.characters += len(text)
         if text:
             yield TextChunk(text)
 
-    def _think(self, one: OpenBlock, text: str) -> Iterator[Piece]:
+    def _reasoning(self, one: OpenBlock, text: str) -> Iterator[Piece]:
         if text:
             if kept := self._kept(text):
                 one.thought.append(kept)
@@ -129,7 +129,7 @@ class ReplyBlocks:
         return text if self._left >= 0 else ""
 
     def _held(self, arguments: Any) -> str:
-        """As text: of what is not text no one knows how much memory it takes."""
+        """Return complete arguments as text, whose size is known."""
         text = arguments_text(arguments) if arguments else ""
         self._room -= len(text)
         if self._room < 0:

@@ -1,4 +1,4 @@
-"""What single chunks of a chat completion hold, read tolerantly."""
+"""Tolerant readers of the fields of a chat completion chunk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from app.core.provider import Piece, TextChunk, TokenUsage
 from app.models.wire.native_calls import index_of, text_of
 from parsing import Thought
 
-DECODER = json.JSONDecoder(strict=False)  # made once: json.loads would make one for each chunk
+DECODER = json.JSONDecoder(strict=False)  # shared: json.loads would create one per chunk
 MOST_TOKENS = 1_000_000_000
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
-# Where a chunk says how much of the prompt its server found in its cache: the first field that is there is taken.
+# Fields for the tokens read from the cache; the first one present counts.
 CACHED = (
     ("usage", "prompt_tokens_details", "cached_tokens"),  # OpenAI, vLLM, llama.cpp, Mistral
     ("usage", "prompt_cache_hit_tokens"),  # DeepSeek
@@ -21,32 +21,32 @@ CACHED = (
     ("usage", "num_cached_tokens"),  # Mistral
     ("timings", "cache_n"),  # llama.cpp before it had the first
 )
-# And how much it has put there, which some sell at another price.
+# Fields for the tokens written to the cache, which some providers bill separately.
 WRITTEN = (
     ("usage", "prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
     ("usage", "cache_creation_input_tokens"),  # proxies of Anthropic
 )
 PROMPT = (CACHED, WRITTEN)
-# Where a chunk says what went wrong, as an object or a sentence.
+# Fields for an error, as an object or a text.
 ERRORS = (
     ("error",),
     ("error_message",),  # DeepInfra, Venice
     ("x_groq", "error"),
 )
-MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # looked for at a blow: most chunks have none
+MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # one set operation: most chunks have none
 
 
-def thoughts(delta: dict[str, Any]) -> Iterator[Piece]:
-    """The reasoning of a delta: servers that fill several of the fields repeat themselves, so the first counts."""
-    said = next((said for field in REASONING_FIELDS if (said := text_of(delta.get(field)))), "")
-    if said:
-        yield Thought(said)
+def reasoning(delta: dict[str, Any]) -> Iterator[Piece]:
+    """Yield the reasoning of a delta. Servers that fill several fields repeat the text, so the first counts."""
+    text = next((text for field in REASONING_FIELDS if (text := text_of(delta.get(field)))), "")
+    if text:
+        yield Thought(text)
 
 
 def content(delta: dict[str, Any]) -> Iterator[Piece]:
-    """The text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
-    said = delta.get("content") or delta.get("refusal")
-    for part in said if isinstance(said, list) else [said]:
+    """Yield the text of a delta; some hosts (Mistral) send a list of typed parts instead of a string."""
+    value = delta.get("content") or delta.get("refusal")
+    for part in value if isinstance(value, list) else [value]:
         match part:
             case str(text) | {"type": "text", "text": str(text)} if text:
                 yield TextChunk(text)
@@ -55,7 +55,7 @@ def content(delta: dict[str, Any]) -> Iterator[Piece]:
 
 
 def fragments(delta: dict[str, Any]) -> list[Any]:
-    """The call fragments of a delta, the single `function_call` of older servers included."""
+    """Return the call fragments of a delta, the single `function_call` of older servers included."""
     calls = delta.get("tool_calls")
     if isinstance(calls, list):
         return calls
@@ -70,21 +70,23 @@ def usage_of(holder: dict[str, Any]) -> TokenUsage | None:
     prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
     if not prompt and not completion:
         return None
-    told = {"usage": usage, "timings": holder.get("timings")}
+    fields = {"usage": usage, "timings": holder.get("timings")}
     return TokenUsage(
-        prompt, completion + beside(usage, prompt + completion), *(among(told, one, prompt) for one in PROMPT)
+        prompt,
+        completion + uncounted_reasoning(usage, prompt + completion),
+        *(among(fields, one, prompt) for one in PROMPT),
     )
 
 
-def beside(usage: dict[str, Any], counted: int) -> int:
-    """Thoughts that are in the total, but not in what was counted (Gemini, xAI): they are paid like the answer."""
+def uncounted_reasoning(usage: dict[str, Any], counted: int) -> int:
+    """Return reasoning tokens that only the total includes (Gemini, xAI); they are billed like the answer."""
     more = max(0, tokens_of(usage.get("total_tokens")) - counted)
     thought = index_of(at(usage, ["completion_tokens_details", "reasoning_tokens"]))
     return more if thought in (None, more) else 0
 
 
-def last_of(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | None:
-    """Usage that comes again counts up: the last word stands, but for a count that it leaves out."""
+def merge_usage(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | None:
+    """Merge repeated usage: the last value counts, except for counts that it omits."""
     if before is None or now is None:
         return now or before
     return TokenUsage(
@@ -96,7 +98,7 @@ def last_of(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | N
 
 
 def among(holder: dict[str, Any], paths: Sequence[Sequence[str]], prompt: int) -> int | None:
-    """A part of so many tokens; None where the server does not say, or says what cannot be."""
+    """Return the first count found; None without one, or if it exceeds the prompt."""
     for path in paths:
         count = index_of(at(holder, path))
         if count is not None:
@@ -111,13 +113,13 @@ def at(holder: Any, path: Sequence[str]) -> Any:
 
 
 def tokens_of(value: Any) -> int:
-    """A count that can be one; 0 for anything else."""
+    """Return a plausible count; 0 for anything else."""
     count = index_of(value) or 0
     return count if 0 <= count < MOST_TOKENS else 0
 
 
 def error_of(chunk: dict[str, Any]) -> Any:
-    """The error that stands in place of a chunk, or beside its choices; None if there is none."""
+    """Return the error in place of a chunk or beside its choices; None if there is none."""
     for path in () if MAY_BE_ERRORS.isdisjoint(chunk) else ERRORS:
         if error := at(chunk, path):
             return error
@@ -125,7 +127,7 @@ def error_of(chunk: dict[str, Any]) -> Any:
 
 
 def error_in(data: str) -> Any:
-    """The error object of an `event: error`, or its bare text."""
+    """Return the error object of an `event: error`, or its text."""
     try:
         value = read_json(data)
     except (ValueError, RecursionError):
@@ -134,7 +136,7 @@ def error_in(data: str) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """JSON; raw control characters in strings are let pass. Raises ValueError and RecursionError."""
+    """Decode JSON, with raw control characters allowed in strings. Raises ValueError and RecursionError."""
     return DECODER.decode(text)
 
 

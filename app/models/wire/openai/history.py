@@ -1,4 +1,4 @@
-"""The history as an OpenAI request body, in a form that strict chat templates accept."""
+"""Encode the history for chat completions, in a form that strict chat templates accept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from tools.tool import Tool
 
-# After a text result: without it a small model makes the same call again, and larger ones take no harm.
+# After a text result: without it a small model repeats the call; larger ones are not affected.
 ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
-# Mistral's models, whose server and templates refuse a person's words right behind a result.
+# Mistral's models, whose server and templates refuse a user message directly after a result.
 BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
 ODD = re.compile(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
@@ -32,28 +32,28 @@ def wire_messages(
     native: bool,
     bare: bool = False,
     clock: Clock | None = None,
-    back: ReplayPolicy | None = None,
+    replay: ReplayPolicy | None = None,
     bridged: bool = False,
     files: Encoded | None = None,
 ) -> list[WireMessage]:
-    """The history for a server that is offered tools natively, or not.
+    """Encode the history, with or without native tools.
 
-    Calls that were native stay native as long as `native` holds: each is followed at once by exactly one result. All
-    other calls are text, and their results are the user's words, for templates that know no other roles. One system
-    message comes first, roles alternate, and nothing is empty.
+    With `native`, native calls stay native: each is followed directly by exactly one result. All other calls are text,
+    with results in user messages, for templates without other roles. One system message comes first, roles alternate,
+    and nothing is empty.
 
-    Results are framed. `bare` leaves the frame off those in text that are not untrusted. With a `clock`, the user's
-    messages end with the time they were sent. `back` is what goes back to this model natively besides. Where
-    `bridged`, the model speaks between a result and the next words of the person. `files` has what is attached.
+    Results are delimited; `bare` omits the delimiters of trusted text results. With a `clock`, user messages end with
+    the time they were sent. `replay` adds reasoning and metadata. With `bridged`, an assistant message separates a
+    result from the next user message. `files` has the data of attachments.
     """
-    back = back if back and native else ReplayPolicy()
-    beside = back.beside(history) if native else [{}] * len(history)
+    replay = replay if replay and native else ReplayPolicy()
+    extras = replay.fields_for(history) if native else [{}] * len(history)
     results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, back=back, files=files or {}):
-            whole = wired | encodable_fields(beside[position]) if wired["role"] == "assistant" else wired
+        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, replay=replay, files=files or {}):
+            whole = wired | encodable_fields(extras[position]) if wired["role"] == "assistant" else wired
             add(sent, whole, bridged=bridged)
         if ends_text_results(history[position : position + 2], in_pairs):
             add(sent, {"role": "user", "content": ENOUGH})
@@ -61,7 +61,7 @@ def wire_messages(
 
 
 def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
-    """Whether the first of `here` is a result in words and no further result follows it."""
+    """Return whether the first of `here` is a text result that no other result follows."""
     return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
 
 
@@ -72,7 +72,7 @@ def wire(
     *,
     bare: bool,
     clock: Clock | None,
-    back: ReplayPolicy,
+    replay: ReplayPolicy,
     files: Encoded,
 ) -> Iterator[WireMessage]:
     text = encodable(message.text)
@@ -82,16 +82,16 @@ def wire(
         case "tool":
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
-            yield from pairs(text, calls, results, back) if calls[0].id in in_pairs else [as_text(text, calls)]
+            yield from pairs(text, calls, results, replay) if calls[0].id in in_pairs else [as_text(text, calls)]
         case "user":
-            said = clock.stamped(text, message.at) if clock else text
-            yield {"role": "user", "content": with_files(said, message.attachments, files)}
+            stamped = clock.stamped(text, message.at) if clock else text
+            yield {"role": "user", "content": with_files(stamped, message.attachments, files)}
         case role:
             yield {"role": role, "content": text}
 
 
 def result(message: Message, *, bare: bool = False) -> str:
-    """What a tool said, framed as data, or `bare`."""
+    """Return the result of a tool in delimiters, or `bare`."""
     name = message.name or "the call"
     if bare:
         return encodable(f"Result of {name}:\n{message.text}")
@@ -100,12 +100,12 @@ def result(message: Message, *, bare: bool = False) -> str:
 
 
 def pairs(
-    text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], back: ReplayPolicy
+    text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], replay: ReplayPolicy
 ) -> Iterator[WireMessage]:
-    """An assistant message with native calls, and a result for each of them, in order."""
+    """Yield an assistant message with native calls, and a result for each of them, in order."""
     functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
     asked = [
-        {"id": call.id, "type": "function", "function": function} | back.with_call(call)
+        {"id": call.id, "type": "function", "function": function} | replay.call_fields(call)
         for call, function in zip(calls, functions, strict=True)
     ]
     yield {"role": "assistant", "content": text, "tool_calls": asked}
@@ -115,25 +115,25 @@ def pairs(
 
 
 def arguments_text(call: AskedCall) -> str:
-    """As JSON, with no lone surrogate behind an escape: servers read it, and refuse that."""
+    """Return the arguments as JSON without escaped lone surrogates, which servers refuse."""
     text = json.dumps(call.arguments)
     return json.dumps(encodable_value(call.arguments)) if "\\ud" in text else text
 
 
 def plain_name(name: str) -> str:
-    """A name that strict servers take back, whatever the model has called."""
+    """Return a name that strict servers accept, whatever the model has called."""
     return ODD.sub("_", name)[:64] or "unknown"
 
 
 def as_text(text: str, calls: Sequence[AskedCall]) -> WireMessage:
-    """Native calls in words, for a server that turned out to take no tools."""
+    """Return native calls as text, for a server that rejects tools."""
     written = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls]
     blocks = [f"<tool_call>\n{call}\n</tool_call>" for call in written]
     return {"role": "assistant", "content": "\n".join([text, *blocks] if text else blocks)}
 
 
 def add(sent: list[WireMessage], message: WireMessage, *, bridged: bool = False) -> None:
-    """Append, as strict templates want it: no second system message, no empty one, no role twice in a row."""
+    """Append a message as strict templates require: one system message, none empty, alternating roles."""
     if message["role"] == "system" and any(earlier["role"] != "system" for earlier in sent):
         message = message | {"role": "user"}
     if not message["content"] and message["role"] in ("assistant", "system") and "tool_calls" not in message:
@@ -153,7 +153,7 @@ def native_calls(message: Message) -> list[AskedCall]:
 
 
 def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The tools as `tools` of a request."""
+    """Return the tools in the format of chat completions."""
     return [
         {
             "type": "function",

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions, streamed."""
+"""Provider for servers with OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ANY_MODEL", "SERVER_LOST", "OpenAIChat", "RequestDefaults"]
 class OpenAIChat(HostedProvider):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
-    `bare_results` is for models too small to read past a frame: in text, only untrusted results get one.
+    With `bare_results`, for small models, only untrusted text results get delimiters.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class OpenAIChat(HostedProvider):
         model: str = ANY_MODEL,
         key: str | None = None,
         *,
-        stated: AbilityOverrides | None = None,
+        overrides: AbilityOverrides | None = None,
         defaults: RequestDefaults | None = None,
         bare_results: bool = False,
         clock: Clock | None = None,
         abilities: AbilityCache | None = None,
     ) -> None:
         super().__init__(
-            client, base_url, model, key, stated=stated, defaults=defaults, clock=clock, abilities=abilities
+            client, base_url, model, key, overrides=overrides, defaults=defaults, clock=clock, abilities=abilities
         )
         self._bare = bare_results
 
@@ -52,22 +52,22 @@ class OpenAIChat(HostedProvider):
         return f"{self.base_url}/chat/completions"
 
     @property
-    def _back(self) -> ReplayPolicy:
+    def _replay(self) -> ReplayPolicy:
         return ReplayPolicy(origin_of(self.model, self.base_url), replay_rule(self.model))
 
     def added(self, message: Message) -> str:
-        echoed = self._back.echoed(message) if message.reasoning else ""
-        native = message.role == "tool" and self.native_tools  # of the others it is not asked
-        return added(message, native=native, bare=self._bare, clock=self._clock) + echoed
+        replayed = self._replay.replayed_reasoning(message) if message.reasoning else ""
+        native = message.role == "tool" and self.native_tools  # not needed for other roles
+        return added(message, native=native, bare=self._bare, clock=self._clock) + replayed
 
-    async def _ask(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
-        while True:  # each further round leaves out a parameter for good, and there are few
+        while True:  # terminates: each round drops one more parameter
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
-            question = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
+            completion = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
-                return await post(self._client, question), ChatAnswer(self.url, self._back.origin)
+                return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if not self._parameters.learn(refusal.status, refusal.text, body):
                     raise self._refusal(refusal, native=native) from refusal
@@ -82,7 +82,7 @@ class OpenAIChat(HostedProvider):
                 native=native,
                 bare=self._bare,
                 clock=self._clock,
-                back=self._back,
+                replay=self._replay,
                 bridged=bool(BRIDGED.search(self.model)),
                 files=files,
             ),
