@@ -177,7 +177,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
         Finished("length"),
     ],
     "odd/call_promised.sse": [TextChunk("Hello"), Finished("tool_calls")],
-    "odd/call_promised_only.sse": [Fails("model_cut", True, "promises a call")],
+    "odd/call_promised_only.sse": [Fails("model_cut", True, "announces a call")],
     "odd/call_metadata_alone.sse": [*LS[:2], MetadataChunk(SIGNED, 0), LS[2], Finished("stop")],
     "odd/given_up.sse": [TextChunk("Hello"), Fails("model_cut", True, "insufficient_system_resource")],
     "odd/limit_named_otherwise.sse": [TextChunk("Hello"), Finished("length")],
