@@ -108,7 +108,7 @@ async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None
         assert [await store.usage("ann", "tokens", period) for period in ("2026-11", "2026-12")] == [800, 100]
         now = at(2026, 11, 30)  # somebody sets the clock back
         assert (await ledger.usage(principal))["tokens_per_month"]["used"] == 100
-    assert "Try again when that is done, or at 2026-12-01 00:00 UTC" in str(spent.value)
+    assert "Retry when that work has ended, or at 2026-12-01 00:00 UTC" in str(spent.value)
 
 
 async def test_what_a_killed_server_had_taken_stays_charged(tmp_path: Path) -> None:

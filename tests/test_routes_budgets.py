@@ -82,7 +82,7 @@ async def test_a_run_that_spends_the_rest_ends_with_the_reason_budget(tmp_path: 
         session = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
     assert [event["type"] for event in events][-4:] == ["round.started", "notice", "text.delta", "run.finished"]
     assert events[-3]["code"] == events[-1]["reason"] == "budget"
-    assert "The budget begins again at" in events[-3]["message"] and events[-1]["text"] == events[-2]["text"] != ""
+    assert "The budget resets at" in events[-3]["message"] and events[-1]["text"] == events[-2]["text"] != ""
     assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]
 
 
@@ -189,7 +189,7 @@ async def test_only_so_many_runs_at_a_time(tmp_path: Path) -> None:
             session = (await until(turn, "run.started"))["session"]
             await until(turn, "text.delta")
             error, wait_s = await refused(served)
-            assert error["budget"] == "runs" and "1 runs under way and may have 1" in error["message"] and wait_s == 5
+            assert error["budget"] == "runs" and "1 active runs and may have 1" in error["message"] and wait_s == 5
             assert await used(served, "runs") == {"used": 1, "limit": 1}
             behind = asyncio.create_task(served.chat(session=session, when_busy="queue"))  # one at a time all the same
             while (await served.client.get(f"/sessions/{session}")).json()["runs"][1:] == []:

@@ -161,7 +161,7 @@ async def test_whoever_has_spent_the_money_is_refused_until_the_next_month(tmp_p
         error, cost = answer.json()["error"], (await got(served, "/usage"))["usage"]["cost_per_month"]
     assert (answer.status_code, error["code"], error["budget"]) == (429, "budget", "cost_per_month")
     assert (cost["used"], cost["limit"], cost["reset"]) == (5, 5, error["reset"])
-    assert "local may use 5 units of money a month and has used 5. The budget begins again at" in error["message"]
+    assert "local may use 5 units of money a month and has used 5. The budget resets at" in error["message"]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."]), cost_per_month="5") as served:
         assert (await served.chat())[-1]["reason"] == "answered"  # a model without a price is for everybody
 

@@ -116,5 +116,5 @@ async def test_a_line_of_runs_is_bounded_for_a_principal_whatever_sessions_they_
             assert len({answer.status_code for answer in answers}) == first + 1
         refused = [answer.json()["error"] for answer in answers if answer.status_code == 429]
         assert len(answers) - len(refused) == 16 and refused[0]["budget"] == "runs"
-        assert "18 runs under way or waiting" in refused[0]["message"]
+        assert "18 active or queued runs" in refused[0]["message"]
         await served.services.runs.cancel_all("cancelled")

@@ -1,7 +1,7 @@
-"""Budgets: what a principal uses is taken before it is used and settled after, so that parallel runs cannot overdraw.
+"""Budgets of principals: amounts are reserved before use and settled after it, so that parallel runs cannot overdraw.
 
-What was used is kept in the store, per principal, kind and period (UTC). What is taken counts there from before it is
-used: a server that is killed gives nothing back. It belongs to the period in which it was taken, however long its use.
+The store has the usage per principal, kind and period (UTC). A reservation is stored before its use: after a crash,
+reserved budget is not refunded. It counts in the period in which it was reserved, however long the use takes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from app.storage.principals import Budget, Principal
 from app.storage.usage import UsageAdded, UsageStore
 from app.transcript.run_request import MAX_LINE
 
-GRAIN = 1024  # amounts are whole parts of one in so many: a sum of such has no rounding error
-SOON_S = 5.0  # when to try again what somebody's own runs stand in the way of
+GRAIN = 1024  # amounts are multiples of 1/GRAIN: sums of these have no rounding error
+SOON_S = 5.0  # Retry-After when the principal's own runs hold the budget
 UNLIMITED = Budget()
 Record = Callable[[Change], None]
 
 
 class BudgetSpent(Exception):
-    """Not enough is left of a budget. `budget` is its name, `reset` the Unix time at which to try again."""
+    """The budget is exhausted. `budget` is its name, `reset` the Unix time at which to retry."""
 
     def __init__(self, budget: str, message: str, reset: float) -> None:
         super().__init__(message)
@@ -39,10 +39,10 @@ class BudgetSpent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BudgetKind:
-    """Something that is used up. `budget` is the field of Budget that limits it; with less than `least` nothing begins.
+    """A limited resource. `budget` is the field of Budget that limits it; a use needs at least `least` to begin.
 
-    `period` is how strftime writes the period that the limit is for, `days` more than the longest of them has.
-    Amounts are kept in `parts` of what people call one.
+    `period` is the strftime format of the period, `days` an upper bound of its length. Amounts are stored as multiples
+    of 1/`parts` of the displayed unit.
     """
 
     name: str
@@ -58,15 +58,15 @@ class BudgetKind:
         return None if limit is None else round(limit * self.parts)
 
     def display(self, amount: float) -> float:
-        """As people count it."""
+        """Convert a stored amount to the displayed unit."""
         return round(amount / self.parts, 3 if self.parts == 1 else DIGITS)
 
     def written(self, amount: float) -> str:
-        """The same in a sentence."""
+        """Format a stored amount for a sentence."""
         return f"{amount:,.0f}" if self.parts == 1 else f"{amount / self.parts:,.6f}".rstrip("0").rstrip(".")
 
     def now(self, at: float) -> tuple[str, float]:
-        """The period of this moment, and the Unix time at which the next one begins."""
+        """Return the current period and the Unix time at which the next one begins."""
         moment = datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if self.days > 1:
             moment = moment.replace(day=1)
@@ -82,7 +82,7 @@ KINDS = (TOKENS, COST, TOOL_SECONDS)
 
 @dataclass(slots=True)
 class Tally:
-    """What one principal has used in one period; `reserved` is what uses under way may come to."""
+    """Usage of one principal in one period; `reserved` is held by uses in progress."""
 
     principal: str
     kind: BudgetKind
@@ -95,21 +95,21 @@ class Tally:
         return math.inf if limit is None else limit - self.used - self.reserved
 
     def spent(self, limit: int | None, least: float) -> BudgetSpent:
-        """Why `least` cannot be had. What the principal's own uses hold may be free again soon."""
+        """Return the error for a use that needs `least`. Amounts that other uses hold may be free again soon."""
         held = self.reserved > 0 and limit is not None and limit - self.used >= least
         written = self.kind.written
-        said = f"{self.principal} may use {written(limit or 0)} {self.kind.words} and has used {written(self.used)}."
+        message = f"{self.principal} may use {written(limit or 0)} {self.kind.words} and has used {written(self.used)}."
         if self.reserved > 0:
-            said += f" What is under way may take {written(self.reserved)} more."
+            message += f" Running work has reserved {written(self.reserved)} more."
         if self.left(limit) > 0:
-            said += f" This needs at least {written(math.ceil(least))}."
-        begins = f"{datetime.fromtimestamp(self.reset, UTC):%Y-%m-%d %H:%M} UTC"
-        said += f" {'Try again when that is done, or' if held else 'The budget begins again'} at {begins}."
-        return BudgetSpent(self.kind.budget, said, time.time() + SOON_S if held else self.reset)
+            message += f" This needs at least {written(math.ceil(least))}."
+        resets = f"{datetime.fromtimestamp(self.reset, UTC):%Y-%m-%d %H:%M} UTC"
+        message += f" {'Retry when that work has ended, or' if held else 'The budget resets'} at {resets}."
+        return BudgetSpent(self.kind.budget, message, time.time() + SOON_S if held else self.reset)
 
 
 class Reservation:
-    """`amount` of a budget, taken until it is settled. Nothing here waits: between check and taking nobody comes in."""
+    """`amount` of a budget, held until it is settled. Methods never await, so that check and reservation are atomic."""
 
     def __init__(self, tally: Tally, limit: int | None, record: Record) -> None:
         self.amount = 0.0
@@ -124,21 +124,21 @@ class Reservation:
 
     @property
     def period(self) -> str:
-        """The one that it counts in."""
+        """The period that it counts in."""
         return self._tally.period
 
     @property
     def stored(self) -> bool:
-        """Whether the store is told what was taken: where there is no limit, nobody would ask after a kill."""
+        """True if the store has the reservation. Without a limit a crash needs no record of it."""
         return self._limit is not None and self.amount > 0
 
     @property
     def most(self) -> float:
-        """What it could grow to, if nobody else took of it."""
+        """The largest amount it could grow to now."""
         return self.amount + self._tally.left(self._limit)
 
     def take(self, least: float, most: float) -> None:
-        """At most `most` more. Raises BudgetSpent if not even `least` is left."""
+        """Reserve up to `most` more. Raises BudgetSpent if less than `least` is left."""
         left = self._tally.left(self._limit)
         if left < least:
             raise self.spent(least)
@@ -149,7 +149,7 @@ class Reservation:
             self._write(more)
 
     def settle(self, used: float) -> None:
-        """Once: what was used, less than the amount or more."""
+        """Replace the reservation by the actual use, once."""
         if self._settled:
             return
         self._settled = True
@@ -168,13 +168,13 @@ class Reservation:
 
 
 class Ledger:
-    """All budgets of one server. `default` is what principals may use whose token does not say."""
+    """All budgets of one server. `default` applies where a token sets no limit."""
 
     def __init__(self, store: UsageStore, default: Budget = UNLIMITED, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._default = default
         self._clock = clock
-        self._tallies: dict[tuple[str, str], Tally] = {}  # those of the present period
+        self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:
@@ -183,15 +183,15 @@ class Ledger:
     async def reserve(
         self, principal: Principal, kind: BudgetKind, record: Record, most: float, least: float | None = None
     ) -> Reservation:
-        """At most `most` of a budget; `record` keeps the changes. Raises BudgetSpent, StoreFailed."""
+        """Reserve up to `most` of a budget; `record` stores the changes. Raises BudgetSpent, StoreFailed."""
         tally = await self._tally(principal.name, kind)
         held = Reservation(tally, kind.limit(self.limits(principal)), record)
-        if most:  # what costs nothing can be had by whoever has nothing left
+        if most:  # a use without cost needs no budget
             held.take(kind.least if least is None else least, most)
         return held
 
     async def check(self, principal: Principal, kinds: Iterable[BudgetKind]) -> None:
-        """Whether enough is left to begin with. Raises BudgetSpent, StoreFailed."""
+        """Check that enough is left to begin. Raises BudgetSpent, StoreFailed."""
         limits = self.limits(principal)
         for kind in kinds:
             if (limit := kind.limit(limits)) is not None:
@@ -200,25 +200,26 @@ class Ledger:
                     raise tally.spent(limit, kind.least)
 
     def enter(self, principal: Principal, session: str, *, asked: bool = True) -> None:
-        """A run begins, or waits in the line of its session, where one at a time is under way. Raises BudgetSpent.
+        """Count a run that starts or waits in the queue of its session. Raises BudgetSpent.
 
-        As many sessions as the limit says may be busy, and all runs together, those that wait included, may be a line
-        more than that. What nobody `asked` for, such as what goes on after a restart, is counted only.
+        The limit applies to busy sessions (each runs one run at a time); all runs together, queued ones included, may
+        be a full queue (MAX_LINE) more. Runs that no request started, such as resumed ones, are counted only.
         """
         busy, limit = self._busy.get(principal.name, Counter[str]()), self.limits(principal).runs
         if asked and limit is not None:
-            said = ""
+            reason = ""
             if session not in busy and len(busy) >= limit:
-                said = f"has {len(busy)} runs under way and may have {limit}"
+                reason = f"has {len(busy)} active runs and may have {limit}"
             elif busy.total() >= limit + MAX_LINE:
-                said = f"has {busy.total()} runs under way or waiting, which is the most"
-            if said:
-                raise BudgetSpent("runs", f"{principal.name} {said}. Wait for one, or cancel it.", time.time() + SOON_S)
+                reason = f"has {busy.total()} active or queued runs, which is the maximum"
+            if reason:
+                message = f"{principal.name} {reason}. Wait until one ends, or cancel one."
+                raise BudgetSpent("runs", message, time.time() + SOON_S)
         busy[session] += 1
         self._busy[principal.name] = busy
 
     def leave(self, principal: str, session: str) -> None:
-        """A run that had entered has ended, or was never begun."""
+        """Stop counting a run that has ended or did not start."""
         busy = self._busy[principal]
         busy[session] -= 1
         if not busy[session]:
@@ -227,7 +228,7 @@ class Ledger:
             del self._busy[principal]
 
     async def usage(self, principal: Principal) -> dict[str, dict[str, Any]]:
-        """By the names of Budget: what was used, what may be, and when it begins again. Raises StoreFailed."""
+        """Return used and reserved amounts, limits and reset times by the fields of Budget. Raises StoreFailed."""
         limits = self.limits(principal)
         result: dict[str, dict[str, Any]] = {
             "runs": {"used": len(self._busy.get(principal.name, ())), "limit": limits.runs},
@@ -245,29 +246,29 @@ class Ledger:
         return result
 
     async def _tally(self, principal: str, kind: BudgetKind) -> Tally:
-        """Of the present period: read from the store once, kept in memory from then on. Raises StoreFailed."""
+        """Return the tally of the current period: read from the store once, then cached. Raises StoreFailed."""
         key = principal, kind.name
         while True:
             known = self._tallies.get(key)
             if known and self._clock() < known.reset:
                 return known
             period, reset = kind.now(self._clock())
-            if known and known.period >= period:  # a clock that is set back opens no period again
+            if known and known.period >= period:  # a clock that is set back reopens no period
                 return known
             used = await self._store.usage(principal, kind.name, period)
-            if self._tallies.get(key) is known:  # else somebody was faster, and may have taken of it since
+            if self._tallies.get(key) is known:  # else a concurrent call has stored a tally, perhaps with reservations
                 self._tallies[key] = Tally(principal, kind, period, reset, used)
 
 
 @lru_cache(256)
 def with_defaults(budget: Budget, default: Budget) -> Budget:
-    """What a budget leaves open as it is usual."""
+    """Fill the unset limits of a budget with the default ones."""
     own = {field.name: getattr(budget, field.name) for field in fields(Budget)}
     return Budget(**{name: getattr(default, name) if value is None else value for name, value in own.items()})
 
 
 def default_budget(settings: Settings) -> Budget:
-    """What the settings give to whoever's token says nothing; there 0 is no limit."""
+    """Return the limits of the settings, where 0 means no limit."""
     return Budget(
         settings.max_runs,
         settings.requests_per_minute or None,

@@ -1,4 +1,4 @@
-"""One request to a model: what it may use is taken before, what it has used is counted however it ends."""
+"""Meter one model request: reserve budget before it, count the actual usage however it ends."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 
-WORDIEST = 8  # characters of a token in a long text, at most
-ALLOWANCE = 4096  # tokens of an answer that are taken at a time
+WORDIEST = 8  # maximum characters per token in a long text
+ALLOWANCE = 4096  # tokens of an answer that are reserved at a time
 LEAST_ANSWER = 64
 NOTHING = TokenUsage(0, 0)
 
@@ -30,40 +30,40 @@ def tokens(used: TokenUsage) -> float:
 
 
 def money_of(provider: Provider) -> Callable[[TokenUsage], float]:
-    """What tokens cost by the price of whoever answers, in the parts that the budget has."""
+    """Return a function for the cost of tokens, by the price of the model that answers, in parts of the budget."""
     return lambda used: round((provider.cost(used) or 0) * COST.parts)
 
 
 def at_most(weigh: Callable[[TokenUsage], float], prompt: int, answer: int) -> float:
-    """Some servers ask more for what they are to keep in their cache; nobody knows before how much that will be."""
+    """Return the maximum cost: some servers charge more for tokens that they write to their cache."""
     return max(weigh(TokenUsage(prompt, answer)), weigh(TokenUsage(prompt, answer, cache_written=prompt)))
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What a request holds of one budget. `weigh` says how much of it so many tokens take."""
+    """A request's reservation in one budget. `weigh` converts tokens to amounts of it."""
 
     held: Reservation
     weigh: Callable[[TokenUsage], float]
 
     def answer(self, prompt: int) -> float:
-        """For how long an answer that is enough, in tokens."""
+        """Return how many tokens of an answer the reservation covers."""
         left = self.held.amount - at_most(self.weigh, prompt, 0)
         each = self.weigh(TokenUsage(0, MILLION)) / MILLION
         return left / each if each else math.inf if left >= 0 else -1
 
     def grow(self, prompt: int) -> None:
-        """Take more. Raises BudgetSpent."""
-        missing = at_most(self.weigh, prompt, 0) - self.held.amount  # when a dearer model has taken over
+        """Reserve more. Raises BudgetSpent."""
+        missing = at_most(self.weigh, prompt, 0) - self.held.amount  # after a fallback to a more expensive model
         least, most = (max(1, self.weigh(TokenUsage(0, answer))) for answer in (1, ALLOWANCE))
         self.held.take(max(missing, least), max(missing, 0) + most)
 
 
 class Asking:
-    """More is taken as the answer grows, and settled once its end is known: it is a context, entered by `hearing`.
+    """The budget of one model request, a context manager (see `receiving`).
 
-    `request` is what may be asked for. `usage` is there afterwards; if the context is left by an error, it has been
-    told: whoever was to do so has gone.
+    It reserves more as the answer grows and settles at the end. `request` has the limits that the budget allows.
+    `usage` is set at the end; if an error ends the context, its event is emitted here, as the caller no longer can.
     """
 
     usage: Usage
@@ -88,7 +88,7 @@ class Asking:
         self._unread = False
 
     def hearing(self, reply: Reply, totals: RunTotals) -> Self:
-        """The answer will be in `reply`; `totals` is that of the run."""
+        """Set the reply that the answer goes to and the totals of the run."""
         self._reply = reply
         self._account = totals
         return self
@@ -100,7 +100,7 @@ class Asking:
         if isinstance(error, ProviderFailed):
             self.failed(error)
         elif isinstance(error, BudgetSpent):
-            self._unread = True  # unless it has answered: then it was asked before
+            self._unread = True  # ignored if the model has answered already
         self._unread = self._unread or not self._provider.reached
         used, measured = self._used()
         for meter in self._meters:
@@ -112,12 +112,12 @@ class Asking:
                 self._conversation.log_event(self.usage)
 
     def heard(self) -> None:
-        """Of the answer, by now. Raises BudgetSpent when no more can be had for it."""
+        """Reserve more if the answer needs it. Raises BudgetSpent."""
         if self._reply.characters > self._room:
             self._afford()
 
     def _afford(self) -> None:
-        """Take what is missing, at the price of whoever answers by now. Raises BudgetSpent."""
+        """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent."""
         self._room = self._characters()
         while self._reply.characters > self._room:
             for meter in self._meters:
@@ -127,7 +127,7 @@ class Asking:
 
     @property
     def _each(self) -> int:
-        """Characters of a token, at most. A server that takes `max_tokens` counts by itself, and better."""
+        """Maximum characters per token. A server that applies `max_tokens` counts exactly."""
         return WORDIEST if self._bounded else CHARACTERS_PER_TOKEN
 
     def _characters(self) -> float:
@@ -137,7 +137,7 @@ class Asking:
         self._unread = failure.code in UNREAD
 
     def _estimate(self) -> TokenUsage:
-        """For a server that reports no usage, or did not come to it: never more than was taken."""
+        """Estimate the usage if the server did not report it; never more than was reserved."""
         answered = self._reply.characters
         if self._unread and not answered:
             return NOTHING
@@ -145,18 +145,18 @@ class Asking:
         return TokenUsage(self._prompt, int(min(math.ceil(answered / CHARACTERS_PER_TOKEN), taken)))
 
     def _used(self) -> tuple[TokenUsage, bool]:
-        """And whether the server has counted all of it.
+        """Return the usage, and True if the server has reported all of it.
 
-        What it has said of a stream that broke off may be old, and nobody reads an empty prompt.
+        The report of an interrupted stream may be outdated, and a prompt has at least one token.
         """
-        told, guess = self._reply.used, self._estimate()
-        if told is None:
-            return guess, guess == NOTHING  # nobody has read the prompt: that is sure
-        answer = told.completion_tokens
+        reported, guess = self._reply.used, self._estimate()
+        if reported is None:
+            return guess, guess == NOTHING  # certain: no model has read the prompt
+        answer = reported.completion_tokens
         if not answer or self._reply.stopped is None:
             answer = max(answer, guess.completion_tokens)
-        used = replace(told, prompt_tokens=told.prompt_tokens or guess.prompt_tokens, completion_tokens=answer)
-        return used, used == told
+        used = replace(reported, prompt_tokens=reported.prompt_tokens or guess.prompt_tokens, completion_tokens=answer)
+        return used, used == reported
 
     def _keep(self, used: TokenUsage, *, measured: bool) -> None:
         held, cost = self._meters[0].held, self._provider.cost(used)
@@ -173,7 +173,7 @@ class Asking:
         )
 
     def spent(self, stopped: str | None) -> BudgetSpent | None:
-        """Whether the model stopped because it was given no more than what was left."""
+        """Return the error if the model stopped at the `max_tokens` that the budget had left."""
         if not self._bounded or stopped != "length":
             return None
         least = min(self._meters, key=lambda meter: meter.answer(self._prompt))

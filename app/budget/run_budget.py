@@ -1,4 +1,4 @@
-"""What one run spends of its principal's budgets: tokens and money with each model request, seconds with each tool."""
+"""The budget of one run: tokens and cost for each model request, seconds for each tool."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from app.core.provider import ModelRequest, Provider
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
 
-SLICE_S = 30.0  # of a tool's time that are taken at a time; what runs beside it must not wait for an hour's
-EARLY_S = 5.0  # a slice is taken that long before the last one ends: tools tell every 2 s that they run
+SLICE_S = 30.0  # tool time that is reserved at a time, so that parallel tools can share the rest
+EARLY_S = 5.0  # the next slice is reserved that long before the last one ends: tools report progress every 2 s
 
 
 @dataclass(slots=True)
 class Spending:
-    """What one run may spend."""
+    """Meters the model requests and tools of one run."""
 
     ledger: Ledger
     principal: Principal
@@ -30,7 +30,7 @@ class Spending:
     async def asking(
         self, provider: Provider, request: ModelRequest, prompt: int, conversation: Conversation
     ) -> Asking:
-        """Take what the request, of about `prompt` tokens, and a first part of its answer may cost.
+        """Reserve the cost of the request, of about `prompt` tokens, and of the first part of its answer.
 
         Raises BudgetSpent, StoreFailed.
         """
@@ -41,7 +41,7 @@ class Spending:
                 held = await self.ledger.reserve(self.principal, kind, conversation.record, most, least)
                 meters.append(Meter(held, weigh))
             if any(meter.held.stored for meter in meters):
-                await conversation.stored()  # nothing is used before a server after a kill would find it taken
+                await conversation.stored()  # before the use, so that a crash does not lose the reservation
         except BaseException:
             for meter in meters:
                 meter.held.settle(0)
@@ -49,7 +49,7 @@ class Spending:
         return Asking(provider, request, meters, prompt, conversation)
 
     async def running(self, limit_s: float, conversation: Conversation) -> Running:
-        """Take the first slice of a tool's time, for the caller to store before the tool runs.
+        """Reserve the first slice of a tool's time; the caller stores it before the tool runs.
 
         Raises BudgetSpent, StoreFailed.
         """
@@ -59,7 +59,7 @@ class Spending:
 
 
 class Running:
-    """One tool's time, as a context: it is settled at the end. `limit_s` is the most that the tool may take."""
+    """The time of one tool, a context manager that settles at the end. `limit_s` is the tool's time limit."""
 
     def __init__(self, held: Reservation, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit_s = limit_s
@@ -79,7 +79,7 @@ class Running:
         return self._clock() - self._started
 
     def go_on(self) -> None:
-        """While the tool runs. Raises BudgetSpent when others have taken what was left of its time."""
+        """Reserve the next slice if it is due. Raises BudgetSpent when no time is left."""
         if self._held.amount >= min(self.limit_s, self.elapsed_s + EARLY_S):
             return
         try:

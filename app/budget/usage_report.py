@@ -1,4 +1,4 @@
-"""What models have cost, added up for people."""
+"""Usage reports: requests, tokens and cost of models, summed by month, principal, model or run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COSTS = ("cost", "estimated_cost")
 
 
 def sums(rows: Iterable[ModelUsage]) -> dict[str, Any]:
-    """Of all these rows; cost only where a model had a price."""
+    """Return the sums of all rows, with the cost of models that have a price."""
     rows = list(rows)
     counted: dict[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in COUNTS}
     costs = {name: total(*(_money(getattr(row, name)) for row in rows)) for name in COSTS}
@@ -25,7 +25,7 @@ def sums(rows: Iterable[ModelUsage]) -> dict[str, Any]:
 
 
 def of_runs(rows: Iterable[ModelUsage]) -> dict[str, dict[str, Any]]:
-    """The sums of each run."""
+    """Return the sums of each run."""
     runs = defaultdict[str, list[ModelUsage]](list)
     for row in rows:
         runs[row.run].append(row)
@@ -35,7 +35,7 @@ def of_runs(rows: Iterable[ModelUsage]) -> dict[str, dict[str, Any]]:
 def by(
     name: str, rows: Iterable[ModelUsage], inner: Callable[[list[ModelUsage]], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The sums of each `name` (`month`, `principal`, `model`), rows of one standing together, with what is within."""
+    """Return the sums of each `name` (`month`, `principal`, `model`; rows sorted by it) and those of `inner`."""
     groups = ((key, list(group)) for key, group in groupby(rows, attrgetter(name)))
     return [{name: key, **sums(group), **inner(group)} for key, group in groups]
 
