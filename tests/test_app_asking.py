@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from app.budget.budgets import COST, BudgetSpent, Ledger
-from app.budget.metered_request import ALLOWANCE, NOTHING, Asking
-from app.budget.run_budget import Spending
+from app.budget.metered_request import ALLOWANCE, NOTHING, MeteredRequest
+from app.budget.run_budget import RunBudget
 from app.core.endpoint_spec import Price
 from app.core.events import AgentEvent, Usage
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
@@ -57,23 +57,23 @@ class Desk:
     kept: list[Change] = field(default_factory=list)
     told: list[AgentEvent] = field(default_factory=list)
 
-    async def asking(self, prompt: int = 1000, most: int | None = None) -> Asking:
+    async def metered_request(self, prompt: int = 1000, most: int | None = None) -> MeteredRequest:
         conversation = Conversation(
             "ses_1", [], lambda *_: None, self.kept.append, self.stored, Redactor(), self.told.append, run="run_1"
         )
-        spending = Spending(self.ledger, self.principal)
-        return await spending.asking(self.provider, ModelRequest([], max_tokens=most), prompt, conversation)
+        run_budget = RunBudget(self.ledger, self.principal)
+        return await run_budget.metered_request(self.provider, ModelRequest([], max_tokens=most), prompt, conversation)
 
     async def ask(self, *pieces: Piece | BaseException, prompt: int = 1000) -> Usage:
         """One request that is answered so."""
-        asking, answer = await self.asking(prompt), reply()
-        with asking.hearing(answer, self.totals):
+        metered_request, answer = await self.metered_request(prompt), reply()
+        with metered_request.receiving(answer, self.totals):
             for piece in pieces:
                 if isinstance(piece, BaseException):
                     raise piece
                 list(answer.add(piece))
-                asking.heard()
-        return asking.usage
+                metered_request.count_output()
+        return metered_request.usage
 
     async def stored(self) -> None:
         """Nothing is waited for."""
@@ -152,7 +152,7 @@ async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path
         assert at.spent[0].cost is None and (await at.used())["used"] == 0
         at.provider.price = DEAR
         with pytest.raises(BudgetSpent) as spent:
-            await at.asking()
+            await at.metered_request()
         tokens = await at.used("tokens_per_month")
     assert (
         spent.value.budget == "cost_per_month" and tokens["reserved"] == 0
@@ -161,12 +161,12 @@ async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path
 
 async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:  # a prompt of 1,000 costs half of that
-        asking = await at.asking()
-        assert asking.request.max_tokens == 500
-        with pytest.raises(BudgetSpent), asking.hearing(answer := reply(), at.totals):
+        metered_request = await at.metered_request()
+        assert metered_request.request.max_tokens == 500
+        with pytest.raises(BudgetSpent), metered_request.receiving(answer := reply(), at.totals):
             for _ in range(2000):
-                list(answer.add(TextChunk("four")))
-                asking.heard()
+                list(answer.add(Said("four")))
+                metered_request.count_output()
         used = await at.used()
         assert used["used"] + used["reserved"] <= 0.002 and answer.characters > 500 * 4
 
@@ -174,17 +174,17 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("most", "expected"), [(None, 500), (100, 100), (10**6, 500)])
 async def test_a_request_that_wants_less_gets_no_more(tmp_path: Path, most: int | None, expected: int) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:
-        assert (await at.asking(most=most)).request.max_tokens == expected
+        assert (await at.metered_request(most=most)).request.max_tokens == expected
 
 
 async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path) -> None:
     for limit, answers in ((1.0, True), (0.09, False)):  # its prompt alone costs 0.1
         async with desk(tmp_path, cost_per_month=limit) as at:
-            asking, answer = await at.asking(), reply()
+            metered_request, answer = await at.metered_request(), reply()
             at.provider.price = DEAR
             try:
-                with asking.hearing(answer, at.totals):
-                    asking.request.afford()
+                with metered_request.receiving(answer, at.totals):
+                    metered_request.request.afford()
                     held = (await at.used())["reserved"]
                     assert held >= 0.1
             except BudgetSpent:
@@ -195,15 +195,15 @@ async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path)
 
 async def test_what_a_server_may_ask_for_its_cache_is_taken_too(tmp_path: Path) -> None:
     async with desk(tmp_path, Price(input=1, output=0, cache_written=1.25), cost_per_month=1) as at:
-        await at.asking(MEGA * 4 // 5)
+        await at.metered_request(MEGA * 4 // 5)
         assert (await at.used())["reserved"] == 1
         with pytest.raises(BudgetSpent):
-            await at.asking(1)
+            await at.metered_request(1)
 
 
 async def test_a_server_that_is_killed_gives_no_money_back(tmp_path: Path) -> None:
     async with desk(tmp_path, cost_per_month=1) as at:
-        await at.asking()
+        await at.metered_request()
         await at.store.write(at.kept)
         again = await Ledger(at.store).usage(at.principal)
         assert again["cost_per_month"]["used"] == cost_of(CHEAP, TokenUsage(1000, ALLOWANCE)) == 0.009192

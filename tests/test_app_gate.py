@@ -15,7 +15,7 @@ import pytest
 from app.context.prompt import opening
 from app.core.provider import Piece, TextChunk
 from app.core.rules import ApprovalMode, ToolRule, classified
-from app.policy.gate import Circumstances, Gate, decide
+from app.policy.gate import Gate, PolicyContext, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER, Principal
 from app.transcript.reply import Reply
@@ -73,13 +73,13 @@ MODES = [
 @pytest.mark.parametrize(("risk", "confined", "boxed", "said"), MODES)
 def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str) -> None:
     one = tool(risk, confined=confined)
-    under = [Circumstances(mode, boxed) for mode in ApprovalMode]
-    assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in under) == said
+    policy = [PolicyContext(mode, boxed) for mode in ApprovalMode]
+    assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in policy) == said
 
 
 @pytest.mark.parametrize("principal", [GUEST, ANN])
 def test_auto_is_for_admins(principal: Principal) -> None:
-    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, Circumstances(ApprovalMode.AUTO)), Ask)
+    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, PolicyContext(ApprovalMode.AUTO)), Ask)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_auto_is_for_admins(principal: Principal) -> None:
     ],
 )
 def test_patterns_of_a_principal_and_a_session_only_narrow(principal: Principal, disabled: tuple[str, ...]) -> None:
-    assert isinstance(decide(principal, tool(Risk.READ), None, Circumstances(disabled=disabled)), Refuse)
+    assert isinstance(decide(principal, tool(Risk.READ), None, PolicyContext(disabled=disabled)), Refuse)
     assert decide(ANN, tool(Risk.READ)) == Allow()
 
 
@@ -140,11 +140,11 @@ def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, cove
 
 def test_the_operators_commands_never_ask() -> None:
     bash = named("bash")
-    under = Circumstances(ApprovalMode.ASK, commands=("git status *",))
-    assert decide(ANN, bash, {"command": "git status -s"}, under) == Allow()
-    assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, under), Ask)
-    assert isinstance(decide(ANN, bash, {"command": ["git status"]}, under), Ask)
-    tainted = replace(under, tainted=True)
+    policy = PolicyContext(ApprovalMode.ASK, commands=("git status *",))
+    assert decide(ANN, bash, {"command": "git status -s"}, policy) == Allow()
+    assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, policy), Ask)
+    assert isinstance(decide(ANN, bash, {"command": ["git status"]}, policy), Ask)
+    tainted = replace(policy, tainted=True)
     assert isinstance(decide(ANN, bash, {"command": "git status -s"}, tainted), Ask)
 
 
@@ -153,7 +153,7 @@ def test_the_operators_commands_never_ask() -> None:
 
 def hidden_from(hidden: str) -> Toolbox:
     rules = [ToolRule(match=hidden, role=Role.ADMIN)]
-    return Toolbox([classified(one, rules) for one in TOOLS], Gate(ANN, Circumstances(boxed=True)).decide, "ann")
+    return Toolbox([classified(one, rules) for one in TOOLS], Gate(ANN, PolicyContext(boxed=True)).decide, "ann")
 
 
 @pytest.mark.parametrize("name", [one.name for one in TOOLS])
@@ -195,7 +195,7 @@ def test_layer_2_a_forged_call_is_refused_in_every_dialect(name: str) -> None:
     ran: list[str] = []
     rules = [ToolRule(match=name, role=Role.ADMIN)]
     tools = [spying(classified(one, rules), ran) for one in TOOLS]
-    toolbox = Toolbox(tools, Gate(ANN, Circumstances(ApprovalMode.SANDBOXED, True)).decide, "ann")
+    toolbox = Toolbox(tools, Gate(ANN, PolicyContext(ApprovalMode.SANDBOXED, True)).decide, "ann")
     refused = 0
     for piece in forged(name).values():
         reply = Reply(toolbox.schemas, fences=lambda: True, new_id=lambda: "c1")
@@ -211,14 +211,14 @@ def test_layer_2_a_forged_call_is_refused_in_every_dialect(name: str) -> None:
 @pytest.mark.parametrize("name", ["BASH", "Bash", "bash ", "functions.bash", "mcp__x__bash", "ｂash", "bash\u200b"])
 def test_layer_2_another_spelling_is_another_tool(name: str) -> None:
     ran: list[str] = []
-    toolbox = Toolbox([spying(one, ran) for one in TOOLS], Gate(GUEST, Circumstances(boxed=True)).decide)
+    toolbox = Toolbox([spying(one, ran) for one in TOOLS], Gate(GUEST, PolicyContext(boxed=True)).decide)
     assert not asyncio.run(answered(toolbox, name, {"command": "id"})).ok and ran == []
 
 
 def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() -> None:
     ran: list[str] = []
     tools = [spying(one, ran) for one in TOOLS]
-    toolbox = Toolbox(tools, Gate(ANN, Circumstances(ApprovalMode.ASK)).decide, "ann")
+    toolbox = Toolbox(tools, Gate(ANN, PolicyContext(ApprovalMode.ASK)).decide, "ann")
     call = {"path": "x", "content": "y"}
     wrong = [
         None,

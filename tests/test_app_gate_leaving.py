@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.core.rules import ApprovalMode, ToolRule, classified
-from app.policy.gate import Circumstances, Gate, decide
+from app.policy.gate import Gate, PolicyContext, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER
 from tests.test_app_gate import ANN, named, nothing, tool, word
@@ -42,9 +42,9 @@ def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
 ) -> None:
     grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
     one = tool(risk, confined=confined, approval="never")
-    under = Circumstances(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
+    policy = PolicyContext(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
     wanted = "allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask"
-    assert word(decide(LOCAL_USER, one, {}, under)) == wanted
+    assert word(decide(LOCAL_USER, one, {}, policy)) == wanted
 
 
 READINGS = [
@@ -69,9 +69,9 @@ def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
         "mcp__notes__get", "", {}, Risk.ADMIN, answering(nothing), leaves=partial(call_sent, "notes", "get")
     )
     one = classified(unclassified, [ToolRule(match="mcp__*", risk=Risk.READ, approval="never")])
-    under = Circumstances(mode, boxed=True)
-    assert decide(LOCAL_USER, one, arguments, under) == Allow()
-    since = replace(under, tainted=True)
+    policy = PolicyContext(mode, boxed=True)
+    assert decide(LOCAL_USER, one, arguments, policy) == Allow()
+    since = replace(policy, tainted=True)
     assert decide(LOCAL_USER, one, None, since) == Allow()
     decision = decide(LOCAL_USER, one, arguments, since)
     assert word(decision) == ("allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask")
@@ -99,7 +99,7 @@ def test_a_question_names_what_would_leave_or_be_left(
     name: str, arguments: dict[str, Any], named_so: str, tainted: bool
 ) -> None:
     decision = decide(
-        LOCAL_USER, named(name), arguments, Circumstances(boxed=True, workspace=Path("/w"), tainted=tainted)
+        LOCAL_USER, named(name), arguments, PolicyContext(boxed=True, workspace=Path("/w"), tainted=tainted)
     )
     assert isinstance(decision, Ask) and named_so in decision.reason
     assert ("untrusted text" in decision.reason) is tainted
@@ -113,11 +113,11 @@ def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this
     exact = Grant(name, fingerprint("local", name, arguments))
     wide = Grant(name, pattern=dict.fromkeys(arguments, "*"))
     for mode in ApprovalMode:
-        under = Circumstances(mode, boxed=True, workspace=Path("/w"))
+        policy = PolicyContext(mode, boxed=True, workspace=Path("/w"))
         asks = Refuse if mode is ApprovalMode.DENY else Ask
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(wide,))), asks)
-        assert decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,))) == Allow()
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(under, grants=(exact,), tainted=True)), asks)
+        assert isinstance(decide(LOCAL_USER, one, arguments, replace(policy, grants=(wide,))), asks)
+        assert decide(LOCAL_USER, one, arguments, replace(policy, grants=(exact,))) == Allow()
+        assert isinstance(decide(LOCAL_USER, one, arguments, replace(policy, grants=(exact,), tainted=True)), asks)
 
 
 UNASKED = (
@@ -144,27 +144,27 @@ ASKED = (
 @pytest.mark.parametrize("command", [*UNASKED, *ADDING, *ASKED])
 def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     """In mode `ask`, that is; in the default one nothing asks that stays in the box."""
-    bash, boxed = named("bash"), Circumstances(ApprovalMode.ASK, boxed=True)
+    bash, boxed = named("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
     wanted: type = Ask if command in ASKED else Allow
     assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, tainted=True)), wanted)
     assert isinstance(decide(ANN, bash, {"command": command, "network": True}, boxed), Ask)
     assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, boxed=False)), Ask)
-    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()
+    assert decide(ANN, bash, {"command": command}, PolicyContext(boxed=True)) == Allow()
 
 
 @pytest.mark.parametrize(
     "command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://localhost/a"]
 )
 def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
-    bash, under = named("bash"), Circumstances(ApprovalMode.ASK, boxed=True)
-    refused = decide(ANN, bash, {"command": command}, under)
+    bash, policy = named("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
+    refused = decide(ANN, bash, {"command": command}, policy)
     assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
-    assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, under), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, policy), Ask)
     for more in (f"{command}; rm a", f"server & {command}", f"{command} https://example.org"):
-        assert isinstance(decide(ANN, bash, {"command": more}, under), Ask)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(under, boxed=False)), Ask)
-    assert decide(ANN, bash, {"command": command}, Circumstances(boxed=True)) == Allow()  # it fails in words
+        assert isinstance(decide(ANN, bash, {"command": more}, policy), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command}, replace(policy, boxed=False)), Ask)
+    assert decide(ANN, bash, {"command": command}, PolicyContext(boxed=True)) == Allow()  # it fails in words
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     ],
 )
 def test_what_a_call_of_localhost_reaches_elsewhere_is_not_refused(command: str) -> None:
-    refused = decide(ANN, named("bash"), {"command": command}, Circumstances(ApprovalMode.ASK, boxed=True))
+    refused = decide(ANN, named("bash"), {"command": command}, PolicyContext(ApprovalMode.ASK, boxed=True))
     assert not isinstance(refused, Refuse)
 
 
@@ -186,41 +186,41 @@ def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() 
     bash, write = named("bash"), named("write_file")
     run, look = {"command": "python3 script.py"}, {"command": "ls -l"}
     grant = Grant("bash", fingerprint("local", "bash", run), created=time.time() + 1)
-    under = Circumstances(commands=("make test", "ls *"), grants=(grant,))
-    gate = Gate(LOCAL_USER, under)
+    policy = PolicyContext(commands=("make test", "ls *"), grants=(grant,))
+    gate = Gate(LOCAL_USER, policy)
     for call in (run, look, {"command": "make test"}):
         assert gate.decide(bash, call) == Allow()
     gate.wrote(bash)  # has had its own yes
     gate.wrote(named("read_file"))
     assert gate.decide(bash, run) == Allow()
     gate.wrote(write)
-    gate.under.writes.last += 2
+    gate.policy.writes.last += 2
     assert isinstance(gate.decide(bash, run), Ask) and isinstance(gate.decide(bash, {"command": "make test"}), Ask)
     assert gate.decide(bash, look) == Allow() and gate.decide(write, {"path": "a", "content": ""}) == Allow()
     gate.grant([replace(grant, created=time.time() + 3)])  # a new yes
     assert gate.decide(bash, run) == Allow()
-    gate.grant([replace(grant, created=gate.under.writes.started - 1)])  # of before this server
+    gate.grant([replace(grant, created=gate.policy.writes.started - 1)])  # of before this server
     assert isinstance(gate.decide(bash, run), Ask)
-    boxed = Gate(LOCAL_USER, replace(under, mode=ApprovalMode.ASK, boxed=True))
+    boxed = Gate(LOCAL_USER, replace(policy, mode=ApprovalMode.ASK, boxed=True))
     boxed.wrote(write)
     assert boxed.decide(bash, run) == Allow() and boxed.decide(bash, {"command": "make test"}) == Allow()
 
 
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
-    under = Circumstances(boxed=True, commands=("echo *",))
-    assert decide(ANN, named("bash"), {"command": "echo a"}, under) == Allow()
-    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["example.org"]}, under), Ask)
+    policy = PolicyContext(boxed=True, commands=("echo *",))
+    assert decide(ANN, named("bash"), {"command": "echo a"}, policy) == Allow()
+    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["example.org"]}, policy), Ask)
 
 
 @pytest.mark.parametrize("arguments", [{"command": "make"}, {"command": "pip install x", "network": True}])
 def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_text(arguments: dict[str, Any]) -> None:
-    under = Circumstances(networked=True, way_out="It can send what it reads.")
-    assert decide(ANN, named("bash"), arguments, under) == Allow()
-    asked = decide(ANN, named("bash"), arguments, replace(under, tainted=True))
+    policy = PolicyContext(networked=True, way_out="It can send what it reads.")
+    assert decide(ANN, named("bash"), arguments, policy) == Allow()
+    asked = decide(ANN, named("bash"), arguments, replace(policy, tainted=True))
     assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
-    first = decide(ANN, named("bash"), arguments, replace(under, mode=ApprovalMode.ASK))
+    first = decide(ANN, named("bash"), arguments, replace(policy, mode=ApprovalMode.ASK))
     assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
-    assert isinstance(decide(ANN, named("bash"), arguments, replace(under, networked=False)), Ask)
+    assert isinstance(decide(ANN, named("bash"), arguments, replace(policy, networked=False)), Ask)
 
 
 def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> None:
@@ -228,39 +228,39 @@ def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> N
     call = {"url": "https://example.org/a"}
     exact, pattern = fingerprint("ann", "web_fetch", call), {"url": "https://example.org/*"}
     for since, allowed in ((False, False), (True, True)):
-        under = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=since),))
-        assert isinstance(decide(ANN, fetch, call, under), Allow if allowed else Ask)
+        policy = PolicyContext(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=since),))
+        assert isinstance(decide(ANN, fetch, call, policy), Allow if allowed else Ask)
         other = {"url": "https://example.org/b"}
-        assert isinstance(decide(ANN, fetch, other, under), Ask)
-        by_pattern = replace(under, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
+        assert isinstance(decide(ANN, fetch, other, policy), Ask)
+        by_pattern = replace(policy, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
         assert isinstance(decide(ANN, fetch, call, by_pattern), Ask)
         assert isinstance(decide(ANN, fetch, call, replace(by_pattern, tainted=False)), Allow)
-    over = Circumstances(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=True, expires=1.0),))
+    over = PolicyContext(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=True, expires=1.0),))
     assert isinstance(decide(ANN, fetch, call, over), Ask)
 
 
 def test_an_argument_of_the_same_name_of_another_tool_is_no_matter_of_hosts() -> None:
     own = Tool("mcp__x__y", "", {"type": "object", "properties": {"network": {}}}, Risk.WRITE, answering(nothing))
     pattern = Grant(own.name, pattern={"a": "*"})
-    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",)), pattern))
-    assert isinstance(decide(LOCAL_USER, own, {"a": "b"}, under), Allow)
-    assert isinstance(decide(LOCAL_USER, own, {"a": "b", "network": ["example.org"]}, under), Ask)
+    policy = PolicyContext(boxed=True, grants=(Grant("bash", hosts=("example.org",)), pattern))
+    assert isinstance(decide(LOCAL_USER, own, {"a": "b"}, policy), Allow)
+    assert isinstance(decide(LOCAL_USER, own, {"a": "b", "network": ["example.org"]}, policy), Ask)
 
 
 @pytest.mark.parametrize("since", [False, True])
 def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since: bool) -> None:
     bash = next(one for one in TOOLS if one.name == "bash")
     call = {"command": "curl https://example.org/", "network": ["example.org"]}
-    under = Circumstances(boxed=True, grants=(Grant("bash", hosts=("example.org",), tainted=since),))
-    assert isinstance(decide(ANN, bash, call, under), Allow)
-    assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, under), Ask)
-    assert isinstance(decide(ANN, bash, call, replace(under, tainted=True)), Allow if since else Ask)
+    policy = PolicyContext(boxed=True, grants=(Grant("bash", hosts=("example.org",), tainted=since),))
+    assert isinstance(decide(ANN, bash, call, policy), Allow)
+    assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, policy), Ask)
+    assert isinstance(decide(ANN, bash, call, replace(policy, tainted=True)), Allow if since else Ask)
 
 
 def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.MonkeyPatch) -> None:
     network, call = tool(Risk.NETWORK), {"a": 1}
     grant = Grant(network.name, fingerprint("local", network.name, call), expires=time.time() + 600)
-    gate = Gate(LOCAL_USER, Circumstances(ApprovalMode.DENY, boxed=True, grants=(grant,)))
+    gate = Gate(LOCAL_USER, PolicyContext(ApprovalMode.DENY, boxed=True, grants=(grant,)))
     assert gate.decide(network) == gate.decide(network, call) == Allow()
     later = time.time() + 601
     monkeypatch.setattr("time.time", lambda: later)
@@ -270,7 +270,7 @@ def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.Monkey
 def test_unboxed_a_tool_is_not_offered_once_a_write_has_voided_its_grant() -> None:
     bash, call = named("bash"), {"command": "python3 script.py"}
     grant = Grant("bash", fingerprint("local", "bash", call), created=time.time() + 1)
-    gate = Gate(LOCAL_USER, Circumstances(ApprovalMode.DENY, grants=(grant,)))
+    gate = Gate(LOCAL_USER, PolicyContext(ApprovalMode.DENY, grants=(grant,)))
     assert gate.decide(bash) == gate.decide(bash, call) == Allow()
-    gate.under.writes.last = grant.created + 1
+    gate.policy.writes.last = grant.created + 1
     assert isinstance(gate.decide(bash, call), Refuse) and isinstance(gate.decide(bash), Refuse)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.budget.budgets import BudgetSpent, Ledger
-from app.budget.run_budget import Spending
+from app.budget.run_budget import RunBudget
 from app.core.messages import AskedCall, Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TokenUsage
 from app.models.scripted import Pause, Raise, Reply, Scripted
@@ -64,7 +64,7 @@ async def court(
         provider, ledger, principal = Scripted([reply]), Ledger(store), ann(tokens_per_month=tokens)
         yield Court(
             provider,
-            Judge(provider, Spending(ledger, principal), always(TokenCounter(provider)), limit_s),
+            Judge(provider, RunBudget(ledger, principal), always(TokenCounter(provider)), limit_s),
             ledger,
             principal,
         )

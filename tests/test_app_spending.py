@@ -14,7 +14,7 @@ import pytest
 
 from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.budget.metered_request import ALLOWANCE
-from app.budget.run_budget import EARLY_S, SLICE_S, Running, Spending
+from app.budget.run_budget import EARLY_S, SLICE_S, RunBudget, ToolTime
 from app.budget.usage_report import sums
 from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.endpoints.prices import total
@@ -137,7 +137,7 @@ async def test_tools_of_parallel_runs_share_the_day_in_slices(tmp_path: Path) ->
     async with opened(tmp_path) as store:
         ledger, principal = Ledger(store), ann(tool_seconds_per_day=100)
         first, second = [
-            Running(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 3600, lambda: now)
+            ToolTime(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 3600, lambda: now)
             for _ in range(2)
         ]
         with first:
@@ -157,7 +157,7 @@ async def test_a_tool_s_time_limit_is_taken_and_no_more(tmp_path: Path) -> None:
     now = 0.0
     async with opened(tmp_path) as store:
         ledger, principal = Ledger(store), ann(tool_seconds_per_day=1000)
-        with Running(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 45, lambda: now) as running:
+        with ToolTime(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 45, lambda: now) as running:
             for seconds in range(50):
                 now = float(seconds)
                 running.go_on()
@@ -231,5 +231,5 @@ async def test_a_tool_gets_no_more_time_than_its_run_has_left(tmp_path: Path) ->
     async with opened(tmp_path) as store:
         conversation = Conversation("ses_1", [], lambda *_: None, nothing, store.close, Redactor())
         for left, limit_s in ((lambda: 7.0, 7.0), (lambda: math.inf, 100.0)):
-            with await Spending(Ledger(store), ann(), left).running(100, conversation) as running:
+            with await RunBudget(Ledger(store), ann(), left).tool_time(100, conversation) as running:
                 assert running.limit_s == limit_s

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.budget.budgets import Ledger
-from app.budget.run_budget import Spending
-from app.budget.side_query import DATA_RULE, Aside
+from app.budget.run_budget import RunBudget
+from app.budget.side_query import DATA_RULE, SideQuery
 from app.context.compaction.replay import CompactedHistory
 from app.context.compaction.summarise import FAILED, STARTED, MessageRange, Summariser
 from app.context.compaction.summary import MOST_GOAL, cut_position, goal_text, summary_text, transcript
@@ -47,7 +47,7 @@ class Desk:
 
     provider: Scripted
     ledger: Ledger
-    spending: Spending
+    run_budget: RunBudget
     order: list[object] = field(default_factory=list)
     window: int = WINDOW
     events: list[AgentEvent] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Desk:
 
     def view(self) -> View:
         counter = TokenCounter(self.provider, self.window)
-        summariser = Summariser(Aside(self.provider, self.spending, always(counter), LIMIT_S))
+        summariser = Summariser(SideQuery(self.provider, self.run_budget, always(counter), LIMIT_S))
         return View(
             always(counter),
             lambda _: HEAD,
@@ -93,7 +93,7 @@ class Desk:
 async def desk(folder: Path, *replies: Reply, tokens: int = 10**9) -> AsyncGenerator[Desk, None]:
     async with asyncio.timeout(LIMIT_S), opened(folder) as store:
         ledger, principal = Ledger(store), ann(tokens_per_month=tokens)
-        yield Desk(Scripted(replies), ledger, Spending(ledger, principal))
+        yield Desk(Scripted(replies), ledger, RunBudget(ledger, principal))
 
 
 def long(turns: int, *, start: int = 0) -> list[Message]:

@@ -218,7 +218,7 @@ async def test_unattended_runs_are_refused_what_would_ask(tmp_path: Path) -> Non
         events = await served.chat("Write.", approval="deny")
     assert "write_file" not in events[0]["tools"]
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
-    assert "asks nobody" in rejected["reason"] and not note(tmp_path).exists()
+    assert "does not ask for approval" in rejected["reason"] and not note(tmp_path).exists()
 
 
 async def test_a_pending_approval_survives_a_restart(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Pat
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
         agent, _ = await served.services.factory.restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
-        assert agent.calls.gate.under.mode == "deny"
+        assert agent.calls.gate.policy.mode == "deny"
 
 
 async def test_each_has_files_of_their_own(tmp_path: Path) -> None:

@@ -74,14 +74,14 @@ async def test_where_nobody_will_come_what_asks_is_refused_at_once(tmp_path: Pat
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": approval, "when_absent": "deny"}
         again, _ = await served.services.factory.restored_agent(row)  # after a restart, and for follow-ups
-    assert again.calls.gate.under.asks_nobody == "when_absent: deny"
+    assert again.calls.gate.policy.unattended == "when_absent: deny"
     assert events[0]["limits"]["when_absent"] == "deny"
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
-    assert "This run asks nobody (when_absent: deny)." in rejected["reason"]
+    assert "This run does not ask for approval (when_absent: deny)." in rejected["reason"]
     assert "approval.required" not in {event["type"] for event in events} and events[-1]["reason"] == "answered"
     assert not (tmp_path / "work" / ".git").exists()
     told = provider.requests[-1].messages
-    assert any("asks nobody" in message.text for message in told)
+    assert any("does not ask for approval" in message.text for message in told)
 
 
 async def test_what_asks_nobody_runs_where_nobody_will_come(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import Circumstances, decide
+from app.policy.gate import PolicyContext, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER
 from parsing import Arguments
@@ -110,10 +110,10 @@ def test_words_behind_a_marker_are_decided_on(mode: ApprovalMode) -> None:
     """An allowed command and a grant for it cover what runs, never what a comment hides."""
     bash = RUNNERS["bash"]
     grants = (Grant("bash", pattern={"command": "ls *", "background": "*"}), Grant("bash", pattern={"command": "ls *"}))
-    under = Circumstances(mode, commands=DEFAULT_COMMANDS, grants=grants)
+    policy = PolicyContext(mode, commands=DEFAULT_COMMANDS, grants=grants)
     hidden = bash.normalise({"command": "#!bg id > f\nls"})
     assert hidden == {"command": "id > f\nls", "background": True}
-    assert not isinstance(decide(LOCAL_USER, bash, hidden, under), Allow)
+    assert not isinstance(decide(LOCAL_USER, bash, hidden, policy), Allow)
     if mode is ApprovalMode.DENY:
-        assert isinstance(decide(LOCAL_USER, bash, hidden, under), Refuse)
-    assert isinstance(decide(LOCAL_USER, bash, bash.normalise({"command": "#!bg\nls"}), under), Allow)
+        assert isinstance(decide(LOCAL_USER, bash, hidden, policy), Refuse)
+    assert isinstance(decide(LOCAL_USER, bash, bash.normalise({"command": "#!bg\nls"}), policy), Allow)

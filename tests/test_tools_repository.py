@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import Circumstances, decide
+from app.policy.gate import PolicyContext, decide
 from app.storage.principals import LOCAL_USER
 from tests.test_app_gate import named
 from tools.sandbox.git_repository import runs_nothing
@@ -158,13 +158,13 @@ def test_git_is_no_known_reader_where_a_repository_names_a_program(
     work, run = repository(tmp_path / "work"), program(tmp_path)
     Path(f"{run}.d").mkdir()
     shutil.copy(run, f"{run}.d/pre-commit")
-    under = Circumstances(ApprovalMode.ASK, boxed=True, workspace=work)
+    policy = PolicyContext(ApprovalMode.ASK, boxed=True, workspace=work)
     bash = named("bash")
-    assert decide(LOCAL_USER, bash, {"command": command}, under) == Allow()
+    assert decide(LOCAL_USER, bash, {"command": command}, policy) == Allow()
     plant(work, run)
     (tmp_path / "ran").unlink(missing_ok=True)
-    assert isinstance(decide(LOCAL_USER, bash, {"command": command}, under), Ask)
-    assert decide(LOCAL_USER, bash, {"command": "cat a.txt"}, under) == Allow()
+    assert isinstance(decide(LOCAL_USER, bash, {"command": command}, policy), Ask)
+    assert decide(LOCAL_USER, bash, {"command": "cat a.txt"}, policy) == Allow()
     if plant is not bare:  # of which only few commands would: it is refused whole
         subprocess.run(["bash", "-c", command], cwd=work, env=ENV, capture_output=True, timeout=LIMIT_S)
         assert (tmp_path / "ran").exists(), "git does not run it: the row shows nothing"

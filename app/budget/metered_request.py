@@ -59,7 +59,7 @@ class Meter:
         self.held.take(max(missing, least), max(missing, 0) + most)
 
 
-class Asking:
+class MeteredRequest:
     """The budget of one model request, a context manager (see `receiving`).
 
     It reserves more as the answer grows and settles at the end. `request` has the limits that the budget allows.
@@ -87,7 +87,7 @@ class Asking:
         self._room = self._characters()
         self._unread = False
 
-    def hearing(self, reply: Reply, totals: RunTotals) -> Self:
+    def receiving(self, reply: Reply, totals: RunTotals) -> Self:
         """Set the reply that the answer goes to and the totals of the run."""
         self._reply = reply
         self._account = totals
@@ -111,7 +111,7 @@ class Asking:
             if error:
                 self._conversation.log_event(self.usage)
 
-    def heard(self) -> None:
+    def count_output(self) -> None:
         """Reserve more if the answer needs it. Raises BudgetSpent."""
         if self._reply.characters > self._room:
             self._afford()

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from app.budget.budgets import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
-from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Asking, Meter, at_most, money_of, tokens
+from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Meter, MeteredRequest, at_most, money_of, tokens
 from app.core.provider import ModelRequest, Provider
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
@@ -20,16 +20,16 @@ EARLY_S = 5.0  # the next slice is reserved that long before the last one ends: 
 
 
 @dataclass(slots=True)
-class Spending:
+class RunBudget:
     """Meters the model requests and tools of one run."""
 
     ledger: Ledger
     principal: Principal
     tool_left_s: Callable[[], float] = lambda: math.inf  # of the run's own time
 
-    async def asking(
+    async def metered_request(
         self, provider: Provider, request: ModelRequest, prompt: int, conversation: Conversation
-    ) -> Asking:
+    ) -> MeteredRequest:
         """Reserve the cost of the request, of about `prompt` tokens, and of the first part of its answer.
 
         Raises BudgetSpent, StoreFailed.
@@ -46,19 +46,19 @@ class Spending:
             for meter in meters:
                 meter.held.settle(0)
             raise
-        return Asking(provider, request, meters, prompt, conversation)
+        return MeteredRequest(provider, request, meters, prompt, conversation)
 
-    async def running(self, limit_s: float, conversation: Conversation) -> Running:
+    async def tool_time(self, limit_s: float, conversation: Conversation) -> ToolTime:
         """Reserve the first slice of a tool's time; the caller stores it before the tool runs.
 
         Raises BudgetSpent, StoreFailed.
         """
         limit_s = min(limit_s, self.tool_left_s())
         held = await self.ledger.reserve(self.principal, TOOL_SECONDS, conversation.record, min(limit_s, SLICE_S))
-        return Running(held, min(limit_s, held.most))
+        return ToolTime(held, min(limit_s, held.most))
 
 
-class Running:
+class ToolTime:
     """The time of one tool, a context manager that settles at the end. `limit_s` is the tool's time limit."""
 
     def __init__(self, held: Reservation, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:

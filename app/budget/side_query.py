@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from app.budget.run_budget import Spending
+from app.budget.run_budget import RunBudget
 from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.core.messages import Message
@@ -36,11 +36,11 @@ class SideAnswer:
 
 
 @dataclass(slots=True)
-class Aside:
+class SideQuery:
     """Queries the model on the run's budget."""
 
     provider: Provider
-    spending: Spending
+    run_budget: RunBudget
     counters: Callable[[], TokenCounter]
     time_limit_s: float
 
@@ -79,25 +79,25 @@ class Aside:
         )
         prompt = sum(map(self.counter.measure, messages))
         provider = self.provider.apart()  # a state of its own: requests may run in parallel
-        asking = await self.spending.asking(provider, request, prompt, conversation)
+        metered_request = await self.run_budget.metered_request(provider, request, prompt, conversation)
         trouble, notices = "", list[Notice]()
-        with asking.hearing(reply, totals):
+        with metered_request.receiving(reply, totals):
             try:
-                stream = provider.stream(asking.request)
+                stream = provider.stream(metered_request.request)
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))
-                        asking.heard()
+                        metered_request.count_output()
                         if enough is not None and len(reply.shown) > enough:
                             break
             except TimeoutError:
                 trouble = f"took more than {self.time_limit_s:g} s"
             except ProviderFailed as failure:
-                asking.failed(failure)
+                metered_request.failed(failure)
                 trouble = f"failed: {failure.message.rstrip('.')}"
             finally:
                 notices += (event for event in reply.end() if isinstance(event, Notice))
-        return SideAnswer(reply, trouble, asking.usage, tuple(notices))
+        return SideAnswer(reply, trouble, metered_request.usage, tuple(notices))
 
 
 def ends_of(text: str, characters: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.budget.side_query import Aside
+from app.budget.side_query import SideQuery
 from app.config.settings import Settings
 from app.context.compaction.replay import CachedCounter, CompactedHistory, HistoryCache, WindowBudget
 from app.context.compaction.summarise import MessageRange, Summariser
@@ -53,7 +53,7 @@ class Fitted:
     events: Sequence[AgentEvent] = ()
 
     @property
-    def pictured(self) -> bool:
+    def has_attachments(self) -> bool:
         """True if it has attachments. Their tokens are only estimated, so the counter is not calibrated with it."""
         return any(message.attachments for message in self.request.messages)
 
@@ -114,17 +114,17 @@ class View:
         request = conversation.messages[conversation.begins : conversation.begins + 1]
         return self.describe_files or not any(message.attachments for message in request)
 
-    def was_for(self, fitted: Fitted) -> bool:
+    def fits_model(self, fitted: Fitted) -> bool:
         """True if the model that answered is the one that the request was fitted to."""
         return (self.last or self.counters)() is fitted.counter
 
     def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
         """Learn from a request that was refused as too long. Return False if it cannot become shorter."""
-        pictured = [message for message in fitted.request.messages if message.attachments]
-        if refusal.status == BODY_TOO_LONG and pictured:  # a limit of bytes, not of tokens
-            self.most_bytes = sum(map(attachment_bytes, pictured)) // 2
-            return len(pictured) > 1
-        if self.was_for(fitted):
+        has_attachments = [message for message in fitted.request.messages if message.attachments]
+        if refusal.status == BODY_TOO_LONG and has_attachments:  # a limit of bytes, not of tokens
+            self.most_bytes = sum(map(attachment_bytes, has_attachments)) // 2
+            return len(has_attachments) > 1
+        if self.fits_model(fitted):
             fitted.counter.refused(fitted.counted, refusal.window)
         return True
 
@@ -232,7 +232,7 @@ def view_of(
     settings: Settings,
     route: ModelRoute,
     prompt: Opening,
-    utility: Aside,
+    utility: SideQuery,
     summaries: Summaries,
     histories: HistoryCache,
     inactivity_s: float | None,

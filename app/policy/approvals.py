@@ -25,7 +25,7 @@ from tools.base.permit import canonical, fingerprint
 from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
-NOBODY = "nobody"
+NO_APPROVER = "nobody"
 QUESTION_TIME_LIMIT_S = 300.0  # limited because the time of the tool that asks goes on
 RUN_ENDED = "the end of its run"
 CALL_ENDED = "the end of its call"
@@ -123,7 +123,7 @@ class Approvals:
         row, decided = waiting
         left_s = None if row.expires is None else max(0.0, row.expires - time.time())
         await asyncio.wait([decided], timeout=left_s)
-        return decided.result() if decided.done() else await self._close(row, "expired", NOBODY)
+        return decided.result() if decided.done() else await self._close(row, "expired", NO_APPROVER)
 
     async def withdraw_questions(self, run: str, call: str | None = None) -> list[ApprovalRow]:
         """Withdraw one question of the run, or all of them (None); return the rows. Raises StoreFailed."""
@@ -131,11 +131,11 @@ class Approvals:
         by = RUN_ENDED if call is None else CALL_ENDED
         return [await self._close(self._questions.pop(key)[0][0], "withdrawn", by) for key in left]
 
-    def asks(self, run: str) -> bool:
+    def has_question(self, run: str) -> bool:
         """True if a tool of the run waits for the answer to a question."""
         return any(key[0] == run for key in self._questions)
 
-    def waits(self, run: str) -> bool:
+    def is_waiting(self, run: str) -> bool:
         """True if the run waits only for a decision. Questions do not count: the tool that asks cannot wait long."""
         return run in self._waiting and not self._waiting[run][1].done()
 
@@ -279,7 +279,7 @@ def _check_answer(objection: Objection, review: Review) -> None:
         raise UnfitArguments(reason)
 
 
-def resolution(row: ApprovalRow) -> ApprovalResolved:
+def resolution_event(row: ApprovalRow) -> ApprovalResolved:
     """Return the event for a decision."""
     edited: Arguments | None = json.loads(row.edited) if row.edited else None
     return ApprovalResolved(row.call, row.state, row.by or "", row.scope, edited, row.note)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from app.budget.run_budget import Spending
+from app.budget.run_budget import RunBudget
 from app.config.settings import Settings
 from app.core.events import AgentEvent, Notice, ToolFinished, Usage
 from app.core.messages import AskedCall, Message
@@ -202,13 +202,13 @@ class WatchedReply(Reply):
         return self._canary.redact_value(super().message(cut=cut))
 
 
-def guards_of(settings: Settings, principal: str, judge: ModelRoute, spending: Spending) -> Guards:
+def guards_of(settings: Settings, principal: str, judge: Route, run_budget: RunBudget) -> Guards:
     """Those that the settings ask for; `judge` is the way to the model that judges."""
     asks = settings.judge_output or settings.screen_results
     return Guards(
         principal,
         Canary() if settings.canary else None,
-        Judge(judge, spending, lambda: judge.counter, settings.judge_time_limit_s) if asks else None,
+        Judge(judge, run_budget, lambda: judge.counter, settings.judge_time_limit_s) if asks else None,
         settings.judge_output,
         settings.screen_results,
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.budget.side_query import DATA_RULE, Aside, SideAnswer
+from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.core.events import Usage
 from app.core.messages import AskedCall, Message, in_words
 from app.transcript.conversation import Conversation
@@ -41,7 +41,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Judge(Aside):
+class Judge(SideQuery):
     """Asks the model for a verdict."""
 
     async def verdict(

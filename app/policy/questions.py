@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from app.core.events import ApprovalRequired, ApprovalResolved
 from app.core.messages import AskedCall
-from app.policy.approvals import Approvals, Objection, resolution
+from app.policy.approvals import Approvals, Objection, resolution_event
 from app.policy.gate import Gate
 from app.storage.approvals import ApprovalRow
 from app.transcript.conversation import Conversation
@@ -29,7 +29,7 @@ class Questions:
 
     async def __call__(self, name: str, shown: Arguments, reason: str, objection: Objection) -> Arguments | None:
         """Ask; None if denied or not answered. A run has one question at a time, others wait. Raises StoreFailed."""
-        if self.gate.under.asks_nobody:
+        if self.gate.policy.unattended:
             return None
         async with self.approvals.question_lock(self.run):
             return await self._ask(name, shown, reason, objection)
@@ -56,4 +56,4 @@ class Questions:
 
 def without_answer(row: ApprovalRow) -> ApprovalResolved:
     """Return the event without the answer itself, which goes to the tool and is stored with the approval."""
-    return replace(resolution(row), scope=None, arguments=None)
+    return replace(resolution_event(row), scope=None, arguments=None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.budget.budgets import BudgetSpent
-from app.budget.side_query import DATA_RULE, Aside, SideAnswer
+from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.context.compaction.summary import HEADINGS, goal_text, summary_text, transcript
 from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
@@ -43,7 +43,7 @@ class MessageRange:
 class Summariser:
     """`utility` queries the model that writes the notes; `utility.counter` counts for its window."""
 
-    utility: Aside
+    utility: SideQuery
 
     async def summarise(
         self, run: str, message_range: MessageRange, conversation: Conversation, totals: RunTotals
