@@ -165,7 +165,7 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
         assert metered_request.request.max_tokens == 500
         with pytest.raises(BudgetSpent), metered_request.receiving(answer := reply(), at.totals):
             for _ in range(2000):
-                list(answer.add(Said("four")))
+                list(answer.add(TextChunk("four")))
                 metered_request.count_output()
         used = await at.used()
         assert used["used"] + used["reserved"] <= 0.002 and answer.characters > 500 * 4

@@ -163,7 +163,7 @@ async def test_hosts_go_with_a_call_that_wants_network(tmp_path: Path) -> None:
         async with aclosing(turn):
             answer = await served.client.post(path, json={"decision": "approve", "hosts": ["example.org"]})
             assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unfit_arguments")
-            assert "wants no network" in answer.json()["error"]["message"]
+            assert "requests no network" in answer.json()["error"]["message"]
             await served.client.post(f"/runs/{question['run']}/cancel")
 
 

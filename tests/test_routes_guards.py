@@ -80,8 +80,8 @@ async def test_calls_that_change_something_are_judged_and_reads_go_on(
     [
         ("SAFE", None),
         ("UNSAFE", DOUBTED_ANSWER),
-        ("Hm.", "Nobody checked this answer: the judge gave no verdict that can be read."),
-        (DOWN, "Nobody checked this answer: the judge failed: Nobody is there."),
+        ("Hm.", "This answer was not checked: the judge gave no verdict that can be read."),
+        (DOWN, "This answer was not checked: the judge failed: Nobody is there."),
     ],
 )
 async def test_an_answer_is_judged_once_it_is_there(tmp_path: Path, verdict: Reply, told: str | None) -> None:

@@ -175,7 +175,7 @@ async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path
         await expect(pattern).to_have_value("notes/two.txt")
         await pattern.fill("src/*")
         await press(page, "Approve and allow")
-        await expect(waiting(page).get_by_role("alert")).to_contain_text("does not fit this very call")
+        await expect(waiting(page).get_by_role("alert")).to_contain_text("does not match this call")
         await shot(page, "approval-session")
         await pattern.fill("notes/*")
         await press(page, "Approve and allow")

@@ -1,4 +1,4 @@
-"""What a person has allowed for the rest of a session: the same call again, calls that fit a pattern, or hosts."""
+"""Grants of a session: allow the same call again, calls that match a pattern, or hosts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tools.shell_policy.plain_commands import allowed, refusal
 from tools.tool import Tool
 from tools.web import egress
 
-# Words in the names of arguments that are read as a shell reads them, never as plain text.
+# Words in the names of arguments that contain shell commands.
 _COMMANDS = frozenset(("argv", "bash", "cmd", "cmdline", "command", "commandline", "shell"))
-# Arguments that no pattern can be trusted with.
+# Arguments that contain programs: a pattern cannot bound what these do.
 PROGRAMS = frozenset(("code", "script", "source_code"))
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Calls of one tool: exactly those with `fingerprint`, or those whose every argument fits `pattern`.
+    """Allows calls of one tool: exactly those with `fingerprint`, or those whose every argument matches `pattern`.
 
-    Or, with `hosts`, network to these for all commands. `expires` is a Unix time, None for never; `tainted`: given
-    when the conversation held untrusted text.
+    With `hosts` it allows network access to these for all commands. `expires` is a Unix time, None for never;
+    `tainted`: granted when the conversation contained untrusted text.
     """
 
     tool: str
@@ -43,18 +43,18 @@ class Grant:
         return self.expires is None or time.time() < self.expires
 
     def covers(self, principal: str, arguments: Arguments) -> bool:
-        """Whether it allows this very call; hosts are looked at by `without_granted_hosts` only."""
+        """True if it allows this call; grants of hosts are applied by `without_granted_hosts` instead."""
         if not self.in_force or self.hosts:
             return False
         if self.fingerprint is not None:
             return fingerprint(principal, self.tool, arguments) == self.fingerprint
         if not self.pattern or not arguments or self.pattern.keys() != arguments.keys():
-            return False  # an argument that nobody had in mind is not covered
+            return False  # a pattern covers only calls with the same arguments
         return all(_matches(name, arguments[name], pattern) for name, pattern in self.pattern.items())
 
 
 def is_command(name: str) -> bool:
-    """Whether an argument of this name holds a shell's command."""
+    """True if an argument of this name contains a shell command."""
     return not _COMMANDS.isdisjoint(words_of(name))
 
 
@@ -69,22 +69,22 @@ def _matches(name: str, value: object, pattern: str) -> bool:
 
 
 def holding(grants: Iterable[Grant], *, tainted: bool) -> tuple[Grant, ...]:
-    """Those that let a call out of the box: once the conversation holds untrusted text, only those given since then."""
+    """Return the grants that allow a call to leave the sandbox: in a tainted conversation only those given since."""
     return tuple(grant for grant in grants if grant.in_force and (grant.tainted or not tainted))
 
 
 def reaches_hosts(tool: Tool | None) -> bool:
-    """Whether its argument `network` names what the sandbox lets it reach; elsewhere it is any argument."""
+    """True if the tool's argument `network` lists hosts for the sandbox; in other tools it has no special meaning."""
     return tool is not None and tool.confined and egress.NETWORK in tool.parameters.get("properties", {})
 
 
 def granted_hosts(grants: Iterable[Grant]) -> tuple[str, ...]:
-    """All hosts that commands of the session may reach without a question."""
+    """Return all hosts that commands of the session may reach without approval."""
     return tuple(sorted({host for grant in grants if grant.in_force for host in grant.hosts}))
 
 
 def without_granted_hosts(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
-    """What of a call is left to decide on: the same without `network`, where all hosts that it names are granted."""
+    """Return the arguments without `network` if all its hosts are granted, so that only the rest needs a decision."""
     wanted = egress.hosts_wanted(arguments)
     if not wanted or not egress.covers(granted_hosts(grants), wanted):
         return arguments
@@ -92,7 +92,7 @@ def without_granted_hosts(grants: Iterable[Grant], arguments: Arguments) -> Argu
 
 
 def narrowed(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
-    """A call that wants any host wants those that are granted, if there are any; one that names some wants these."""
+    """Replace a request for any host by the granted hosts, if there are any."""
     hosts = granted_hosts(grants)
     if not hosts or egress.hosts_wanted(arguments) != egress.ANYWHERE:
         return arguments
@@ -100,20 +100,20 @@ def narrowed(grants: Iterable[Grant], arguments: Arguments) -> Arguments:
 
 
 def pattern_error(tool: str, pattern: Mapping[str, str], arguments: Arguments) -> str | None:
-    """Why a pattern for calls like this one would be of no use; None when it would."""
+    """Return why a pattern is unusable for calls like this one; None if it is usable."""
     for name in filter(is_command, pattern):
         if reason := refusal(pattern[name]):
             return reason
     for name in PROGRAMS & pattern.keys():
         if not _matches(name, arguments.get(name), pattern[name]):
-            return f"{name} is a program, which no pattern can bound: give it as it is, or leave the pattern out."
+            return f"{name} is a program, which no pattern can bound: send it unchanged, or leave pattern out."
     if Grant(tool, pattern=pattern).covers("", arguments):
         return None
     names = ", ".join(arguments) or "none"
     return (
-        f"The pattern does not fit this very call: give one for each of its arguments ({names}). A * stands for any "
-        "text without ; & | $ , @ and the like, never for the end of a host (https://*.example.org/*), nor for a space "
-        "in a pattern without any; a lone * for any value, [*] for a star."
+        f"The pattern does not match this call: send one for each of its arguments ({names}). A * matches any text "
+        "without ; & | $ , @ and similar characters, never the end of a host name (https://*.example.org/*), and no "
+        "space in a pattern without spaces; a lone * matches any value, [*] an asterisk."
     )
 
 

@@ -1,19 +1,20 @@
-r"""Whether a value fits a pattern of a grant: one meaning of `*`, for every argument but a shell's command.
+r"""Match values against the patterns of a grant: one meaning of `*` for every argument except shell commands.
 
-A `*` stands for any characters, or none, but never for one that could begin another order: `; & | $`, a backquote,
-brackets, a line's end, another control character or one that cannot be seen. It leads to no `..`. All else, `?` and `[`
-too, is itself; `[*]` is a star. What is written exactly always fits, and a lone `*` is any value.
+A `*` matches any characters, or none, except those that could begin another command: `; & | $`, a backquote, brackets,
+line ends, other control characters and invisible ones. It never matches a path with `..`. All other characters, `?` and
+`[` too, are literal; `[*]` is an asterisk. An identical text always matches, and a lone `*` matches any value.
 
-Nor does it stand for a second thing where one is meant: for another recipient, address, host, option or word. Where it
-stands says what that is, not what the argument is called, unless the name says that it is a path, or an address:
+A `*` also never adds a second recipient, address, host, option or word. Its position decides which characters it
+excludes, unless the argument's name says that it is a path or an address:
 
-- in a path: no beginning that makes it absolute
-- behind the host of an address, as in `https://example.org/*`: no `,` and no `://`
-- elsewhere: no `,`, no `://`, no `@`, nothing that begins with `-` as options do, and no space in a pattern without any
-- where a host may stand, before the first slash of a pattern without spaces: none of `/ \ : ? # %`; and, unless a dot
-  follows in the pattern, no further name behind a dot: `host*` is not host.example.org, but `10.*` is 10.0.0.1
+- in a path: no prefix that makes it absolute
+- after the host of an address, as in `https://example.org/*`: no `,` and no `://`
+- elsewhere: no `,`, no `://`, no `@`, no leading `-` as options have, and no space in a pattern without spaces
+- where a host may be, before the first slash of a pattern without spaces: none of `/ \ : ? # %`; and, unless a dot
+  follows in the pattern, no further name after a dot: `host*` does not match host.example.org, but `10.*` matches
+  10.0.0.1
 
-In an address `*` has its places: `https://*.example.org/*` is any path at any name below example.org.
+In an address, `https://*.example.org/*` matches any path at any name below example.org.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ STAR = "[*]"  # in a pattern: the character itself
 _ORDERS = r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]"
 _ADDRESS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?::([0-9]{0,5}))?")
-_UNCLEAR = regex.compile(r"[\\\s\p{C}\p{Z}]")  # which readers of addresses drop, or take for something else
+_UNCLEAR = regex.compile(r"[\\\s\p{C}\p{Z}]")  # URL parsers drop or replace these
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
-# What a star does not take in, by where it stands.
+# What an asterisk does not match, by its position.
 _IN_PATH = regex.compile(rf"{_ORDERS}|\A([/\\~]|[A-Za-z]:)")
 _BEHIND_HOST = regex.compile(rf"{_ORDERS}|,|://")
 _AMONG_WORDS = regex.compile(rf"{_ORDERS}|[,@]|://|(?<!\S)-")
 _IN_WORD = regex.compile(rf"{_AMONG_WORDS.pattern}|\s")
 _IN_HOST = regex.compile(rf"{_IN_WORD.pattern}|[/\\:?#%]")
-_AT_ITS_END = regex.compile(rf"{_IN_HOST.pattern}|(?<=\.)\d*[^\d.]")  # the last name of a host is never a number
+_AT_ITS_END = regex.compile(rf"{_IN_HOST.pattern}|(?<=\.)\d*[^\d.]")  # the last label of a host is never a number
 _HOST_ENDS = re.compile(r"[/\\?#]")
 # Words in the names of arguments whose values are addresses, with `https://` or without.
 _PLACES = frozenset(("address", "domain", "endpoint", "host", "hostname", "href", "link", "origin", "server", "site"))
 _PLACES |= {"uri", "uris", "url", "urls", "website"}
-# Words that end the names of arguments whose values are paths, and those that say that it is on another machine.
+# Words that end the names of arguments with paths, and words for paths on another machine.
 _PATHS = frozenset(("dir", "directory", "file", "filename", "filepath", "folder", "path"))
 _ELSEWHERE = frozenset(("peer", "remote"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 def matches_pattern(name: str, value: str, pattern: str) -> bool:
-    """Whether the value of the argument `name` is what a person meant by `pattern`. Linear in the value."""
+    """True if the value of the argument `name` matches `pattern`. Linear in the value."""
     if pattern in (ANY, value):
         return True
     pieces = _pieces(pattern)
@@ -57,14 +58,14 @@ def matches_pattern(name: str, value: str, pattern: str) -> bool:
         return value == pieces[0]
     if _leads_to_parent(value):
         return False
-    is_mailbox = "@" in pattern and not _is_spelled_address(value)  # or a place of scp's and git's: it has a host, too
+    is_mailbox = "@" in pattern and not _is_spelled_address(value)  # or an scp or git location: it has a host too
     if "://" in pattern or (names_address(name, value) and not is_mailbox):
         return _matches_address(value, pattern)
     return _matches_pieces(value, pieces, _stars(name, pieces))
 
 
 def names_address(name: str, value: str) -> bool:
-    """Whether the argument `name` is a place in a network, by its value or by what it is called."""
+    """True if the argument `name` is a network address, by its value or by its name."""
     return _is_spelled_address(value) or not _PLACES.isdisjoint(words_of(name))
 
 
@@ -73,12 +74,12 @@ def _is_spelled_address(value: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """`repositoryUrl` and `repository_url` are both of two words."""
+    """Split a name into words: `repositoryUrl` and `repository_url` have the same two."""
     return [word.lower() for word in _WORDS.findall(name)]
 
 
 def _pieces(pattern: str) -> list[str]:
-    """What stands between the stars."""
+    """Return the literal parts between the asterisks."""
     pieces = [""]
     for part in re.split(r"(\[\*\]|\*)", pattern):
         if part == ANY:
@@ -89,14 +90,14 @@ def _pieces(pattern: str) -> list[str]:
 
 
 def _stars(name: str, pieces: list[str]) -> list[regex.Pattern[str]]:
-    """What each star between the pieces does not take in."""
+    """Return what each asterisk between the pieces does not match."""
     words = words_of(name)
     if words and words[-1] in _PATHS and _ELSEWHERE.isdisjoint(words):
         return [_IN_PATH] * (len(pieces) - 1)
     if any(character.isspace() for piece in pieces for character in piece):
         return [_AMONG_WORDS] * (len(pieces) - 1)
     stars, host = [], True
-    # Of the pieces up to the one in which a host would end, the last that has a dot: no star before it is at the end.
+    # The last piece with a dot, up to the one in which a host would end: no asterisk before it ends the host.
     ends = next((at for at, piece in enumerate(pieces) if _HOST_ENDS.search(piece)), len(pieces) - 1)
     dots = [at for at, piece in enumerate(pieces[: ends + 1]) if "." in _HOST_ENDS.split(piece)[0]]
     for at, piece in enumerate(pieces[:-1]):
@@ -107,14 +108,14 @@ def _stars(name: str, pieces: list[str]) -> list[regex.Pattern[str]]:
 
 
 def _matches_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]]) -> bool:
-    """Each piece is taken where it first stands: a later place leaves more of the text to the star before it."""
+    """Match each piece at its first occurrence: a later one would leave more text to the asterisk before it."""
     if len(pieces) == 1:
         return text == pieces[0]
     first, *middle, last = pieces
     at, end = len(first), len(text) - len(last)
     if end < at or not text.startswith(first) or not text.endswith(last):
         return False
-    for piece, star in zip(middle, stars, strict=False):  # the last star is behind them
+    for piece, star in zip(middle, stars, strict=False):  # the last asterisk comes after them
         found = text.find(piece, at, end)
         if found < 0 or star.search(text, at, found):
             return False
@@ -123,19 +124,19 @@ def _matches_pieces(text: str, pieces: list[str], stars: list[regex.Pattern[str]
 
 
 def _leads_to_parent(value: str) -> bool:
-    """`notes/*` is not meant to reach notes/../plan.txt, however the dots and slashes are written."""
+    """True if the path contains `..`, percent-encoded or not: `notes/*` must not match notes/../plan.txt."""
     for _ in range(3):
         if ".." in re.split(r"[/\\]", value):
             return True
         before, value = value, unquote(value)
         if value == before:
             return False
-    return True  # written so as to be read many times
+    return True  # encoded too many times
 
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """`host` is lower case, of a pattern perhaps `*` or `*.name`; `rest` is all behind it."""
+    """`host` is in lower case, in a pattern perhaps `*` or `*.name`; `rest` is all after it."""
 
     scheme: str
     host: str
@@ -155,7 +156,7 @@ def _matches_address(value: str, pattern: str) -> bool:
 
 
 def _address(text: str) -> _Address | None:
-    """None for what readers may understand differently: `user@`, `\\`, `%` or other scripts in a host, tabs, spaces."""
+    """Parse an address; None if parsers may disagree on it: `user@`, `\\`, `%` or non-ASCII in a host, white space."""
     found = _ADDRESS.fullmatch(text)
     if not found or _UNCLEAR.search(text):
         return None
@@ -170,12 +171,12 @@ def _address(text: str) -> _Address | None:
 
 
 def _pattern_of_addresses(pattern: str) -> _Address | None:
-    """None for a star where a host could end in another way than is written: `https://*example.org`."""
+    """Parse a pattern; None if an asterisk could change where the host ends: `https://*example.org`."""
     found = _ADDRESS.fullmatch(pattern)
     if not found:
         return None
     scheme, host, rest = (found[1] or "").lower(), found[2], found[3]
-    if host.endswith("*") and not rest:  # `https://example.org*`: whatever comes behind the host
+    if host.endswith("*") and not rest:  # `https://example.org*`: anything after the host
         host, rest = host.removesuffix("*") or ANY, "*"
     if host == ANY:
         return _Address(scheme, ANY, _PORTS.get(scheme), rest)

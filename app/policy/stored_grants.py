@@ -1,4 +1,4 @@
-"""Grants as they are kept: what a decision adds to a session, and what takes it back."""
+"""Stored grants: the changes that a decision adds to a session, and those that withdraw grants."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from parsing import Arguments
 from tools.base.permit import canonical, fingerprint
 from tools.web import egress
 
-NO_HOSTS = "This call wants no network, so there are no hosts to choose. Leave hosts out."
+NO_HOSTS = "This call requests no network access, so there are no hosts to choose. Leave hosts out."
 
 
 class UnfitArguments(Exception):
-    """The call could not run with the arguments that the person gave, or their grant would fit nothing. Says why."""
+    """The call cannot run with the person's arguments, or their grant would match no call. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a person decided. `arguments` replace the model's; `hosts` replace those that the call wants to reach.
+    """A person's decision. `arguments` replace the model's; `hosts` replace those that the call requests.
 
-    A session's grant is for the same call with exactly the same arguments, or for calls that fit `pattern` (argument ->
-    pattern), or for network to `hosts`, from any command.
+    A grant for the session allows the same call with the same arguments, or calls that match `pattern` (argument ->
+    pattern), or network access to `hosts` from any command.
     """
 
     decision: Literal["approve", "deny"]
@@ -41,7 +41,7 @@ class Review:
 
 
 def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
-    """A call that wants network, to exactly these hosts. Raises UnfitArguments."""
+    """Limit the network request of a call to these hosts. Raises UnfitArguments."""
     if not egress.hosts_wanted(arguments):
         raise UnfitArguments(NO_HOSTS)
     if reason := egress.host_pattern_error(hosts):
@@ -50,11 +50,11 @@ def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:
 
 
 def check_grant(tool: str, review: Review, final: Arguments, *, tainted: bool = False) -> None:
-    """Raises UnfitArguments where the grant would not even cover the call that it is given with."""
+    """Raise UnfitArguments if the grant would not cover even the call that it is given with."""
     if tainted and review.pattern:
         raise UnfitArguments(
-            "This conversation holds untrusted text, which may have asked for the call: only a grant of exactly this "
-            "call, or of hosts, would hold. Leave pattern out."
+            "This conversation holds untrusted text, which may have requested the call: only a grant for exactly this "
+            "call, or for hosts, is possible. Leave pattern out."
         )
     if review.pattern and (reason := pattern_error(tool, review.pattern, final)):
         raise UnfitArguments(reason)
@@ -63,7 +63,7 @@ def check_grant(tool: str, review: Review, final: Arguments, *, tainted: bool = 
 def grant_changes(
     row: ApprovalRow, review: Review, final: Arguments, at: float, limit_s: float | None, *, tainted: bool
 ) -> list[Change]:
-    """The grant that a decision at that time adds to its session, if any."""
+    """Return the grant that a decision adds to its session, if any."""
     if review.decision != "approve" or review.scope != "session":
         return []
     hosts = json.dumps(egress.hosts_wanted(final)) if review.hosts else None
@@ -88,7 +88,7 @@ def grant_changes(
 
 
 def withdrawal_changes(rows: Sequence[GrantRow], by: str) -> list[Change]:
-    """What takes these grants back, each with its line in the audit."""
+    """Return the changes that withdraw these grants, with their audit rows."""
     now = time.time()
     changes: list[Change] = []
     for row in rows:

@@ -9,7 +9,7 @@ from functools import partial
 from secrets import token_hex
 
 from app.budget.budgets import BudgetSpent
-from app.budget.side_query import Aside
+from app.budget.side_query import SideQuery
 from app.context.view import Fitted, View
 from app.core.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
 from app.core.provider import TOO_LONG, Provider, ProviderFailed
@@ -111,20 +111,22 @@ class Agent:
         await self.calls.answer(context, unanswered)
 
     def _round_end(self, context: RunContext, inbox: Inbox) -> RoundEnd:
-        aside = Aside(self.provider, self.calls.spending, self.view.counters, TIME_LIMIT_S)
+        side_query = SideQuery(self.provider, self.calls.run_budget, self.view.counters, TIME_LIMIT_S)
         new_reply = partial(self._reply, context.conversation)
-        return RoundEnd(self.discipline, aside, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused)
+        return RoundEnd(
+            self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused
+        )
 
     def _started(self, run_context: RunContext) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
-        context, under = self.calls.context, self.calls.gate.under
+        context, policy = self.calls.context, self.calls.gate.policy
         limits: dict[str, float | str] = {
             **self.discipline.limits.as_fields(),
             "tool_time_limit_s": context.time_limit_s,
-            "approval": under.mode,
+            "approval": policy.mode,
             "sandbox": context.sandbox.level,
         }
-        if under.asks_nobody:
+        if policy.unattended:
             limits["when_absent"] = "deny"
         session = run_context.conversation.session
         return RunStarted(run_context.run, session, self.provider.model, tools, limits)
@@ -144,22 +146,24 @@ class Agent:
                 if failure.code != CONTEXT or reply.has_started or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
-            await context.emit(Notice("context", REFUSED if self.view.was_for(fitted) else STANDS_IN))
+            await context.emit(Notice("context", REFUSED if self.view.fits_model(fitted) else STANDS_IN))
         raise refusal
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted) -> None:
         """Make one request; what the model wrote is in the history afterwards, however the stream ends."""
         self.check_not_paused()  # a summary may have taken its time
         conversation, emit = context.conversation, context.emit
-        asking = await self.calls.spending.asking(self.provider, fitted.request, fitted.counted, conversation)
-        with asking.hearing(reply, self.totals):  # a request that is cut off has cost tokens too
+        metered_request = await self.calls.run_budget.metered_request(
+            self.provider, fitted.request, fitted.counted, conversation
+        )
+        with metered_request.receiving(reply, self.totals):  # a request that is cut off has cost tokens too
             try:
-                request = replace(asking.request, left_s=self.discipline.left_s())
+                request = replace(metered_request.request, left_s=self.discipline.left_s())
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
                         for event in reply.add(piece):
                             await emit(event)
-                        asking.heard()
+                        metered_request.count_output()
             except (ProviderFailed, BudgetSpent):
                 for event in reply.end():  # what it had said is still shown
                     await emit(event)
@@ -169,10 +173,10 @@ class Agent:
                     await emit(event)
             finally:
                 self._keep(conversation, reply, fitted)
-        await emit(asking.usage)
+        await emit(metered_request.usage)
         if reply.stopped == "length":
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
-        if spent := asking.spent(reply.stopped):
+        if spent := metered_request.spent(reply.stopped):
             raise spent
 
     def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
@@ -183,5 +187,5 @@ class Agent:
             by = name_of(self.provider) if reply.called_natively else ""
             conversation.append(replace(message, by=by))
         # Else another model has answered, or what was counted is a guess.
-        if reply.used and self.view.was_for(fitted) and not fitted.pictured:
+        if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

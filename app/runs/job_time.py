@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from app.budget.budgets import TOOL_SECONDS, BudgetSpent, Ledger, Record
-from app.budget.run_budget import SLICE_S, Running
+from app.budget.run_budget import SLICE_S, ToolTime
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
@@ -34,7 +34,7 @@ class JobTime:
         try:
             principal = await self._somebody(job.principal)
             held = await self._ledger.reserve(principal, TOOL_SECONDS, self._record, min(job.time_limit_s, SLICE_S))
-            with Running(held, job.time_limit_s) as running:
+            with ToolTime(held, job.time_limit_s) as running:
                 while not ended.is_set():
                     running.go_on()
                     with suppress(TimeoutError):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from app.core.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
 from app.core.messages import AskedCall, unanswered
 from app.log.event_writer import EventWriter
-from app.policy.approvals import NOBODY, RUN_ENDED, is_over
+from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.policy.reapproval import number_of
 from app.runs.agent import Agent
 from app.runs.run_manager import RunManager
@@ -104,7 +104,7 @@ async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool
     told: list[AgentEvent] = []
     for asked in await store.pending_of(row.id):
         if asked.state == "pending":
-            state, by = ("expired", NOBODY) if is_over(asked) else ("withdrawn", RUN_ENDED)
+            state, by = ("expired", NO_APPROVER) if is_over(asked) else ("withdrawn", RUN_ENDED)
             journal.put(ApprovalDecided(row.id, asked.call, state, time.time(), by))
             told.append(ApprovalResolved(asked.call, state, by))
     told.append(RunFailed("interrupted", INTERRUPTION, retryable=True))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from app.budget.run_budget import Spending
-from app.budget.side_query import Aside
+from app.budget.run_budget import RunBudget
+from app.budget.side_query import SideQuery
 from app.config.folders import FolderUnsafe, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
@@ -29,7 +29,7 @@ from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.policy.current_rights import principal_named
-from app.policy.gate import Circumstances, Gate, Writes
+from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
 from app.provenance.quotation import Provenance, of_prompt, of_summaries
 from app.provenance.read_texts import Source
@@ -106,7 +106,7 @@ class RunFactory:
         mode = mode or self.settings.mode_of(principal.role)
         if mode is ApprovalMode.AUTO and principal.role is not Role.ADMIN:
             raise ModeForbidden(f"approval: auto is for admins; {principal.name} is a {principal.role}")
-        under = Circumstances(
+        policy = PolicyContext(
             mode,
             self.sandbox.boxed,
             self.sandbox.networked,
@@ -116,7 +116,7 @@ class RunFactory:
             when_absent=when_absent,
             writes=self.writes,
         )
-        return Gate(principal, under, self.settings.taint)
+        return Gate(principal, policy, self.settings.taint)
 
     def toolbox(self, gate: Gate, names: Sequence[str] | None = None, window: int | None = None) -> Toolbox:
         """The tools that `gate` lets be used, for a model with this window; `names` can only narrow them.
@@ -150,15 +150,15 @@ class RunFactory:
             recall=HistorySearch(self.store),
         )
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
-        spending = Spending(self.runs.ledger, principal, discipline.tool_left_s)
-        guards = guards_of(self.settings, principal.name, utility, spending)
+        run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
+        guards = guards_of(self.settings, principal.name, utility, run_budget)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
         prompt = self._prompt(persona, override, context.workspace, guards.line, route)
-        notes = Aside(utility, spending, lambda: utility.counter, self.settings.summary_time_limit_s)
+        notes = SideQuery(utility, run_budget, lambda: utility.counter, self.settings.summary_time_limit_s)
         return Agent(
             route,
             ToolExecutor(
-                *(toolbox, gate, context, self.runs.approvals, spending, self.switch.check),
+                *(toolbox, gate, context, self.runs.approvals, run_budget, self.switch.check),
                 guards=guards,
                 results=Results(self.settings.result_characters, self.store.result),
                 outputs=self.outputs,

@@ -275,10 +275,10 @@ class RunManager:
 
     async def _suspend_waiting(self) -> None:
         """Leave the runs that wait for a person to the next server."""
-        for live in [live for live in self._live.values() if self.approvals.waits(live.row.id)]:
+        for live in [live for live in self._live.values() if self.approvals.is_waiting(live.row.id)]:
             for behind in reversed(self._line.of(live.row.session)[1:]):
                 await self.cancel(behind, "server_stopped")
-            if self.approvals.waits(live.row.id):  # else somebody has decided meanwhile
+            if self.approvals.is_waiting(live.row.id):  # else somebody has decided meanwhile
                 await self.cancel(live.row.id, SUSPENDED)
 
     async def close(self, grace_s: float = 0) -> None:

@@ -17,7 +17,7 @@ from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished
 from app.core.messages import Message, dump
 from app.core.provider import ProviderFailed
 from app.log.event_writer import EventWriter, RunLog
-from app.policy.approvals import Approvals, resolution
+from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
@@ -108,7 +108,7 @@ class RunTask:
     @property
     def is_tainted(self) -> bool:
         """Return True if the conversation holds untrusted text and the gate considers that."""
-        return self.agent.calls.gate.under.tainted
+        return self.agent.calls.gate.policy.tainted
 
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
@@ -155,7 +155,7 @@ class RunTask:
         if left_s <= 0:
             self.stop("deadline")
             return
-        after_s = max(left_s, SHORTEST_LOOK_S) if self.approvals.waits(self.row.id) else left_s
+        after_s = max(left_s, SHORTEST_LOOK_S) if self.approvals.is_waiting(self.row.id) else left_s
         self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
 
     async def _turn(self) -> Conversation:
@@ -229,12 +229,12 @@ class RunTask:
 
     async def _withdraw(self) -> None:
         """Withdraw the run's open approvals and questions. Raises StoreFailed."""
-        if self.approvals.waits(self.row.id) or self.approvals.asks(self.row.id):
+        if self.approvals.is_waiting(self.row.id) or self.approvals.has_question(self.row.id):
             await self.journal.flush()  # it may not be stored yet
         for asked in await self.approvals.withdraw_questions(self.row.id):
-            self.log.add(resolution(asked))
+            self.log.add(resolution_event(asked))
         if row := await self.approvals.withdraw(self.row.id):
-            self.log.add(resolution(row))
+            self.log.add(resolution_event(row))
 
     def _settle(self) -> None:
         """The history as the session's next run needs it: no open call, no message lost."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from app.budget.budgets import BudgetSpent
-from app.budget.run_budget import Running, Spending
+from app.budget.run_budget import RunBudget, ToolTime
 from app.core.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals
@@ -51,11 +51,11 @@ class Siblings:
     _holding: int = 0
     _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def time(self, spending: Spending, limit_s: float, conversation: Conversation) -> Running:
+    async def time(self, run_budget: RunBudget, limit_s: float, conversation: Conversation) -> ToolTime:
         """Reserve tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
         while True:
             try:
-                running = await spending.running(limit_s, conversation)
+                running = await run_budget.tool_time(limit_s, conversation)
             except BudgetSpent:
                 if not self._holding:
                     raise
@@ -65,7 +65,7 @@ class Siblings:
                 return running
 
     @contextmanager
-    def held(self, running: Running) -> Iterator[Running]:
+    def held(self, running: ToolTime) -> Iterator[ToolTime]:
         try:
             with running:
                 yield running
@@ -85,7 +85,7 @@ class ToolCall:
     gate: Gate
     context: Context
     approvals: Approvals
-    spending: Spending
+    run_budget: RunBudget
     results: Results
     outputs: Outputs
     redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
@@ -97,14 +97,14 @@ class ToolCall:
         return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
     async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
-        running = await siblings.time(self.spending, self.context.time_limit_s, self.conversation)
+        running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
         with siblings.held(running):
             self.check_not_paused()
             outcome = await self._call(cleared, running, emit)
         if outcome:
             await emit(outcome)
 
-    async def _call(self, cleared: Cleared, running: Running, emit: Emit[AgentEvent | Outcome]) -> Outcome | None:
+    async def _call(self, cleared: Cleared, running: ToolTime, emit: Emit[AgentEvent | Outcome]) -> Outcome | None:
         call, outcome = cleared.call, None
         self.conversation.begin(call)
         started = time.monotonic()
@@ -127,7 +127,7 @@ class ToolCall:
                             outcome = Outcome(finished, untrusted or self._is_untrusted(call.name))
         return outcome
 
-    def _context(self, running: Running) -> Context:
+    def _context(self, running: ToolTime) -> Context:
         return replace(
             self.context,
             session=self.conversation.session,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 
-from app.budget.run_budget import Spending
+from app.budget.run_budget import RunBudget
 from app.core.events import AgentEvent, ApprovalRequired, ToolRejected
 from app.core.messages import AskedCall
-from app.policy.approvals import Approvals, resolution
+from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
 from app.policy.grants import Grant, narrowed, reaches_hosts
@@ -61,7 +61,7 @@ class ToolExecutor:
     gate: Gate
     context: Context
     approvals: Approvals
-    spending: Spending
+    run_budget: RunBudget
     check_not_paused: Callable[[], None]  # raises Paused; asked before each tool
     totals: RunTotals = field(default_factory=RunTotals)
     guards: Guards = field(default_factory=Guards)
@@ -119,7 +119,7 @@ class ToolExecutor:
         self._audit(context, call, decision, by)
         if isinstance(decision, Refuse):
             if row := await self.approvals.withdraw(context.run, by):  # asked for before the server was restarted
-                await context.emit(resolution(row))
+                await context.emit(resolution_event(row))
             await self._refuse(context, call, decision.reason)
             for notice in self.guards.news(conversation):
                 await context.emit(notice)
@@ -141,7 +141,7 @@ class ToolExecutor:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.toolbox.normalise_call(call.name, call.arguments)
         if reaches_hosts(self.toolbox.tool(name)):
-            arguments = narrowed(self.gate.under.holding, arguments)
+            arguments = narrowed(self.gate.policy.holding, arguments)
         return replace(call, name=name, arguments=arguments)
 
     async def _judge(
@@ -165,12 +165,12 @@ class ToolExecutor:
             return Refuse(objection.reason), objection.by
         decision = self.toolbox.decide(call.name, call.arguments)
         if (place := self._quoted.get(call.id)) and not self._is_known(call):
-            return of_quotation(decision, call.name, place, self.gate.under), PROVENANCE
+            return of_quotation(decision, call.name, place, self.gate.policy), PROVENANCE
         return decision, POLICY
 
     def _is_known(self, call: AskedCall) -> bool:
         """Return True if a person has approved exactly this quoted call for the whole session."""
-        in_force = [one for one in self.gate.under.holding if one in self._seen and one.tool == call.name]
+        in_force = [one for one in self.gate.policy.holding if one in self._seen and one.tool == call.name]
         return any(one.covers(self.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
@@ -194,7 +194,7 @@ class ToolExecutor:
         with self.waiting():
             row = await self.approvals.wait(row)
         if not resolved:
-            await context.emit(resolution(row))
+            await context.emit(resolution_event(row))
         if row.state != "approved":
             await self._refuse(context, call, denial_of(row))
             return
@@ -242,7 +242,7 @@ class ToolExecutor:
             self.gate,
             self.context,
             self.approvals,
-            self.spending,
+            self.run_budget,
             self.results,
             self.outputs,
             (context.conversation.redactor, *self.guards.redactors),

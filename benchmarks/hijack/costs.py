@@ -13,7 +13,7 @@ from secrets import token_hex
 from time import perf_counter, process_time_ns
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import Circumstances, decide
+from app.policy.gate import PolicyContext, decide
 from app.policy.grants import Grant
 from app.storage.principals import Principal
 from parsing import Arguments
@@ -46,10 +46,10 @@ def decisions() -> dict[str, float]:
     """Microseconds of CPU for each way that a decision can take."""
     tools = {tool.name: tool for tool in TOOLS}
     grant = Grant("write_file", fingerprint(EMMA.name, "write_file", NOTE))
-    asking = Circumstances(ApprovalMode.ASK)
-    granted = Circumstances(ApprovalMode.ASK, grants=(grant,))
-    listed = Circumstances(ApprovalMode.ASK, commands=DEFAULT_COMMANDS)
-    box = Toolbox(TOOLS, lambda tool, arguments: decide(EMMA, tool, arguments, Circumstances(boxed=True)), EMMA.name)
+    asking = PolicyContext(ApprovalMode.ASK)
+    granted = PolicyContext(ApprovalMode.ASK, grants=(grant,))
+    listed = PolicyContext(ApprovalMode.ASK, commands=DEFAULT_COMMANDS)
+    box = Toolbox(TOOLS, lambda tool, arguments: decide(EMMA, tool, arguments, PolicyContext(boxed=True)), EMMA.name)
     write, shell = tools["write_file"], tools["bash"]
     assert isinstance(decide(EMMA, write, NOTE, asking), Ask)
     assert decide(EMMA, write, NOTE, granted) == decide(EMMA, shell, LISTING, listed) == Allow()

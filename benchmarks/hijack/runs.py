@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.budget.budgets import Ledger
-from app.budget.run_budget import Spending
+from app.budget.run_budget import RunBudget
 from app.context.view import View
 from app.core.events import ApprovalRequired, RunFinished, ToolRejected, ToolStarted
 from app.core.messages import Message
@@ -19,7 +19,7 @@ from app.core.rules import ApprovalMode
 from app.log.event_writer import EventWriter
 from app.models.tokens.counter import TokenCounter
 from app.policy.approvals import Approvals
-from app.policy.gate import Circumstances, Gate
+from app.policy.gate import Gate, PolicyContext
 from app.policy.stored_grants import Review
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
@@ -77,11 +77,11 @@ class Stage:
     async def play(self, policy: Policy, tools: Sequence[Tool], model: Hijackable, request: str) -> Outcome:
         number = next(self._numbers)
         run, principal = f"run_{number}", Principal("emma", policy.role)
-        gate = Gate(principal, Circumstances(policy.mode, boxed=True), watches_taint=policy.taint)
+        gate = Gate(principal, PolicyContext(policy.mode, boxed=True), watches_taint=policy.taint)
         toolbox = Toolbox(tools, gate.decide, principal.name)
         approvals = Approvals(self.store, RUN_S)
         calls = ToolExecutor(
-            toolbox, gate, Context(self.workspace), approvals, Spending(Ledger(self.store), principal), _nothing
+            toolbox, gate, Context(self.workspace), approvals, RunBudget(Ledger(self.store), principal), _nothing
         )
         counter = TokenCounter(model)
         view, discipline = View(lambda: counter, lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))

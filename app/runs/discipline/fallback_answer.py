@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from app.budget.side_query import DATA_RULE, Aside, SideAnswer, ends_of
+from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery, ends_of
 from app.core.messages import Message, in_words
 from app.runs.discipline.verifier import listed, named, words_of
 from app.transcript.conversation import Conversation
@@ -35,16 +35,16 @@ WHY = {
 WORDS: dict[Outcome, str] = {"failed": "failed", "refused": "not run", "unknown": "with an unknown outcome"}
 
 
-async def synthesise(aside: Aside, reply: Reply, totals: RunTotals, conversation: Conversation) -> SideAnswer:
+async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, conversation: Conversation) -> SideAnswer:
     """An answer from a fresh start, with few words to read. Raises BudgetSpent, StoreFailed."""
-    room = await aside.room()
+    room = await side_query.room()
     data = words_of(conversation, room // 4)
     if totals.actions:
         data["What was done"] = listed(totals, room // 8)
     for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
         data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
     # Of temperature 0 small models fall into saying the same sentence for ever.
-    return await aside.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
+    return await side_query.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
 def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation) -> str:

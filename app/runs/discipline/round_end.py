@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.budget.side_query import Aside
+from app.budget.side_query import SideQuery
 from app.core.events import Notice, TextDelta
 from app.core.messages import Message
 from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
@@ -31,7 +31,7 @@ class RoundEnd:
     """
 
     discipline: LimitEnforcer
-    aside: Aside
+    side_query: SideQuery
     context: RunContext
     inbox: Inbox
     new_reply: Callable[[], Reply]
@@ -86,11 +86,11 @@ class RoundEnd:
         if not self.discipline.limits.spent(self.totals):
             self.check_not_paused()
             await emit(Notice("synthesis", ASKED))
-            heard = await synthesise(self.aside, self.new_reply(), self.totals, self.conversation)
-            for notice in heard.notices:
+            answer = await synthesise(self.side_query, self.new_reply(), self.totals, self.conversation)
+            for notice in answer.notices:
                 await emit(notice)
-            await emit(heard.usage)
-            text, cut = heard.reply.shown.strip(), bool(heard.trouble)
+            await emit(answer.usage)
+            text, cut = answer.reply.shown.strip(), bool(answer.trouble)
         if not text and said.strip() and reason != TOKEN_LIMIT:
             return
         self.silent = not text
@@ -105,7 +105,7 @@ class RoundEnd:
 
     async def _check(self) -> None:
         self.check_not_paused()
-        verdict = await verify(self.aside, self.totals, self.conversation)
+        verdict = await verify(self.side_query, self.totals, self.conversation)
         if verdict.wanting:
             self.discipline.found_wanting(verdict.wanting, self.totals)
         if verdict.usage:

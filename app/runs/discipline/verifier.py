@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from app.budget.budgets import BudgetSpent
-from app.budget.side_query import DATA_RULE, Aside, SideAnswer, ends_of
+from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery, ends_of
 from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.policy.judges import requests_of
@@ -40,13 +40,15 @@ class Verdict:
     usage: Usage | None
 
 
-async def verify(aside: Aside, totals: RunTotals, conversation: Conversation) -> Verdict:
+async def verify(side_query: SideQuery, totals: RunTotals, conversation: Conversation) -> Verdict:
     """Raises StoreFailed."""
-    room = await aside.room()
+    room = await side_query.room()
     data = words_of(conversation, room // 2) | {"The assistant's actions": listed(totals, room // 2)}
-    reply = aside.reply()
+    reply = side_query.reply()
     try:
-        answer = await aside.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ)
+        answer = await side_query.ask(
+            RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ
+        )
     except BudgetSpent as spent:
         return _unchecked(f"was not asked: {spent}", None)
     return _verdict(answer)
