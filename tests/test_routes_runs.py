@@ -211,3 +211,22 @@ async def test_what_a_killed_server_left_is_settled_at_the_next_start(tmp_path: 
     answer = provider.requests[0].messages[-2]
     assert (answer.role, answer.call) == ("tool", "c1")
     assert "outcome is unknown" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("options", "fingerprint"),
+    [
+        ({"session": "s", "when_busy": "queue"}, "f78e746cbe0e63efe5ca99ab7eefbf44b956b4f9b19782dd6015b6134647db54"),
+        ({"session": "x", "approval": "auto"}, "1e5a6b79132985af39acb999a5d98e39bb222b4a84e64e69e33ff41f4e485488"),
+        (
+            {"session": "ses_1", "model": "m", "tools": ["a"], "max_rounds": 3, "max_calls": 4, "max_tokens": 5}
+            | {"time_limit_s": 6, "inactivity_s": 7, "when_busy": "queue", "on_disconnect": "cancel"}
+            | {"approval": "ask", "when_absent": "deny", "without_vision": "describe", "system": "Be"},
+            "d96da9816859c7eba57e7155efe0ab161e14d1cc9c04dd58603b21c5502ce292",
+        ),
+    ],
+)
+def test_a_request_has_the_fingerprint_that_is_stored_with_older_keys(
+    options: dict[str, object], fingerprint: str
+) -> None:
+    assert ChatRequest.model_validate({"message": "Hi é中"} | options).fingerprint() == fingerprint

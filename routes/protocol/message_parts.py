@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from app.config.model_settings import ModelSettings
 from app.context.system_text import storable
@@ -24,6 +24,12 @@ ROOM_FOR_NAME = 2048  # bytes of a body beside the data of a part
 SEND_BYTES = 'send its bytes, as {"type": "image", "data": "<base64>"}'
 # Where bytes stand in a part, whatever its form.
 BYTES_AT = (("data",), ("image_url", "url"), ("file", "file_data"))
+# Stored Idempotency-Keys hold fingerprints of the fields in this order, so it never changes. Others follow as declared.
+FINGERPRINT_ORDER = (
+    *("message", "session", "model", "tools", "max_rounds", "max_calls", "max_tokens", "time_limit_s", "inactivity_s"),
+    *("when_busy", "on_disconnect"),
+)
+FIELDS = TypeAdapter(dict[str, Any])
 FORMS = frozenset({"a text", "parts", "text part", "data part", "image_url part", "file part"})
 
 Storable = Annotated[str, AfterValidator(storable)]
@@ -154,10 +160,15 @@ class MessageRequest(BaseModel):
     def fingerprint(self) -> str:
         """The same for the same request only."""
         if not self.files:
-            return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()
+            return hashlib.sha256(self._given_fields().encode()).hexdigest()
         names = [[file.attachment.sha256, file.attachment.name] for file in self.files]
-        hashed = [self.model_dump_json(exclude_defaults=True, exclude={"message"}), self.text, names]
+        hashed = [self._given_fields(exclude={"message"}), self.text, names]
         return hashlib.sha256(json.dumps(hashed).encode()).hexdigest()
+
+    def _given_fields(self, exclude: set[str] | None = None) -> str:
+        fields = self.model_dump(mode="json", exclude_defaults=True, exclude=exclude)
+        ordered = {name: fields[name] for name in (*FINGERPRINT_ORDER, *fields) if name in fields}
+        return FIELDS.dump_json(ordered).decode()
 
 
 def set_bytes_apart(fields: dict[str, Any]) -> None:
