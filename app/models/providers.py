@@ -1,4 +1,4 @@
-"""The kinds of models that dragoman can talk to: PROVIDERS, a row each."""
+"""Kinds of providers: PROVIDERS, a row each with URL schemes, hosts and a connection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROVIDERS: tuple[ProviderKind, ...] = (
 
 
 def provider_kind(url: str, wanted: WireFormat = "auto") -> ProviderKind:
-    """The row for a URL. Raises ValueError."""
+    """Return the row for a URL. Raises ValueError."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     kind = next((kind for kind in PROVIDERS if kind.fits(parts.scheme.lower(), host, wanted)), None)
@@ -64,5 +64,5 @@ def provider_kind(url: str, wanted: WireFormat = "auto") -> ProviderKind:
 
 
 def connect(spec: EndpointSpec, key: str | None, manner: ConnectionOptions) -> ServerConnection:
-    """To the server of an endpoint, with its first key; nothing is asked of it yet."""
+    """Create a connection to the server of an endpoint, with its first key, without contacting it."""
     return provider_kind(spec.url, spec.format).connect(spec, key, manner)

@@ -1,4 +1,4 @@
-"""A model that says what it was told to: for tests, demos and benchmarks, without any server."""
+"""Scripted model for tests, demos and benchmarks: replays given replies without a server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from parsing import Call, Thought
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The model says no more until `event` is set."""
+    """Pause the reply until `event` is set."""
 
     event: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """The model's server fails here."""
+    """Fail at this point of the reply."""
 
     failure: ProviderFailed
 
@@ -34,7 +34,7 @@ DEMO: tuple[Reply, ...] = (
 
 
 class Scripted(BaseProvider):
-    """A Provider. Each request takes the next reply; plain strings are Said, and a Stopped that is missing is added.
+    """A Provider. Each request takes the next reply; strings become TextChunk, and a missing Finished is added.
 
     `requests` are those it was given, `unfinished` counts the streams that were closed before their end. With `repeat`
     the replies start over when they are used up; without, a further request fails.
@@ -87,7 +87,7 @@ class Scripted(BaseProvider):
 
 
 def ended(reply: Reply) -> Iterator[Piece | Pause | Raise]:
-    """The reply with its strings as Said and a Stopped at its end."""
+    """Return the reply with strings as TextChunk, and with a Finished at its end."""
     called = stopped = False
     for line in [reply] if isinstance(reply, str) else reply:
         called = called or isinstance(line, Call)

@@ -1,4 +1,4 @@
-"""One server of models, as all of its models share it: its client, what it serves, what is known of it."""
+"""Connections to model servers, shared by all models of a server: HTTP, embedded, scripted, unavailable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDe
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How all servers of models are talked to."""
+    """Options of all connections."""
 
     clock: Clock | None = None
     transport: TransportKind = "lean"
@@ -114,7 +114,7 @@ class HTTPConnection:
 
 
 class EmbeddedConnection:
-    """The model that dragoman brings."""
+    """Connection to the model that comes with dragoman."""
 
     where = ", embedded"
     awake = False
@@ -140,7 +140,7 @@ class EmbeddedConnection:
 
 
 class FixedConnection:
-    """A provider that is there already."""
+    """Connection around an existing provider."""
 
     where = ""
     awake = False
@@ -175,7 +175,7 @@ class ScriptedConnection(FixedConnection):
 
 
 class UnavailableProvider(BaseProvider):
-    """Stands for the models of a server that cannot be asked, and says why."""
+    """Provider of an unavailable server: every request fails with the reason."""
 
     teach_fences = True
 
@@ -190,11 +190,11 @@ class UnavailableProvider(BaseProvider):
                 yield piece
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class UnavailableConnection:
-    """To a server whose keys cannot be had, or that cannot be reached from here at all."""
+    """Connection to a server without readable keys, or that cannot be reached from here."""
 
     only = None
     where = ""
@@ -213,7 +213,7 @@ class UnavailableConnection:
         return []
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def key_missing(problem: str) -> Callable[[], ProviderFailed]:
