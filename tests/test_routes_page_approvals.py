@@ -258,7 +258,7 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await page.route("**/approvals/*", forestall)
         await say(page, "Say zero.")
         await press(page, "Approve once")
-        await expect(page.get_by_text("touch zero: This call was denied by local already.")).to_be_visible()
+        await expect(page.get_by_text("touch zero: This call was already denied by local.")).to_be_visible()
         await decided(page)
         served.services.runs.approvals.time_limit_s = 2.0
         await say(page, "Say two.")
