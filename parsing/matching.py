@@ -22,7 +22,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
-    """Where the match at `pos` ends, and the match; or NEED_MORE if more text may make one, or another; or NO_MATCH.
+    """The end of the match at `pos`, and the match; or NEED_MORE if more text may make one, or another; or NO_MATCH.
 
     The end of the message counts as the end of a line.
     """

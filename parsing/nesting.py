@@ -1,4 +1,4 @@
-"""Where bracketed text ends: strings and brackets followed from piece to piece, each character looked at once."""
+"""The end of bracketed text: strings and brackets followed from piece to piece, each character looked at once."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _runs(marks: frozenset[str]) -> tuple[frozenset[str], re.Pattern[str], re.Pa
 
 
 def held(buf: str, pos: int, token: str) -> int:
-    """Where the longest end of `buf` begins that may be the beginning of `token`."""
+    """The start of the longest end of `buf` that may be the beginning of `token`."""
     for start in range(max(pos, len(buf) - len(token) + 1), len(buf)):
         if token.startswith(buf[start:]):
             return start

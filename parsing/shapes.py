@@ -1,4 +1,4 @@
-"""How a call is written as JSON: which key holds the name, which the arguments, which further calls."""
+"""Calls written as JSON: which key holds the name, which the arguments, which further calls."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ Channel = type[Text] | type[Thought]
 
 
 class Mode(IntEnum):
-    """How the next characters are read."""
+    """The way in which the next characters are read."""
 
     TEXT = 0
     SPAN = 1
@@ -71,7 +71,7 @@ FOLLOWS: dict[Mode, frozenset[Mode]] = {
 
 @dataclass(slots=True)
 class State:
-    """Where in the message the scanner is."""
+    """The scanner's position in the message."""
 
     mode: Mode = TEXT
     channel: Channel = Text

@@ -130,6 +130,22 @@ def test_every_module_says_what_it_is_for() -> None:
     nothing(silent, because="Begin these modules with a docstring:")
 
 
+QUESTIONS = {"What", "Whether", "Who", "How", "Where", "Why", "When"}
+
+
+def test_a_docstring_says_what_is_done_or_returned() -> None:
+    # An order ("Return the events after `cursor`") or a noun ("Open streams per principal"), never half a question.
+    asking = [
+        f"{source.path}:{getattr(node, 'name', '')}"
+        for source in sources()
+        if source.path.partition("/")[0] in FLOORS
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | Function)
+        if (ast.get_docstring(node) or " ").split(" ")[0] in QUESTIONS
+    ]
+    nothing(asking, because="Begin these docstrings with a verb or a noun:")
+
+
 def imports(source: Source, modules: set[str]) -> set[str]:
     """The house's modules that a file imports, each as precisely as it is named."""
     found = set()

@@ -37,14 +37,14 @@ TOO_LONG = "too_long"  # the reason of an answer that reached the limit of its l
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Why the model stopped (`stop`, `length`, `tool_calls`, ...), or TOO_LONG: the last piece of a whole stream."""
+    """The stop reason (`stop`, `length`, `tool_calls`, ...), or TOO_LONG: the last piece of a stream."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataChunk:
-    """What goes back to the model's server with the native call `index`, or with the whole reply."""
+    """Opaque data that goes back to the server with the native call `index`, or with the whole reply."""
 
     sealed: OpaqueMetadata
     index: int | None = None
@@ -52,7 +52,7 @@ class MetadataChunk:
 
 @dataclass(frozen=True, slots=True)
 class ProviderNotice:
-    """What a person should know while the model has not answered yet: it becomes a Notice."""
+    """A message for the person while the model has not answered yet: it becomes a Notice."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""What an MCP server asks a person: shown as an approval of the run, declined where nobody answers."""
+"""Questions of an MCP server to a person: shown as an approval of the run, declined without an answer."""
 
 from __future__ import annotations
 

@@ -300,13 +300,13 @@ async def opened(
 
 
 def _callback_url(settings: Settings) -> str:
-    """Where pages of sign-ins lead back to: this server, as a browser on the same machine reaches it."""
+    """The URL that sign-in pages lead back to: this server, as a browser on the same machine reaches it."""
     host = "localhost" if settings.host in ANY_OR_LOCAL else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{CALLBACK}"
 
 
 def secrets_of(config: ServerConfig) -> list[str]:
-    """What no answer, log or database may hold of how a server is started or reached."""
+    """Secrets of how a server is started or reached, which no answer, log or database may hold."""
     headers = [value for name, value in config.headers.items() if _SECRET_HEADER.search(name)]
     after_flags = {flag: word for flag, word in pairwise(config.args) if is_secret_name(flag)}
     joined = dict(word.split("=", 1) for word in config.args if "=" in word)
@@ -321,7 +321,7 @@ def secrets_of(config: ServerConfig) -> list[str]:
 
 
 def _state_of(file: Path | None) -> tuple[int, int, int] | None:
-    """What changes when a file does; None while there is none."""
+    """A value that changes when the file does; None while there is none."""
     try:
         found = file.stat() if file else None
     except OSError:

@@ -1,4 +1,4 @@
-"""What was trusted of MCP servers, kept in the store."""
+"""Trusted definitions of MCP servers' tools, kept in the store."""
 
 from __future__ import annotations
 

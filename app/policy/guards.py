@@ -41,7 +41,7 @@ Tools = Mapping[str, dict[str, Any]]  # name -> JSON Schema of the parameters
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a call is not run. `by` is the guard."""
+    """The reason why a call is not run. `by` is the guard."""
 
     by: str
     reason: str

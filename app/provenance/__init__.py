@@ -1,1 +1,1 @@
-"""Where a call in text comes from: quotations of what the model has read are not calls."""
+"""Provenance of calls in text: quotations of what the model has read are not calls."""

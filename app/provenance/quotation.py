@@ -82,7 +82,7 @@ def _written(call: AskedCall) -> Written:
 
 
 def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:
-    """Where the message is that the call was made in: what came later the model had not read."""
+    """The position of the message that the call was made in: the model had not read what came later."""
     for at in range(len(messages) - 1, -1, -1):
         if any(one.id == call.id for one in messages[at].calls):
             return at

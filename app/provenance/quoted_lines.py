@@ -37,7 +37,7 @@ def _compact(text: str) -> str:
 
 
 def _starts(line: str) -> tuple[int, ...]:
-    """Where words and brackets begin, in the compact line."""
+    """The positions where words and brackets begin, in the compact line."""
     found, at = list[int](), 0
     for match in _TOKEN.finditer(line):
         if len(found) > MOST_BEFORE:
@@ -83,7 +83,7 @@ class Sought:
         return cls(text, words, strict, whole, first, last)
 
     def may_stand_in(self, text: str) -> bool:
-        """Whether a good part of it may: line breaks can part a word, and what is left is on another page."""
+        """Return whether a good part of it may: line breaks can part a word, and what is left is on another page."""
         return bool(self.text) and FEWEST * sum(word in text for word in self.words) >= len(self.words)
 
     def found_in(self, texts: Sequence[Lines], take: Take) -> int | None:
@@ -131,7 +131,7 @@ class Sought:
         return MOST_LINES if not self.strict and _OPENS.intersection(self.text[:at]) else 0
 
     def _goes_on(self, line: str, starts: Sequence[int], at: int) -> Iterator[int]:
-        """Where in the call this line comes to, from `at`."""
+        """The position in the call that this line comes to, from `at`."""
         left = len(self.text) - at
         for start in starts:
             if len(line) - start <= left:

@@ -121,7 +121,7 @@ class Reading:
         return len(self.text) > MOST
 
     def layers(self, work: Work) -> tuple[str, ...]:
-        """What it says, layer by layer, and at last without line breaks, which may be in the middle of a word."""
+        """The text layer by layer, and at last without line breaks, which may be in the middle of a word."""
         if not self._layers:
             found = list(layers(self.text[:MOST]))
             work.take(sum(map(len, found[1:])))
@@ -254,7 +254,7 @@ def views(text: str, name: str) -> Iterator[str]:
 
 
 def _alone(text: str, name: str) -> Iterator[str]:
-    """What may be a call if nothing else is said: the text without quotation marks, and what is in brackets in it."""
+    """Parts that may be a call by themselves: the text without quotation marks, and what is in brackets in it."""
     yield text.strip(_QUOTES + "\n")
     end = max(map(text.rfind, "}])")) + 1
     for start in {text.find(name), min((at for one in "{[" if (at := text.find(one)) >= 0), default=-1)}:

@@ -59,7 +59,7 @@ class Library:
         self._suspects: set[Suspect] = set()
 
     def quotations(self, wanted: Mapping[str, Wanted], sources: Sequence[Source], work: Work) -> dict[str, str]:
-        """Where those of the calls stand that do. `sources` are in the order in which they were read."""
+        """The calls that stand in a source, with its place. `sources` are in the order in which they were read."""
         readings = [(source, self._reading(source.text)) for source in sources]
         places: dict[object, str | None] = {}
         for one in wanted.values():

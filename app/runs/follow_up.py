@@ -1,4 +1,4 @@
-"""When a background job has ended, its session is told by a run of its own, once no other run is under way there.
+"""Follow-ups: after a background job has ended, a run of its own reports to its session, once no other run is active.
 
 A run that is begun so may start jobs, whose ends begin runs: since a person last spoke in a session there are at most
 `max_follow_ups` of them and so many model requests, counted in the store. After that an end is kept for the session's

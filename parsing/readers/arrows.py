@@ -73,7 +73,7 @@ _NEXT_FLAG = re.compile(r"\s--[\w-]+(?:\s|=)")
 
 
 def _flag_end(text: str, pos: int) -> int:
-    """Where a flag's value ends: after its own literal, or before the next flag."""
+    """The end of a flag's value: after its own literal, or before the next flag."""
     if text[pos : pos + 1] in ('"', "'", "{", "["):
         reader = Literals(text)
         reader.pos = pos

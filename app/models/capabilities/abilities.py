@@ -56,7 +56,7 @@ class AbilityOverrides:
 
 @dataclass(slots=True)
 class AbilityRecord:
-    """What is known about one model of one server. `shown`: what answers have shown, with the time."""
+    """The known abilities of one model of one server. `shown`: what answers have shown, with the time."""
 
     known: ProbeResult = field(default_factory=ProbeResult)
     probe_at: float = float("-inf")

@@ -19,7 +19,7 @@ FaultyPart = Literal["request", "model", "server", "key", "key_here"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How to react to one kind of failure.
+    """The reaction to one kind of failure.
 
     `of` is the faulty part, which cools down for `cooldown_s`: a key for all models, or `key_here` for this model only.
     The same model gets `tries` attempts in all, or `tries_with_fallback` if a fallback exists. `try_fallback` is false

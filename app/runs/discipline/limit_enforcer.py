@@ -152,7 +152,7 @@ class LimitEnforcer:
         self._most_rounds = min(self._most_rounds, totals.rounds + MORE_ROUNDS)
 
     def _last(self, totals: RunTotals) -> str | None:
-        """Why the next round is the last; None if it is not."""
+        """The reason why the next round is the last; None if it is not."""
         if self._loops:
             return LOOP_BROKEN
         if over := self.limits.over(totals, self._elapsed_s()):

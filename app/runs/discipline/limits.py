@@ -25,7 +25,7 @@ class Gauge:
 
     @property
     def over(self) -> bool:
-        """Nothing more fits but the last round."""
+        """The reason why the next round is the last; None while there may be more."""
         return self.used + self.kept >= self.limit
 
     @property
@@ -74,7 +74,7 @@ class Limits:
         return (gauge for gauge in all_of_them if gauge.limit)
 
     def over(self, totals: RunTotals, elapsed_s: float) -> str | None:
-        """Why the next round is the last; None while there may be more."""
+        """The reason why the next round is the last; None while there may be more."""
         return next((gauge.reason for gauge in self.gauges(totals, elapsed_s) if gauge.over), None)
 
     def nearly(self, totals: RunTotals, elapsed_s: float) -> list[Gauge]:

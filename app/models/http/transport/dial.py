@@ -22,7 +22,7 @@ Address = tuple[Any, ...]  # family, type, protocol, canonical name, where
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a connection leads; `tls` has the rules by which the server is known, and `name` the one to know it by."""
+    """The far end of a connection; `tls` has the rules for the server, and `name` the one to verify."""
 
     host: str
     port: int
