@@ -89,7 +89,7 @@ async def open_services(
         runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
-        stack.push_async_callback(ended, asyncio.create_task(housekeeping.for_ever(), name="housekeeping"))
+        stack.push_async_callback(ended, asyncio.create_task(housekeeping.run_forever(), name="housekeeping"))
         opened = await stack.enter_async_context(
             open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
@@ -109,7 +109,7 @@ async def open_services(
             follow_ups.on_end if settings.job_follow_up else None,
             lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
         )
-        stack.push_async_callback(ended, asyncio.create_task(presence.watch_for_ever(), name="presence"))
+        stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         yield Services(
             *(settings, store, runs, switch, models, opened.about, sandbox, jobs, presence, redactor, mcp),
             opened.registry,

@@ -181,7 +181,7 @@ async def test_a_store_that_fails_is_asked_again(tmp_path: Path, caplog: pytest.
     async with asyncio.timeout(LIMIT_S):
         store = await Failing.open(tmp_path / "db")
         store.asked = asyncio.Event()
-        watching = asyncio.create_task(Presence(store, Work(), Work(), 1).watch_for_ever())
+        watching = asyncio.create_task(Presence(store, Work(), Work(), 1).watch_forever())
         await store.asked.wait()
         watching.cancel()
         await asyncio.wait([watching])

@@ -60,7 +60,7 @@ async def said_in(served: Served, events: Sequence[Event]) -> list[dict[str, Any
     return messages
 
 
-async def for_ever(_: float) -> None:
+async def run_forever(_: float) -> None:
     await asyncio.Event().wait()
 
 
@@ -276,7 +276,7 @@ async def test_who_is_cancelled_while_it_waits_to_ask_again_pays_for_what_may_ha
         upstream(answer("{}", status), chats=True) as server,
         models(tmp_path, {"local": at(server)}) as served,
     ):
-        served.services.models.backoff = Backoff(sleep=for_ever)
+        served.services.models.backoff = Backoff(sleep=run_forever)
         async with aclosing(served.turn(message="x")) as turn:
             run = (await until(turn, "run.started"))["run"]
             await until(turn, "notice")

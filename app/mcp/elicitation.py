@@ -18,7 +18,7 @@ MAX_MESSAGE = 2000  # characters of what a server says
 
 
 async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
-    """Ask the person of the run that the server was called by; without one, nobody is asked."""
+    """Ask the person of the run that the server was called by; without one, the answer is to decline."""
     ask = question.context.ask if question.context else None
     if ask is None or not _may_be_asked(question):
         return DECLINED
@@ -35,13 +35,13 @@ async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
 
 
 def _may_be_asked(question: ElicitationQuestion) -> bool:
-    """A form must not ask for secrets, and a page must be one that nobody can listen in on."""
+    """A form must not ask for secrets, and a page must not be open to eavesdroppers."""
     if question.url:
         parts = urlsplit(question.url)
         # Browsers end the name of a host at a backslash, and undo what is escaped in it.
         return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
     if unfit(dict(question.schema or {})):
-        return False  # nobody could be told of it in JSON
+        return False  # it could not be written as JSON
     return not requests_secret(question.message, question.schema or {})
 
 

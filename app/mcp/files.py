@@ -1,6 +1,6 @@
 """Binary content of MCP servers, kept with the session for its owner.
 
-Not in the workspace: there a later conversation would read it as if nobody untrusted had written it, and so would
+Not in the workspace: there a later conversation would read it as if it were trusted, and so would
 commands. What is too long is kept as any result is, see `app.runs.tool_results`.
 """
 

@@ -36,7 +36,7 @@ from tools.tool import Tool
 CALLBACK = "/mcp/callback"
 ANY_OR_LOCAL = ("0.0.0.0", "::", "127.0.0.1", "::1")
 LOOK_EVERY_S = 1.0  # how often the file is looked at
-# A child that is given these runs code of whoever gives them, whatever the command is.
+# A child process with these variables runs code of their author, whatever the command is.
 _DANGEROUS = re.compile(
     r"(LD_|DYLD_|PYTHON|NODE_|PERL|RUBY|JAVA_|JDK_|BASH_|GIT_|SSH_)\w*|PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|.*PROXY",
     re.IGNORECASE,
@@ -54,7 +54,7 @@ class NoSuchServer(Exception):
 
 
 class NothingHeld(Exception):
-    """No such tool of a server waits for somebody's trust."""
+    """No such tool of a server is held back for approval."""
 
 
 class ServerOfFile(Exception):
@@ -149,7 +149,7 @@ class McpServers:
         self.named(name)
         return self._manager.logs(name)
 
-    async def watch_for_ever(self) -> None:
+    async def watch_forever(self) -> None:
         """Take in what becomes of the file."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
@@ -243,8 +243,8 @@ class McpServers:
         async with self._changing:
             self.named(name)
             row = next((row for row in await self._store.mcp_servers() if row.name == name), None)
-            said = McpServerRow(name, row.entry if row else None, enabled, by, row.at if row else time.time())
-            await self._store.write([said, self._audit(name, "enabled" if enabled else "disabled", by)])
+            changed = McpServerRow(name, row.entry if row else None, enabled, by, row.at if row else time.time())
+            await self._store.write([changed, self._audit(name, "enabled" if enabled else "disabled", by)])
             await self._reload()
 
     async def reconnect(self, name: str, by: str) -> None:
@@ -290,7 +290,7 @@ async def opened(
     """Raises StoreFailed."""
     servers = McpServers(settings, store, redactor, environ, check_paused)
     await servers.open()
-    watching = asyncio.create_task(servers.watch_for_ever(), name="mcp.json")
+    watching = asyncio.create_task(servers.watch_forever(), name="mcp.json")
     try:
         yield servers
     finally:

@@ -96,7 +96,7 @@ def _nothing() -> None:
 
 
 class Presence:
-    """Use `watch_for_ever()` as a task, and `close()` at the end."""
+    """Use `watch_forever()` as a task, and `close()` at the end."""
 
     def __init__(self, store: TokenStore, runs: Working, jobs: Labouring, max_streams: int) -> None:
         self._store = store
@@ -141,7 +141,7 @@ class Presence:
         """Return the number of a principal's open streams."""
         return len(self._places.get(name, ()))
 
-    async def watch_for_ever(self) -> None:
+    async def watch_forever(self) -> None:
         """Look who is still allowed, twice a second; a store that fails is asked again."""
         while True:
             try:

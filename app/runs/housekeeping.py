@@ -28,7 +28,7 @@ class Housekeeping:
     keep_days: int
     audit_days: int = 0
 
-    async def for_ever(self) -> None:
+    async def run_forever(self) -> None:
         """Tidy once a minute; a store that fails is tried again."""
         while True:
             await asyncio.sleep(EVERY_S)

@@ -52,7 +52,7 @@ class Entry:
 
 
 class Peer:
-    """The other end of one connection. The kernel is asked when it matters for the first time, and once."""
+    """The other end of one connection. The kernel is queried on first use, once."""
 
     def __init__(self, transport: BaseTransport) -> None:
         self._socket: socket.socket | None = transport.get_extra_info("socket")

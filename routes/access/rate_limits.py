@@ -103,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
     head_time_s = HEAD_TIME_S
     room = Connections()
     _lingering = 0  # of refused connections, in all of the process
-    _arrived = _parsed = 0  # bytes of the current request's head: what came, what the parser has told of
+    _arrived = _parsed = 0  # bytes of the current request's head: what came, what the parser has reported
     _in_head = True
     _refused = False
     _refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."

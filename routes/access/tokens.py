@@ -1,4 +1,4 @@
-"""Access tokens: what may be asked for, made and revoked; the same rules for the command line and for HTTP."""
+"""Access tokens: validated, created and revoked; the same rules for the command line and for HTTP."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _apart(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 class _Version(argparse.Action):
-    """`--version`, read from the installed package only when it is asked for."""
+    """`--version`, read from the installed package only when it is needed."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show the version and leave")

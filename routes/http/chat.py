@@ -1,4 +1,4 @@
-"""POST /chat: one turn, streamed; or only begun, for those who say `Prefer: respond-async`."""
+"""POST /chat: one turn, streamed; or only started, with `Prefer: respond-async`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def chat(request: Request) -> Response:
     key = idempotency_key(request, body)
     turn = RunRequest(body.text, body.session, body.when_busy, key, limit_s, body.policy(), files=body.files)
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
-        return await _begun(services, principal, body, turn)
+        return await _started(services, principal, body, turn)
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.factory.agent(principal, body), principal, turn)
 
@@ -38,7 +38,7 @@ async def chat(request: Request) -> Response:
     return event_stream(place, services.runs, row, on_leave=stop if body.on_disconnect == "cancel" else None)
 
 
-async def _begun(services: Services, principal: Principal, body: ChatRequest, turn: RunRequest) -> Response:
+async def _started(services: Services, principal: Principal, body: ChatRequest, turn: RunRequest) -> Response:
     """Answer 202 for a run that is watched elsewhere. Raises Refused and what `RunManager.start` raises."""
     if body.on_disconnect == "cancel":
         message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"

@@ -62,7 +62,7 @@ async def list_endpoints(request: Request) -> Response:
 
 
 async def add_endpoint(request: Request) -> Response:
-    """Add one, or change one that was added so. Answers at once; its models are asked for meanwhile."""
+    """Add one, or change one that was added so. Answers at once; its models are listed in the background."""
     services, principal = services_of(request), current_principal(request)
     admins_only(principal)
     body = await read_fields(request, EndpointRequest, plain=True)

@@ -85,12 +85,12 @@ async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, 
     """Without `id:`: who comes back goes on at the run under way."""
     async with aclosing(following.waiting(session)) as waiting:
         async for pending in waiting:
-            yield _asked(pending).encode()
+            yield _request_frame(pending).encode()
 
 
 def _pieces(followed: Followed) -> Iterator[bytes]:
     if isinstance(followed, Asked):
-        yield f"id: {followed.row.id}:0\n{_asked(followed)}".encode()
+        yield f"id: {followed.row.id}:0\n{_request_frame(followed)}".encode()
         return
     yield from pieces(followed, _frame)
 
@@ -99,7 +99,7 @@ def _frame(row: EventRow) -> str:
     return f"id: {row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
-def _asked(pending: Asked) -> str:
+def _request_frame(pending: Asked) -> str:
     return f"event: run.asked\ndata: {json.dumps({'type': 'run.asked'} | asked_fields(pending))}\n\n"
 
 

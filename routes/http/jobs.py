@@ -17,7 +17,7 @@ from routes.services import current_principal, services_of
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Glance, Job
 
-LAST_ID = "finished"  # of the last event: who comes back with it has heard everything
+LAST_ID = "finished"  # of the last event: a client that resumes with it has every event
 SHOWN = ("id", "session", "command", "state", "created", "started", "ended", "exit_code", "reason", "time_limit_s")
 
 
@@ -48,7 +48,7 @@ async def cancel_job(request: Request) -> Response:
 
 
 async def job_events(request: Request) -> Response:
-    """`job.progress` while it runs, then exactly one `job.finished`; 204 for who has heard that."""
+    """`job.progress` while it runs, then exactly one `job.finished`; 204 if `Last-Event-ID` names that."""
     services, principal = services_of(request), current_principal(request).name
     jobs = services.jobs
     job = jobs.get(request.path_params["job"], principal)

@@ -1,4 +1,4 @@
-"""GET /sessions/{id}/log: what its last runs were asked for and what came of it, to be drawn at once."""
+"""GET /sessions/{id}/log: requests and events of its last runs, for a page to draw at once."""
 
 from __future__ import annotations
 

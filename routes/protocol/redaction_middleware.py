@@ -1,4 +1,4 @@
-"""Answers in JSON with their secrets hidden: what comes from elsewhere than the log, and what a request said itself."""
+"""Hides secrets in JSON answers: those from other sources than the log, and those of the request itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.redaction.redactor import Redactor
 
 JSON = "application/json"
 # In the state of a request:
-SHOWN_ONCE = "shown_once"  # its answer is a secret, for who asked for it
+SHOWN_ONCE = "shown_once"  # its answer is a secret, for its caller
 REDACTED = "redacted"  # its answer was redacted piece by piece, because it is long
 AS_IT_IS = {SHOWN_ONCE, REDACTED}
 

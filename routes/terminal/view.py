@@ -95,12 +95,12 @@ class View:
         self._thinking = False
         self._width = width
         self._active: dict[str, Activity] = {}
-        self._asked: dict[str, str] = {}  # the names of calls that wait for a person
+        self._pending: dict[str, str] = {}  # the names of calls that wait for a person
 
     @property
     def busy(self) -> bool:
         """Return whether the live region has something to show, and no prompt stands where it would be."""
-        return bool(self._active) and not self._asked
+        return bool(self._active) and not self._pending
 
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
         """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
@@ -116,10 +116,10 @@ class View:
                 return self._block(Text(f"✗ {printable(name or 'call')} refused: {printable(reason)}", "yellow"))
             case ApprovalRequired(call, name):
                 self._active.pop(call, None)
-                self._asked[call] = name
+                self._pending[call] = name
                 return self._block(*question(event, self._width()))
             case ApprovalResolved(call):
-                return self._block(*answer(event, self._asked.pop(call, "A call"), self._width()))
+                return self._block(*answer(event, self._pending.pop(call, "A call"), self._width()))
             case MessageAdded(message, files):
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
@@ -170,7 +170,7 @@ class View:
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
         self.ended = event
         self._active.clear()
-        self._asked.clear()
+        self._pending.clear()
         match event:
             case RunFailed(code, message, retryable):
                 again = " It can be tried again." if retryable else ""
