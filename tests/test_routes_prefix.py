@@ -106,7 +106,8 @@ from datetime import datetime
 from app.core.clock import Clock
 from app.core.messages import load
 from app.context.prompt import opening
-from app.models.wire.openai.history import encode, wire_messages
+from app.models.http.json_body import encode
+from app.models.wire.openai.history import wire_messages
 from tools.catalogue import TOOLS
 
 first = opening(TOOLS, teach_fences=True, workspace=None, now=datetime(2026, 11, 22))
