@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -293,3 +293,22 @@ def test_the_limits_of_this_machine_are_told() -> None:
     found = find_limits(ResourceLimits(pids=77, memory_bytes=64 << 20))
     assert ("at most 77 processes" in found.describe()) == (found.bounds("pids") or os.getuid() != 0)
     assert ("64 MB of memory" in found.describe()) == found.bounds("memory")
+
+
+@dataclass(frozen=True)
+class Contested(Group):
+    """A control group on a machine where another server removes the principal's group while it is empty."""
+
+    removals: list[str] = field(default_factory=list)
+
+    def _make_around(self, around: Path) -> None:
+        super()._make_around(around)
+        if len(self.removals) < 3:
+            self.removals.append(around.name)
+            shutil.rmtree(around)
+
+
+def test_a_group_that_another_server_removes_is_made_again(tmp_path: Path) -> None:
+    group = Contested(tmp_path, (("pids.max", 10),))
+    made = group.make("command", "local")
+    assert (made / "pids.max").read_text() == "10" and len(group.removals) == 3

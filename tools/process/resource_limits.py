@@ -38,6 +38,9 @@ _DELEGATED = "cgroup.subtree_control"
 _ALWAYS = ("echo 1000 2>/dev/null > /proc/self/oom_score_adj", "ulimit -c 0 2>/dev/null")
 
 
+_ATTEMPTS = 20  # to make a group in one that other servers remove whenever it is empty
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A control group in which groups can be made, what is set in each, and what not every kernel knows."""
@@ -53,12 +56,16 @@ class Group:
             # Other bounds, other group: one may be there from another start of the server.
             principal_digest = sha256(f"{self.settings} {principal}".encode()).hexdigest()[:16]
             made = self.folder / f"{OF_PRINCIPAL}{principal_digest}" / name
-        try:
-            made.mkdir()
-        except FileNotFoundError:  # the principal's first, or the first since it was removed
-            if not principal:
-                raise
-            self._make_around(made.parent)
+        for _ in range(_ATTEMPTS):
+            try:
+                made.mkdir()
+                break
+            except FileNotFoundError:  # the principal's first, or another server has just removed the empty one
+                if not principal:
+                    raise
+                with suppress(FileNotFoundError):
+                    self._make_around(made.parent)
+        else:
             made.mkdir()
         self._bound(made)
         return made
@@ -71,7 +78,8 @@ class Group:
                 if (around / _DELEGATED).exists():  # version 2: what the groups in it have to be bound by
                     (around / _DELEGATED).write_text("+pids +memory")
             except OSError:
-                around.rmdir()
+                with suppress(FileNotFoundError):
+                    around.rmdir()
                 raise
 
     def _bound(self, group: Path) -> None:
