@@ -216,6 +216,20 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await shot(page, "cards-whole")
 
 
+async def test_a_question_that_is_not_listed_yet_is_shown_as_soon_as_it_is(tmp_path: Path) -> None:
+    opened = (CallOpened(0, "bash"), CallOpened(1, "bash"))
+    replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")
+    async with asked(tmp_path, *replies, approval="ask") as (served, _, page):
+        await expect(cards(page).locator(".card-state")).to_have_text("waiting for you")
+        await expect(cards(page, 1).locator(".card-state")).to_have_text("queued")
+        [waiting] = (await served.client.get("/approvals")).json()["approvals"]
+        key = {"run": waiting["run"], "call": await cards(page, 1).get_attribute("data-call")}
+        tray = page.locator("#approvals")
+        await tray.evaluate("(tray, detail) => tray.dispatchEvent(new CustomEvent('show', { detail }))", key)
+        await served.client.post(f"/runs/{key['run']}/approvals/{waiting['call']}", json={"decision": "approve"})
+        await expect(tray.locator(f"[data-call={key['call']}]")).to_be_focused()
+
+
 async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(tmp_path: Path) -> None:
     opened = (CallOpened(0, "bash"), CallOpened(1, "bash"))
     replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")

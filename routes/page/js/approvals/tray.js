@@ -29,6 +29,7 @@ class Tray {
   #boxes = new Map(); // kept while another one is shown, so that input is not lost
   #box = null;
   #chosen = null; // the key of the one selected by the user
+  #awaited = null; // the key of one to show as soon as it is listed
   #decided = new Set(); // decided here, although the server's list may still have them
   #known = new Map(); // every row so far, by key
   #tools = null;
@@ -100,6 +101,7 @@ class Tray {
   /** Shows an approval in full and focuses it; opens its conversation if necessary. */
   show(row) {
     const wanted = this.#rows.find((one) => keyOf(one) === keyOf(row));
+    this.#awaited = wanted ? null : keyOf(row); // a card can know of a call before the list does
     if (!wanted) return;
     this.#chosen = keyOf(wanted);
     if (wanted.session !== this.#page.store.get("session")) this.#page.conversation.open(wanted.session);
@@ -114,6 +116,8 @@ class Tray {
     this.#announce();
     this.#draw();
     this.#clear();
+    const awaited = this.#rows.find((row) => keyOf(row) === this.#awaited);
+    if (awaited) this.show(awaited);
   }
 
   #announce() {
