@@ -1,4 +1,4 @@
-"""Every case of the catalogue: whole, one character at a time, and cut at every place."""
+"""Every case of the catalogue and of the policies: whole, one character at a time, and cut at every place."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from parsing.parser import gather
 from parsing.sink import RAW_LIMIT
 from tests.nightly import NIGHTLY, at_night
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parents[1] / "fixtures/dialects/cases.jsonl").read_text("utf-8").splitlines()
-]
-VARIANTS = json.loads((Path(__file__).parents[1] / "fixtures/dialects/variants.json").read_text("utf-8"))
+FIXTURES = Path(__file__).parents[1] / "fixtures/dialects"
+
+
+def cases_in(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+CASES = cases_in(FIXTURES / "cases.jsonl")
+VARIANTS = json.loads((FIXTURES / "variants.json").read_text("utf-8"))
+POLICIES = {file.stem: cases_in(file) for file in sorted((FIXTURES / "policies").glob("*.jsonl"))}
 BY_DIALECT = {name: [case for case in CASES if case["dialect"] == name] for name in {case["dialect"] for case in CASES}}
-DIALECT_NAMES = sorted(BY_DIALECT)
+# Few tests with many cases each: a dialect's, or a policy's of every dialect that it touches.
+GROUPS = BY_DIALECT | POLICIES
 SIZES = (5, 29)
 # A closer quoted in a value: cut behind it, the message is a whole call that has forgotten one closing tag.
 CLOSED_WHERE_CUT = "<arg_value>finish with </tool_call>"
@@ -115,16 +121,19 @@ def expected(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_a_case_is_read_as_the_catalogue_says(dialect: str) -> None:
-    for case in BY_DIALECT[dialect]:
-        assert seen(events_of(case, [case["text"]])) == expected(case), case["id"]
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_a_case_is_read_as_the_catalogue_says(group: str) -> None:
+    for case in GROUPS[group]:
+        events = events_of(case, [case["text"]])
+        assert seen(events) == expected(case), case["id"]
+        if "rejected" in case["expected"]:
+            assert len(gather(events).rejected) == case["expected"]["rejected"], case["id"]
 
 
-@pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_slicing_never_matters(dialect: str) -> None:
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_slicing_never_matters(group: str) -> None:
     """The very same events, and the very same text kept of each call."""
-    for case in BY_DIALECT[dialect]:
+    for case in GROUPS[group]:
         whole, raws = events_and_raws(case, [case["text"]])
         for pieces in slicings(case["text"]):
             assert events_and_raws(case, pieces) == (whole, raws), (case["id"], pieces)
@@ -146,9 +155,9 @@ def test_a_cut_message_never_makes_another_call() -> None:
             assert all(call in wanted for call in calls), (case["id"], end, calls)
 
 
-@pytest.mark.parametrize("dialect", DIALECT_NAMES)
-def test_the_raw_text_of_a_call_is_what_was_written(dialect: str) -> None:
-    for case in BY_DIALECT[dialect]:
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_the_raw_text_of_a_call_is_what_was_written(group: str) -> None:
+    for case in GROUPS[group]:
         _, raws = events_and_raws(case, [case["text"]])
         assert len(raws) == len(case["expected"]["calls"]), case["id"]
         for raw in raws.values():
