@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt
 ARGS   ?=
-# Two workers, which take whole groups of tests/conftest.py; `make test SIDE=` runs one test after the other.
-SIDE   ?= -n 2
+# Workers, which take whole groups of tests/conftest.py: more than cores, since half the time a test waits for a process.
+# `make test SIDE=` runs one test after the other.
+SIDE   ?= -n 4
 CACHE  := .cache/mcp
 MODELS := .cache/models
 PAGE   := .cache/page
