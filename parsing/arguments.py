@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from parsing.literals import Unreadable, loads, number
@@ -10,11 +13,14 @@ from parsing.literals import Unreadable, loads, number
 Schema = Mapping[str, Any]
 
 _ORDER = ("null", "integer", "number", "boolean", "object", "array")
-_INLINE = {
-    "str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean", "none": "null",
-    "list": "array", "dict": "object",
+# Names of types in the wild, in schemas and in markup.
+_TYPES = {
+    "str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
+    "none": "null", "list": "array", "tuple": "array", "dict": "object",
 }  # fmt: skip
-_MAX_HOPS = 20
+_NUMBERS = {"number": "integer", "integer": "number"}  # either name may stand for the other
+ANY_JSON = "json"  # the inline type of a value that is JSON, whichever
+_ENTITY = re.compile(r"&(?:amp|quot|lt|gt|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 
 def properties_of(schema: Schema) -> Mapping[str, Any]:
@@ -29,20 +35,41 @@ def required_of(schema: Schema) -> list[str]:
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
+def unescaped(text: str) -> str:
+    """Attribute or key text of XML without its escapes; a bare `&` is none, whatever follows it."""
+    return _ENTITY.sub(lambda match: html.unescape(match.group()), text) if "&" in text else text
+
+
 def coerce_text(text: str, schema: Schema, key: str, inline: str | None = None) -> Any:
     """The value of parameter `key`, written as raw `text`.
 
-    A type that the model wrote itself (`inline`) outranks the schema. A plain string keeps the text byte for byte, and
-    so does text that fits no allowed type: validation can then answer the model.
+    A type that the model wrote itself (`inline`) decides between the types that the schema allows. A plain string
+    keeps the text byte for byte, and so does text that fits no allowed type: validation can then answer the model.
     """
-    if inline is not None:
-        word = inline.strip().lower()
-        return coerce(text, {_INLINE.get(word, word)}, ())
     declared = properties_of(schema).get(key)
-    if not isinstance(declared, Mapping):
-        return text
-    kinds, choices = allowed_types(declared, schema)
-    return coerce(text, kinds, choices)
+    kinds, choices = allowed_types(declared, schema) if isinstance(declared, Mapping) else (set[str](), ())
+    if inline == ANY_JSON:
+        return _json(text, kinds, choices)
+    return coerce(text, _narrowed(kinds, inline), choices)
+
+
+def _narrowed(kinds: set[str], inline: str | None) -> set[str]:
+    if inline is None:
+        return kinds
+    word = type_name(inline)
+    for kind in (word, _NUMBERS.get(word)):
+        if kind in kinds:
+            return {kind}
+    return kinds or {word}
+
+
+def _json(text: str, kinds: set[str], choices: tuple[Any, ...]) -> Any:
+    try:
+        value = loads(text.strip())
+    except Unreadable:
+        return coerce(text, kinds, choices)
+    kind = kind_of(value)
+    return value if not kinds or kind in kinds or _NUMBERS.get(kind) in kinds else coerce(text, kinds, choices)
 
 
 def is_plain_string(schema: Schema, key: str) -> bool:
@@ -53,29 +80,49 @@ def is_plain_string(schema: Schema, key: str) -> bool:
 
 def allowed_types(declared: Schema, root: Schema) -> tuple[set[str], tuple[Any, ...]]:
     """The types and the fixed values that a schema allows."""
+    return types_in(parts_of(declared, root))
+
+
+def types_in(parts: Iterable[Schema]) -> tuple[set[str], tuple[Any, ...]]:
     kinds: set[str] = set()
     choices: list[Any] = []
-    for part in _parts(declared, root, _MAX_HOPS):
+    for part in parts:
         kind = part.get("type")
-        kinds.update([kind] if isinstance(kind, str) else kind if isinstance(kind, list) else [])
+        named = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+        kinds.update(type_name(each) for each in named if isinstance(each, str))
         choices.extend(part["enum"] if isinstance(part.get("enum"), list) else [])
         choices.extend([part["const"]] if "const" in part else [])
-    kinds.update(_kind(choice) for choice in choices if not kinds)
+    if not kinds:
+        kinds.update(kind_of(choice) for choice in choices)
     return kinds, tuple(choices)
 
 
-def _parts(declared: Schema, root: Schema, hops: int) -> Iterator[Schema]:
-    if hops <= 0:
-        return
-    yield declared
-    reference = declared.get("$ref")
+def type_name(word: str) -> str:
+    """The name that JSON Schema has for a type."""
+    word = word.strip().lower()
+    return _TYPES.get(word, word)
+
+
+def parts_of(declared: Schema, root: Schema) -> list[Schema]:
+    """The schemas that one value may or must fit: itself, what it refers to, and its alternatives; each once."""
+    found: dict[int, Schema] = {}
+    waiting = [declared]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in found:
+            continue
+        found[id(part)] = part
+        waiting += reversed([*_next_parts(part, root)])
+    return [*found.values()]
+
+
+def _next_parts(part: Schema, root: Schema) -> Iterator[Schema]:
+    reference = part.get("$ref")
     if isinstance(reference, str) and isinstance(target := _resolve(reference, root), Mapping):
-        yield from _parts(target, root, hops - 1)
+        yield target
     for word in ("anyOf", "oneOf", "allOf"):
-        branches = declared.get(word)
-        for each in branches if isinstance(branches, list) else ():
-            if isinstance(each, Mapping):
-                yield from _parts(each, root, hops - 1)
+        branches = part.get(word)
+        yield from (each for each in (branches if isinstance(branches, list) else ()) if isinstance(each, Mapping))
 
 
 def _resolve(reference: str, root: Schema) -> Any:
@@ -87,7 +134,8 @@ def _resolve(reference: str, root: Schema) -> Any:
     return target
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """The type of a value, as JSON Schema names it."""
     match value:
         case None:
             return "null"
@@ -109,7 +157,7 @@ def coerce(text: str, kinds: set[str], choices: tuple[Any, ...]) -> Any:
     if not kinds or kinds == {"string"}:
         return text
     word = text.strip()
-    if "string" in kinds and any(isinstance(choice, str) and choice == text for choice in choices):
+    if "string" in kinds and (not word or any(isinstance(each, str) and each == text for each in choices)):
         return text
     for kind in _ORDER:
         if kind in kinds:
@@ -148,23 +196,39 @@ def _number(word: str) -> tuple[bool, Any]:
     return (True, value) if abs(value) != float("inf") else _MISS
 
 
-def _nested(word: str, opener: str, kind: type) -> tuple[bool, Any]:
-    if not word.startswith(opener):
-        return _MISS
-    try:
-        value = loads(word)
-    except Unreadable:
-        return _MISS
-    return (True, value) if isinstance(value, kind) else _MISS
-
-
 def _object(word: str) -> tuple[bool, Any]:
-    return _nested(word, "{", dict)
+    return _nested(word, "{", dict) if word else (True, {})
 
 
 def _array(word: str) -> tuple[bool, Any]:
-    read = _nested(word, "[", list)
-    return read if read[0] else _nested(word, "(", list)
+    return _nested(word, "[(", list) if word else (True, [])
+
+
+def _nested(word: str, openers: str, kind: type) -> tuple[bool, Any]:
+    for text in _spellings(word):
+        if text[:1] not in openers or not text:
+            continue
+        try:
+            value = loads(text)
+        except Unreadable:
+            continue
+        if isinstance(value, kind):
+            return True, value
+    return _MISS
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """The text as it is, then with one level of escaping undone."""
+    if "&quot;" in word and '"' not in word:  # or its escapes are words without quotes
+        yield unescaped(word).strip()
+    yield word
+    if "\\" in word or word[:1] in "\"'":
+        try:
+            inner = loads(word) if word[:1] in "\"'" else json.loads(f'"{word}"', strict=False)
+        except ValueError:
+            inner = None
+        if isinstance(inner, str):
+            yield inner.strip()
 
 
 _READ = {

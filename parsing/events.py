@@ -64,12 +64,16 @@ class CallDelta:
 
 @dataclass(slots=True)
 class Call:
-    """A whole call. `dialect` is a row's name in `DIALECTS`, or `native`."""
+    """A whole call. `dialect` is a row's name in `DIALECTS`, or `native`.
+
+    `repairs` says, a sentence each, which arguments were text and are read as the type that the tool's schema wants.
+    """
 
     index: int
     name: str
     arguments: Arguments
     dialect: str
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parsing.readers.markup import Markup
+from parsing.readers.markup import Framing, Markup
 
 S = r"\s{0,100}"
 BAR = "[｜|]{1,4}"
@@ -64,6 +64,7 @@ FUNCTION_TAGS = Markup(
     shuts=r"</param(?:eter)?\s?>",
     ends=r"</function\s?>",
     after=r"</?(?:seed:)?tool_call>|<function=",
+    framing=Framing.EACH,
     nests=r"<function=[^<>\s]{1,128}>(?=\s{0,100}(?:<param|</function))",
 )
 K3_TAGS = Markup(
@@ -103,6 +104,7 @@ ARG_LINES = Markup(
     ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
     after=r"```|~~~",
     lead="\n",
+    framing=Framing.EACH,
 )
 CORTEX_TAGS = Markup(
     opens=rf"{PAIR_TAGS.opens}|{FUNCTION_TAGS.opens}|{PARAMETER}",

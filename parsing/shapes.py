@@ -16,6 +16,8 @@ NESTED = ("function", "function_call")
 LISTS = ("tool_calls", "tool_uses", "calls")
 EXTRAS = ("type", "id", "index", "call_id", "tool_call_id")
 
+_WRITE_ENVELOPE = 'Write {"name": "the tool", "arguments": {...}}.'
+
 Found = tuple[str, Arguments]
 
 
@@ -57,7 +59,7 @@ class Envelope:
     def _call(self, value: dict[str, Any], sink: Sink) -> Found:
         name_key = next((key for key in NAMES if isinstance(value.get(key), str) and value[key].strip()), None)
         if name_key is None:
-            raise Misfit('This call names no tool. Write {"name": "the tool", "arguments": {...}}.')
+            raise Misfit(f"This call names no tool. {_WRITE_ENVELOPE}")
         name: str = value[name_key]
         held = next((key for key in ARGUMENTS if key in value and key != name_key), None)
         if held is None:
@@ -67,9 +69,12 @@ class Envelope:
         return name, arguments_object(value[held], sink.schema(name))
 
     def _flat(self, value: dict[str, Any], name_key: str, schema: Mapping[str, Any]) -> Arguments:
-        """Arguments beside the name, if the tool declares every one of them."""
-        rest = {key: each for key, each in value.items() if key != name_key and key not in EXTRAS}
-        return rest if rest.keys() <= properties_of(schema).keys() else {}
+        """Arguments beside the name, if the tool declares every one of them. Raises Misfit."""
+        declared = properties_of(schema)
+        rest = {key: each for key, each in value.items() if key != name_key and (key in declared or key not in EXTRAS)}
+        if odd := ", ".join(key for key in rest if key not in declared):
+            raise Misfit(f"{value[name_key]!r} was not run: {odd[:80]} stands beside its name. {_WRITE_ENVELOPE}")
+        return rest
 
 
 class SingleKey:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent
+from parsing.fitting import fit
 from parsing.matching import CLOSER
 
 Tools = Mapping[str, Mapping[str, Any]]
@@ -75,7 +76,9 @@ class Sink:
     def call(self, written: str, arguments: Arguments) -> None:
         self.open(written)
         self.disqualified = self.disqualified or (self.whole and not self.offers(written))
-        self.events.append(Call(self.index, offered_name(written, self.tools), arguments, self.dialect))
+        name = offered_name(written, self.tools)
+        fitted, repairs = fit(arguments, self.tools.get(name, {}))
+        self.events.append(Call(self.index, name, fitted, self.dialect, repairs))
         self._next()
 
     def bad(self, raw: str, reason: str) -> None:

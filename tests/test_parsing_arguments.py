@@ -91,9 +91,20 @@ def test_text_becomes_what_the_schema_allows(key: str, text: str, value: Any) ->
     assert (fitted, type(fitted)) == (value, type(value))
 
 
-@pytest.mark.parametrize(("inline", "value"), [("string", "12"), ("number", 12), ("str", "12"), ("array", "12")])
-def test_a_type_that_the_model_wrote_outranks_the_schema(inline: str, value: Any) -> None:
-    assert coerce_text("12", SCHEMA, "flag", inline) == value
+@pytest.mark.parametrize(
+    ("key", "inline", "value"),
+    [
+        ("number_or_text", "string", "12"), ("number_or_text", "str", "12"), ("number_or_text", "number", 12),
+        ("free", "string", "12"), ("free", "int", 12), ("unknown", "float", 12), ("unknown", "array", "12"),
+        ("count", "string", 12), ("text", "number", "12"), ("flag", "number", "12"), ("count", "json", 12),
+        ("text", "json", "12"), ("free", "json", 12), ("share", "integer", 12),
+    ],
+)  # fmt: skip
+def test_a_type_that_the_model_wrote_decides_between_those_that_the_schema_allows(
+    key: str, inline: str, value: Any
+) -> None:
+    fitted = coerce_text("12", SCHEMA, key, inline)
+    assert (fitted, type(fitted)) == (value, type(value))
 
 
 @pytest.mark.parametrize("text", REPAIRED)

@@ -44,7 +44,14 @@ def test_events_are_a_line_each(
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     kinds = [event["type"] for event in events]
     assert kinds == ["text", "thought", "text", "opened", "delta", "call", "text", "rejected"]
-    assert events[5] == {"type": "call", "index": 0, "name": "ping", "arguments": {}, "dialect": "hermes"}
+    assert events[5] == {
+        "type": "call",
+        "index": 0,
+        "name": "ping",
+        "arguments": {},
+        "dialect": "hermes",
+        "repairs": [],
+    }
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "3", '{"ping": 1}', '[{"name": 4}]'])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from parsing.arguments import Schema, coerce_text, properties_of
+from parsing.arguments import Schema, coerce_text, properties_of, unescaped
 from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, loads
+from parsing.readers.elements import tree, typed_children
 from parsing.readers.raw_calls import Reading
 from parsing.shapes import ARGUMENTS, ENVELOPE, NAMES, Misfit, arguments_object
 from parsing.sink import Sink
@@ -20,7 +21,6 @@ _CHILD = re.compile(r"<(?P<key>[\w.-]+)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
 _NS_TAG = re.compile(r"\]<\]minimax\[>\[\s*<(?P<close>/?)(?P<key>[\w.-]+)[^<>]*>")
 _PAIR = re.compile(r"<arg_key>(?P<key>[^<]*)</arg_key>(?:\s|\\n)*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL)
 _ATTRIBUTE = re.compile(r"(?P<key>[\w.-]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)", re.DOTALL)
-_MAX_NODES = 20_000
 
 
 def arrow_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
@@ -48,13 +48,31 @@ def _arguments(text: str, schema: Schema) -> Arguments:
     if not text:
         return {}
     if text[0] in "\"'" and text[-1] == text[0] and len(text) > 1:
-        text = text[1:-1].strip()
-        return {found["key"]: coerce_text(found["value"], schema, found["key"]) for found in _CHILD.finditer(text)}
+        children = [*_matches(_CHILD, text[1:-1])]
+        return {found["key"]: coerce_text(found["value"], schema, found["key"]) for found in children}
     inner = text[1:-1] if text.startswith("{") and text.endswith("}") else text
     if _FLAG.match(inner) or not inner.strip():
         return _flags(inner, schema)
     value = loads(f"{{{inner}}}")
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        raise Unreadable("they are no object")
+    return value
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches that `text` is made of. Raises Unreadable when anything else stands in it."""
+    pos = 0
+    for match in pattern.finditer(text):
+        if not _blank(text[pos : match.start()]):
+            break
+        pos = match.end()
+        yield match
+    if not _blank(text[pos:]):
+        raise Unreadable(f"{text[pos:].strip()[:40]!r} is none of them")
+
+
+def _blank(text: str) -> bool:
+    return not text.replace("\\n", "").strip()
 
 
 def _flags(text: str, schema: Schema) -> Arguments:
@@ -103,7 +121,10 @@ def _flag_value(text: str, schema: Schema, key: str) -> Any:
 
 def pair_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
     """The call of key and value pairs, one of which names the tool. Raises Misfit."""
-    pairs = {match["key"].strip(): match["value"] for match in _PAIR.finditer(text)}
+    try:
+        pairs = {unescaped(match["key"].strip()): match["value"] for match in _matches(_PAIR, text)}
+    except Unreadable as error:
+        raise Misfit(f"These pairs cannot be read: {error}. Send the call again.") from error
     name = next((pairs.pop(key).strip() for key in NAMES if key in pairs), "")
     if not name:
         raise Misfit("These pairs name no tool. Put the tool's name first, then its arguments.")
@@ -116,7 +137,7 @@ def pair_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
 
 def attribute_values(text: str, schema: Schema) -> Arguments:
     """The arguments written as attributes of an element."""
-    found = {match["key"]: html.unescape(match["value"]) for match in _ATTRIBUTE.finditer(text)}
+    found = {unescaped(match["key"]): unescaped(match["value"]) for match in _ATTRIBUTE.finditer(text)}
     return {key: coerce_text(value, schema, key) for key, value in found.items()}
 
 
@@ -125,42 +146,11 @@ def nested_calls(name: str) -> Reading:
 
     def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
         schema = sink.schema(name)
-        return [(name, {key: _typed(node, schema, key) for key, node in _tree(text.removesuffix("]")).items()})]
+        found = tree(text.removesuffix("]"), _NS_TAG)
+        if isinstance(found, str):
+            if found.strip():
+                raise Misfit(f"{found.strip()[:40]!r} is no value. Send the call again, with a tag for each argument.")
+            return [(name, {})]
+        return [(name, typed_children(found, [schema], schema))]
 
     return read
-
-
-def _tree(text: str) -> dict[str, Any]:
-    """Tags as a tree: text, or children by key; a repeated `item` is a list. Raises Misfit."""
-    root: dict[str, Any] = {}
-    path: list[tuple[str, dict[str, Any], int]] = [("", root, 0)]
-    for count, match in enumerate(_NS_TAG.finditer(text)):
-        if count > _MAX_NODES:
-            raise Misfit("Too many nested values. Send a smaller call.")
-        if not match["close"]:
-            path.append((match["key"], {}, match.end()))
-            continue
-        if len(path) < 2 or path[-1][0] != match["key"]:
-            raise Misfit(f"The tag </{match['key']}> closes nothing. Send the call again.")
-        key, children, start = path.pop()
-        value: Any = children if children else text[start : match.start()]
-        parent = path[-1][1]
-        parent.setdefault("item", []).append(value) if key == "item" else parent.update({key: value})
-    if len(path) > 1:
-        raise Misfit(f"The tag <{path[-1][0]}> is not closed. Send the call again.")
-    return root
-
-
-def _typed(node: Any, schema: Schema, key: str) -> Any:
-    if isinstance(node, str):
-        return coerce_text(_unframed(node), schema, key)
-    declared = properties_of(schema).get(key)
-    inner: Schema = declared if isinstance(declared, dict) else {}
-    if isinstance(node, dict) and node.keys() == {"item"}:
-        items = {"properties": {"item": inner.get("items", {})}}
-        return [_typed(each, items, "item") for each in node["item"]]
-    return {name: _typed(each, inner, name) for name, each in node.items()}
-
-
-def _unframed(text: str) -> str:
-    return text.removeprefix("\n").removesuffix("\n")

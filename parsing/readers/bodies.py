@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 
+from parsing.arguments import unescaped
 from parsing.readers.arrows import arrow_calls, attribute_values, nested_calls, pair_calls
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.literal_calls import LiteralCall
@@ -20,7 +20,7 @@ Groups = dict[str, str | None]
 
 def name_in(groups: Groups) -> str:
     """The tool that an opener names."""
-    return html.unescape(groups.get("name") or groups.get("offered") or "").strip()
+    return unescaped(groups.get("name") or groups.get("offered") or "").strip()
 
 
 def json_calls(sink: Sink, groups: Groups) -> Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property, lru_cache
 
 import regex
@@ -13,13 +14,22 @@ from parsing.matching import compiled, first_characters, first_mark
 from parsing.sink import Sink
 
 
+class Framing(Enum):
+    """The newlines round a value that belong to its tags, as the templates of the grammar write them."""
+
+    EACH = 1  # one behind the opening tag, and one before the closing tag
+    PAIR = 2  # the same, if both are there
+    NONE = 3
+
+
 @dataclass(frozen=True)
 class Markup:
     """The tags of one grammar, as patterns.
 
     `opens` begins a value (groups: key, maybe kind or string), `shuts` ends one, `ends` ends the call; `after` may
     follow a whole call, and proves that an end inside a value is one. The end of a value counts only directly after
-    `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value.
+    `lead`. `nests` is a whole call quoted in a value: up to its end nothing ends the value. `framing`: the newlines
+    round a value that are none of it.
     """
 
     opens: str
@@ -28,6 +38,7 @@ class Markup:
     after: str
     lead: str = ""
     nests: str = ""
+    framing: Framing = Framing.PAIR
 
     @cached_property
     def first(self) -> str:
@@ -40,6 +51,11 @@ class Markup:
         marks = first_characters(f"(?:{self.opens})|(?:{self.ends})|(?:{self.after})")
         visible = "".join(each for each in sorted(marks) if not each.isspace() and each != "\\")
         return re.compile(f"[{re.escape(visible)}]")
+
+    @cached_property
+    def passed(self) -> regex.Pattern[str]:
+        """Closing tags too many and space that is written out: what may stand between values and means nothing."""
+        return compiled(rf"(?:{self.shuts})|\\n")
 
     @cached_property
     def quoted(self) -> regex.Pattern[str] | None:
@@ -64,6 +80,19 @@ class Markup:
             rf"(?:{self.shuts})(?=\s*(?:\Z|{self.opens}|{self.ends}|{self.after}))"
             rf"|(?=(?P<sibling>{self.opens}))|(?P<unclosed>(?=(?:{self.ends})\s*(?:\Z|{self.after})))"
         )
+
+
+def unframed(text: str, framing: Framing) -> str:
+    """The value without the newlines that belong to the tags, and out of its CDATA."""
+    stripped = text.strip()
+    if stripped.startswith("<![CDATA[") and stripped.endswith("]]>"):
+        return stripped[9:-3]
+    start = 1 if text[:1] == "\n" else 2 if text[:2] == "\r\n" else 0
+    inner = text[start:]
+    end = len(inner) - (2 if inner.endswith("\r\n") else 1 if inner.endswith("\n") else 0)
+    if framing is Framing.NONE or (framing is Framing.PAIR and not (start and end < len(inner))):
+        return text
+    return inner[:end]
 
 
 @lru_cache(maxsize=256)

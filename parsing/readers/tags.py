@@ -6,14 +6,20 @@ from collections.abc import Callable
 
 import regex
 
-from parsing.arguments import coerce_text, properties_of
+from parsing.arguments import ANY_JSON, coerce_text, properties_of, unescaped
 from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, match_at
-from parsing.readers.markup import Markup
+from parsing.readers.elements import nested_value
+from parsing.readers.markup import Framing, Markup, unframed
 from parsing.shapes import Misfit, arguments_object
 from parsing.sink import CUT, Sink
 
+_QUOTED = 80
+_REMAINDER = (
+    "The call of {name} was not run: {text!r} stands in it outside of any parameter. Send the call again with its "
+    "parameters alone, each in its own tags."
+)
 PACKED = ("arguments", "input", "parameters", "args")
 
 
@@ -32,6 +38,7 @@ class TaggedCall:
         self._schema = sink.schema(name)
         self._key: str | None = None
         self._kind: str | None = None
+        self._framing = markup.framing
         self._loose: list[str] = []
         self._arguments: Arguments = {}
         self._raw: list[str] = []
@@ -76,10 +83,12 @@ class TaggedCall:
             self._keep(buf, end)
             self._finish()
             return end
-        self._key = (groups.get("key") or "").strip().strip("\"'")
+        self._key = self._named(groups.get("key") or "")
         self._kind = groups.get("kind")
+        self._framing = self._markup.framing
         if groups.get("string") is not None:
-            self._kind = "string" if groups["string"].lower() == "true" else "json"
+            self._kind = "string" if groups["string"].lower() == "true" else ANY_JSON
+            self._framing = Framing.NONE
         self._keep(buf, end)
         self._start = len(self._raw)
         self._depth = 0
@@ -109,7 +118,7 @@ class TaggedCall:
         if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
             return at + 1
         self._keep(buf, at)
-        self._close()
+        self._close(Framing.EACH if end == at else self._framing)  # a forgotten tag would have been on the next line
         return end
 
     def _quoted(self, buf: str, at: int, last: bool) -> int:
@@ -122,19 +131,26 @@ class TaggedCall:
         self._depth += 1 if match["inner"] is not None else -1
         return end
 
+    def _named(self, written: str) -> str:
+        """The parameter that a tag names: as it is written, or without its escapes."""
+        key = written.strip().strip("\"'")
+        return key if key in properties_of(self._schema) else unescaped(key)
+
     def _follows(self, match: regex.Match[str]) -> bool:
         """Return whether an opening tag inside a value begins the next parameter, the closing tag being forgotten."""
-        key = (match.groupdict().get("key") or "").strip().strip("\"'")
+        key = self._named(match.groupdict().get("key") or "")
         return key in properties_of(self._schema) and key != self._key and key not in self._arguments
 
-    def _close(self) -> None:
+    def _close(self, framing: Framing) -> None:
         key, self._key = self._key or "", None
-        self._arguments[key] = self._fitted(unframed("".join(self._raw[self._start :])), key)
+        text = unframed("".join(self._raw[self._start :]), framing)
+        self._arguments[key] = self._value(text, key)
 
-    def _fitted(self, text: str, key: str) -> object:
-        if self._kind == "json":
-            return json_or_text(text)
-        return coerce_text(text, self._schema, key, self._kind)
+    def _value(self, text: str, key: str) -> object:
+        value = coerce_text(text, self._schema, key, self._kind)
+        if value is not text or not text.lstrip().startswith("<"):
+            return value
+        return nested_value(text, self._schema, key)
 
     def _finish(self) -> None:
         self.done = True
@@ -145,10 +161,17 @@ class TaggedCall:
             return
         self._sink.call(self._name, arguments)
 
+    def _remainder(self) -> str:
+        """The words between the tags; closing tags too many are none, nor is space that is written out."""
+        loose = "".join(self._loose)
+        return self._markup.passed.sub("", loose).strip() if loose else ""
+
     def _packed(self) -> Arguments:
         """The arguments; taken out of a single parameter that packs them all, or of a JSON body."""
-        loose = "".join(self._loose).strip()
-        if not self._arguments and loose.startswith("{"):
+        loose = self._remainder()
+        if loose and (self._arguments or not loose.startswith("{")):
+            raise Misfit(_REMAINDER.format(name=self._name, text=loose[:_QUOTED]))
+        if loose:
             try:
                 return arguments_object(loads(loose), self._schema)
             except Unreadable as error:
@@ -167,15 +190,6 @@ def json_or_text(text: str) -> object:
         return loads(text.strip())
     except Unreadable:
         return text
-
-
-def unframed(text: str) -> str:
-    """The value without the one newline on each side that belongs to the tags, and out of its CDATA."""
-    stripped = text.strip()
-    if stripped.startswith("<![CDATA[") and stripped.endswith("]]>"):
-        return stripped[9:-3]
-    text = text.removeprefix("\r").removeprefix("\n") if text.startswith(("\n", "\r\n")) else text
-    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 class EmptyCall:
