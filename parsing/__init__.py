@@ -1,6 +1,17 @@
 """The ground floor: a model's text in, events out. Sans-IO: no async, clock, chance, network or files."""
 
-from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, Parsed, ParseEvent, Text, Thought
+from parsing.events import (
+    Arguments,
+    BadCall,
+    Call,
+    CallDelta,
+    CallOpened,
+    Parsed,
+    ParseEvent,
+    Reclassified,
+    Text,
+    Thought,
+)
 from parsing.parser import Parser, parse
 
 __all__ = [
@@ -12,6 +23,7 @@ __all__ = [
     "ParseEvent",
     "Parsed",
     "Parser",
+    "Reclassified",
     "Text",
     "Thought",
     "parse",

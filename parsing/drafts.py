@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from parsing.dialects import Dialect
-from parsing.events import Call, ParseEvent, Text, Thought
+from parsing.events import Call, ParseEvent, Reclassified, Text, Thought
 from parsing.sink import Excerpts, Sink
 from parsing.state import AFTER, CALL, TEXT, Channel, State
 
@@ -49,6 +49,9 @@ class Output:
         if text:
             self._sink.events.append(state.channel(text))
             state.shown = state.shown or (not bare and state.channel is Text)
+            state.hinted = state.hinted and bare
+            if self.draft is None:
+                state.characters += len(text)
             state.line_start = text[-1] == "\n" or (state.line_start and bare)
 
     def open_draft(self, draft: Draft) -> None:
@@ -74,12 +77,25 @@ class Output:
         raw = "".join(draft.raw)
         if raw:
             self.certain.append(draft.channel(raw))
+            state.characters += len(raw)
             state.shown = draft.shown or (draft.channel is Text and bool(raw.strip()))
             state.line_start = raw.endswith("\n")
         if draft.row is not None and raw.startswith("```") and not draft.closed:
             state.open_fence("```")
         if draft.channel is Thought and state.closer is not None:
             state.channel = Thought
+
+    def reclassify(self) -> None:
+        """All that was shown is reasoning, and its calls are drafts: its opener stood in the prompt."""
+        state, sink = self._state, self._sink
+        if self.draft is not None:
+            self.release(self.draft)
+        if state.characters or sink.made:
+            self.certain += sink.taken()
+            self.certain.append(Reclassified(state.characters, sink.made))
+        self._excerpts.drop(0, sink.index)
+        sink.made = 0
+        state.shown = False
 
     def drop(self, draft: Draft) -> None:
         """Forget the events of the draft."""

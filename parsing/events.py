@@ -88,7 +88,18 @@ class BadCall:
     reason: str
 
 
-ParseEvent = Text | Thought | CallOpened | CallDelta | Call | BadCall
+@dataclass(slots=True)
+class Reclassified:
+    """The last `characters` code points of all text shown so far were thought, and the last `calls` calls drafts in it.
+
+    The thought was opened in the prompt, which is only known where it ends. Rejected calls count among the calls.
+    """
+
+    characters: int
+    calls: int = 0
+
+
+ParseEvent = Text | Thought | Reclassified | CallOpened | CallDelta | Call | BadCall
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 BAR = "[｜|]{1,4}"
@@ -13,12 +14,21 @@ _WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
 @dataclass(frozen=True)
 class Reasoning:
-    """The marks around reasoning. An `answer` is text to the user instead, in which markup is quoted."""
+    """The marks around reasoning. An `answer` is text to the user instead, in which markup is quoted.
+
+    `alone` is the closer where the opener stood in the prompt, for marks whose usual closer ends other messages too.
+    """
 
     name: str
     opens: str
     shuts: str
     answer: bool = False
+    alone: str = ""
+
+    @property
+    def orphan(self) -> str:
+        """The closer that proves reasoning although nothing opened it. Empty if none does."""
+        return self.alone or ("" if "(?=" in self.shuts else self.shuts)
 
 
 # Wherever they stand, outside code. A closer alone is dropped.
@@ -32,16 +42,31 @@ REASONING: tuple[Reasoning, ...] = (
         "harmony",
         rf"{_START}<\|channel\|>analysis{_WORD}<\|message\|>(?=[^{{])|{_START}<\|channel\|>analysis<\|message\|>",
         r"<\|end\|>|<\|return\|>|(?=<\|start\|>|<\|channel\|>)",
+        alone=rf"<\|end\|>(?={_START}(?: to=[^<]{{1,128}})?<\|channel\|>[^<]{{1,160}}(?:<\|constrain\|>\w{{1,20}})?"
+        r"<\|message)",
     ),
-    Reasoning("muse", rf"{_STARTED} ?to=self<\|message\|>", _MUSE_ENDS),
     Reasoning(
-        "inkling", r"(?:<\|message_model\|>)?<\|content_thinking\|>", r"<\|end_message\|>|(?=<\|message_model\|>)"
+        "muse",
+        rf"{_STARTED} ?to=self<\|message\|>",
+        _MUSE_ENDS,
+        alone=r"<\|eom\|>(?=<\|start\|>(?:assistant)? ?to=[\w.:-]{1,128}<\|message)",
+    ),
+    Reasoning(
+        "inkling",
+        r"(?:<\|message_model\|>)?<\|content_thinking\|>",
+        r"<\|end_message\|>|(?=<\|message_model\|>)",
+        alone=r"<\|end_message\|>(?=<\|message_model\|>)",
     ),
     Reasoning("kimi_k3", r"<\|open\|>think<\|sep\|>", r"<\|close\|>think<\|sep\|>"),
     Reasoning("kimi_vl", "◁think▷", "◁/think▷"),
     Reasoning("cohere", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     Reasoning("apertus", r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
-    Reasoning("solar", r"<\|think\|>", r"<\|end\|>|(?=<\|(?:content|tool_call:begin|begin)\|>)"),
+    Reasoning(
+        "solar",
+        r"<\|think\|>",
+        r"<\|end\|>|(?=<\|(?:content|tool_call:begin|begin)\|>)",
+        alone=r"<\|end\|>(?=<\|begin\|>)",
+    ),
     Reasoning("plamo3", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
     Reasoning("minicpm", r"<\|thought_start\|>", r"<\|thought_end\|>"),
     Reasoning("pangu", r"\[unused16\]", r"\[unused17\]"),
@@ -81,11 +106,16 @@ TOKENS: tuple[str, ...] = (
     r"<co>|</co(?::[^<>]{0,80})?>",
     r"<\|(?:open|close)\|>(?:response|message|tools)[^<]{0,80}<\|sep\|>",
     r"<\|tool_calls?_section_(?:begin|end)\|>",
-    rf"{_START}<\|channel\|>(?:final|commentary){_WORD}<\|message\|>|<\|start\|>assistant",
+    r"<\|start\|>assistant",
     r"<\|im_start\|>assistant",
     r"(?:<\|from\|>assistant\s{0,3})?<\|recipient\|>all\s{0,3}<\|content\|>",
     r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
     r"<tool_calls?>\s{0,100}</tool_calls?>",
+)
+# Tokens behind which the answer stands: what is shown is no thought.
+ANSWERS: tuple[str, ...] = (
+    rf"{_START}<\|channel\|>(?:final|commentary){_WORD}<\|message\|>",
+    r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>",
 )
 LINE_TOKENS: tuple[str, ...] = (r">>>all[ \t]{0,5}\r?\n",)
 # A result that the model invents after a call: the message ends there.
@@ -97,7 +127,14 @@ ECHOES: tuple[str, ...] = (
 )
 ECHO_LINES: tuple[str, ...] = (r"Observation:", r"```tool_outputs?[ \t]{0,20}\n", r"Thought:")
 
-ANY_CLOSER = "|".join(each.shuts for each in REASONING if "(?=" not in each.shuts)
+ORPHANS: tuple[str, ...] = tuple(each.orphan for each in REASONING if each.orphan)
+ANY_CLOSER = "|".join(ORPHANS)
 # A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
-THINKING_PROMPT = r"<(?:seed:|mm:|longcat_|ifm\|)?think[\w:-]*>$|\[THINK\]$|◁think▷$"
+THINKING_PROMPT = "|".join(rf"(?:{each.opens})\Z" for each in REASONING if not each.answer)
 PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)\Z"  # not its line: the text behind that is the answer
+
+
+def reasoning_open_in(prompt: str) -> Reasoning | None:
+    """The marks of the reasoning, or of the answer, that this prompt ends in."""
+    end = prompt.rstrip()
+    return next((each for each in REASONING if re.search(rf"(?:{each.opens})\Z", end)), None)

@@ -15,21 +15,25 @@ import regex
 
 from parsing.dialects import ROWS, Dialect, Rows
 from parsing.framing import (
+    ANSWERS,
     ECHO_LINES,
     ECHOES,
     FIRST_REASONING,
     HEADERS,
     LINE_TOKENS,
+    ORPHANS,
     REASONING,
     STOPS,
     TOKENS,
     Reasoning,
 )
-from parsing.matching import compiled, first_characters
+from parsing.matching import HOLD, NEED_MORE, compiled, first_characters, match_at
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
 TOKEN = "token"
+ANSWER = "answer"
+ORPHAN = "orphan"
 AHEAD = 4
 _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
@@ -40,13 +44,26 @@ class Table:
     """Patterns in the order in which they are tried, and the kind of each."""
 
     pattern: regex.Pattern[str]
-    kinds: tuple[Kind, ...]
+    rows: tuple[tuple[str, Kind], ...]
     ends: tuple[int, ...]  # the empty group at the end of each alternative
 
     def kind(self, match: regex.Match[str]) -> Kind:
         """Return the kind of the alternative that matched."""
+        return self.rows[self._number(match)][1]
+
+    def match_at(self, buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
+        """Match as `matching.match_at` does, row by row: a row that more text may complete goes before later ones."""
+        end, match = match_at(self.pattern, buf, pos, last)
+        if match is None or last or len(buf) - pos > HOLD:
+            return end, match
+        rivals = _rivals(self, self._number(match), buf[pos : pos + AHEAD])
+        if any(compiled(opens).match(buf, pos, partial=True) for opens in rivals):
+            return NEED_MORE, None
+        return end, match
+
+    def _number(self, match: regex.Match[str]) -> int:
         found = match.group(0, *self.ends)
-        return self.kinds[found.index("", 1) - 1]
+        return found.index("", 1) - 1
 
     @property
     def first(self) -> frozenset[str]:
@@ -59,7 +76,13 @@ def _table(rows: Iterable[tuple[str, Kind]]) -> Table:
     pattern = "|".join(rf"(?:{opens})(?P<row_{number}>)" for number, (opens, _) in enumerate(numbered)) or "(?!)"
     compiled = regex.compile(pattern)
     ends = tuple(compiled.groupindex[f"row_{number}"] for number in range(len(numbered)))
-    return Table(compiled, tuple(kind for _, kind in numbered), ends)
+    return Table(compiled, tuple(numbered), ends)
+
+
+@lru_cache(maxsize=1024)
+def _rivals(table: Table, number: int, ahead: str) -> tuple[str, ...]:
+    """The rows before this one that may begin with `ahead` as well."""
+    return tuple(opens for opens, _ in table.rows[:number] if compiled(opens).match(ahead, partial=True))
 
 
 def _rows(rows: Iterable[Dialect | Reasoning]) -> list[tuple[str, Kind]]:
@@ -91,8 +114,8 @@ class Openers:
     @cached_property
     def tokens(self) -> Table:
         """Tokens that are never shown, and closers that close nothing."""
-        orphans = [each.shuts for each in REASONING if "(?=" not in each.shuts]
-        return _table([(each, ECHO) for each in ECHOES] + [(each, TOKEN) for each in (*TOKENS, *orphans)])
+        kinds = ((ECHO, ECHOES), (ANSWER, ANSWERS), (ORPHAN, ORPHANS), (TOKEN, TOKENS))
+        return _table((each, kind) for kind, rows in kinds for each in rows)
 
     @cached_property
     def lines(self) -> Table:
@@ -106,7 +129,7 @@ class Openers:
     @cached_property
     def headers(self) -> Table:
         """Openers at the beginning of the message, tried before all others."""
-        return _table([*_rows(self._all.headers), *_rows(HEADERS)])
+        return _table([*_rows(HEADERS), *_rows(self._all.headers)])
 
     @cached_property
     def first(self) -> Table:

@@ -12,8 +12,8 @@ from typing import Any
 
 from parsing.blocks import Blocks, Pass
 from parsing.drafts import Draft, Output
-from parsing.events import BadCall, Call, Parsed, ParseEvent, Text, Thought
-from parsing.framing import ANY_CLOSER, PROMPT_ENDS, THINKING_PROMPT
+from parsing.events import BadCall, Call, Parsed, ParseEvent, Reclassified, Text, Thought
+from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
 from parsing.openers import OPENERS, Openers
 from parsing.prose import Prose
@@ -66,8 +66,10 @@ class Parser:
         self._known: dict[str, Text | Thought] | None = None
         self._stop = ""  # it is in every piece
         self._pass: Pass = self._pass_text
-        if starts_in_thought or re.search(THINKING_PROMPT, prompt_suffix.rstrip()):
-            self._state.open_channel(ANY_CLOSER)
+        opened = reasoning_open_in(prompt_suffix)
+        if starts_in_thought or opened:
+            self._state.open_channel(opened.shuts if opened else ANY_CLOSER, verbatim=bool(opened and opened.answer))
+            self._state.hinted = True
         elif match := re.search(PROMPT_ENDS, prompt_suffix):
             self._held = match.group()
             self._output.hidden = len(self._held)
@@ -78,6 +80,7 @@ class Parser:
         if known is not None:
             event = known.get(text)
             if event is not None:
+                self._state.characters += len(text)
                 return [event]
             if self._is_prose(text):
                 return self._learn(text, known)
@@ -102,11 +105,13 @@ class Parser:
         if not text:
             return []
         event = self._state.channel(text)
+        self._state.characters += len(text)
         if len(text) <= _KNOWN_LENGTH and len(known) < _KNOWN_PIECES:
             known[text] = event
         return [event]
 
     def _pass_text(self, text: str) -> list[ParseEvent]:
+        self._state.characters += len(text)
         return [self._state.channel(text)]
 
     def _settle(self) -> None:
@@ -236,17 +241,24 @@ def gather(events: Iterable[ParseEvent]) -> Parsed:
     """The sum of a reply's events."""
     content: list[str] = []
     reasoning: list[str] = []
-    parsed = Parsed()
+    made: list[Call | BadCall] = []
     for event in events:
         match event:
             case Text(text):
                 content.append(text)
             case Thought(text):
                 reasoning.append(text)
-            case Call():
-                parsed.calls.append(event)
-            case BadCall():
-                parsed.rejected.append(event)
-    parsed.content = "".join(content)
-    parsed.reasoning = "".join(reasoning)
-    return parsed
+            case Reclassified(characters, calls):
+                shown = "".join(content)
+                end = len(shown) - characters
+                content = [shown[:end]]
+                reasoning.append(shown[end:])
+                del made[len(made) - calls :]
+            case Call() | BadCall():
+                made.append(event)
+    return Parsed(
+        content="".join(content),
+        reasoning="".join(reasoning),
+        calls=[each for each in made if isinstance(each, Call)],
+        rejected=[each for each in made if isinstance(each, BadCall)],
+    )

@@ -15,7 +15,7 @@ from parsing.events import Text, Thought
 from parsing.fences import info_string_arguments
 from parsing.framing import Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
-from parsing.openers import AHEAD, ECHO, Openers, Table, tool_elements
+from parsing.openers import AHEAD, ANSWER, ECHO, ORPHAN, Kind, Openers, Table, tool_elements
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT, Sink
 from parsing.state import OVER, TEXT, State
@@ -122,14 +122,14 @@ class Prose:
         """At the beginning of the message."""
         openers = self._openers
         if buf[pos] in openers.header_gates:
-            end, match = match_at(openers.headers.pattern, buf, pos, last)
+            end, match = openers.headers.match_at(buf, pos, last)
             if match or end == NEED_MORE:
                 return self._begin(openers.headers, match, buf, pos) if match else NEED_MORE
         if buf[pos].isspace():
             found = _VISIBLE.search(buf, pos)
             end = max(pos + 1, (found.start() if found else len(buf)) - 1)  # with the last space something may begin
             return self._emit(buf, pos, end)
-        end, match = match_at(openers.first.pattern, buf, pos, last)
+        end, match = openers.first.match_at(buf, pos, last)
         if end == NEED_MORE:
             begun = buf[pos:]
             return NEED_MORE if self._sink.may_offer(begun) or openers.begins_first(begun) else NO_MATCH
@@ -148,13 +148,13 @@ class Prose:
     def _at_line(self, buf: str, pos: int, last: bool) -> int:
         """At the beginning of a line."""
         openers = self._openers
-        end, match = match_at(openers.lines.pattern, buf, pos, last)
+        end, match = openers.lines.match_at(buf, pos, last)
         if match or end == NEED_MORE:
             step = self._begin(openers.lines, match, buf, pos) if match else NEED_MORE
             if step != NO_MATCH:
                 return step
-        if self._sink.index:
-            end, match = match_at(openers.echo_lines.pattern, buf, pos, last)
+        if self._sink.made:
+            end, match = openers.echo_lines.match_at(buf, pos, last)
             if match:
                 self._state.enter(OVER)
             if end != NO_MATCH:
@@ -171,7 +171,7 @@ class Prose:
         if len(buf) - pos >= AHEAD and not openers.may_begin(buf[pos : pos + AHEAD]):
             return self._at_element(buf, pos, last)
         for table in (openers.marked, openers.rest):
-            end, match = match_at(table.pattern, buf, pos, last)
+            end, match = table.match_at(buf, pos, last)
             step = self._begin(table, match, buf, pos) if match else end
             if step != NO_MATCH:
                 return step
@@ -192,10 +192,9 @@ class Prose:
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
         """At a token that is never shown, or at an opener that the end of the message cuts."""
         tokens = self._openers.tokens
-        end, match = match_at(tokens.pattern, buf, pos, last)
+        end, match = tokens.match_at(buf, pos, last)
         if match:
-            if tokens.kind(match) == ECHO and self._sink.index > 0:
-                self._state.enter(OVER)
+            self._pass_token(tokens.kind(match))
             return end
         if not last or not self._blocks.enabled or not is_truncated(buf[pos:], self._sink.tools, self._openers):
             return end
@@ -203,6 +202,19 @@ class Prose:
         if answered and is_truncated_call(buf[pos:], self._openers):
             self._sink.bad(buf[pos:], CUT)
         return len(buf)
+
+    def _pass_token(self, kind: Kind) -> None:
+        """Let a token that is never shown have its effect."""
+        state = self._state
+        if kind == ECHO and self._sink.made:
+            state.enter(OVER)
+        elif kind == ANSWER:
+            if state.hinted:
+                state.close_channel()
+            state.declared = True
+        elif kind == ORPHAN and not state.declared:
+            self._output.reclassify()
+            state.close_channel()
 
     # --- beginnings ---
 
@@ -212,7 +224,7 @@ class Prose:
         if isinstance(kind, Dialect):
             return match.end() if self._blocks.begin(kind, match, buf, pos) else NO_MATCH
         if isinstance(kind, Reasoning):
-            if state.closer is not None:  # reasoning that is open already is ended by its own mark only
+            if state.closer is not None and not state.hinted:  # open reasoning is ended by its own mark only
                 return NO_MATCH
             if state.shown and not state.line_start and (after := buf[match.end() : match.end() + 1]) in ("", " "):
                 return NO_MATCH if after else NEED_MORE  # in the middle of a sentence the mark is only mentioned

@@ -34,12 +34,13 @@ def offered_name(written: str, tools: Tools) -> str:
 class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
-    __slots__ = ("closer", "dialect", "disqualified", "events", "index", "is_open", "tools", "whole")
+    __slots__ = ("closer", "dialect", "disqualified", "events", "index", "is_open", "made", "tools", "whole")
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
         self.events: list[ParseEvent] = []
         self.index = 0
+        self.made = 0  # calls, and rejected ones, that have not turned out to be drafts
         self.is_open = False
         self.dialect = ""
         self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
@@ -88,11 +89,13 @@ class Sink:
 
     def _next(self) -> None:
         self.index += 1
+        self.made += 1
         self.is_open = False
 
     def rewind(self, index: int) -> None:
         """Forget the events since the call with this index."""
         self.events.clear()
+        self.made -= self.index - index
         self.index = index
         self.is_open = self.whole = self.disqualified = False
 

@@ -79,6 +79,9 @@ class State:
     closer_gates: frozenset[str] = frozenset()  # the characters that it begins with
     verbatim: bool = False  # an answer in which markup is text
     shown: bool = False  # something visible has been shown
+    characters: int = 0  # that have been shown, as long as nothing is `declared`
+    declared: bool = False  # a mark, or a hint, has told the answer from the reasoning
+    hinted: bool = False  # a hint alone opened the channel, and nothing visible has come yet
     line_start: bool = True
     ticks: int = 0  # how many back-ticks opened the inline code
     fence: str = ""  # the run that opened the fence
@@ -98,6 +101,8 @@ class State:
 
     def open_channel(self, closer: str, *, verbatim: bool = False) -> None:
         """Begin reasoning, or a verbatim answer, that ends with `closer`."""
+        self.declared = True
+        self.hinted = False
         self.channel = Text if verbatim else Thought
         self.verbatim = verbatim
         self.closer = compiled(closer)
@@ -105,6 +110,8 @@ class State:
 
     def close_channel(self) -> None:
         """Go back to the answer: a line begins, in no code."""
+        self.declared = True
+        self.hinted = False
         self.enter(TEXT)
         self.channel = Text
         self.verbatim = False

@@ -13,7 +13,10 @@ from parsing import ParseEvent, Parser, Text, Thought
 from parsing.dialects import listed
 
 PIECE = 4096
-_KINDS = {"Text": "text", "Thought": "thought", "CallOpened": "opened", "CallDelta": "delta", "Call": "call"}
+_KINDS = {
+    "Text": "text", "Thought": "thought", "Reclassified": "reclassified", "CallOpened": "opened", "CallDelta": "delta",
+    "Call": "call",
+}  # fmt: skip
 
 
 def parse_stdin(tools_file: Path | None, fences: bool) -> int:
