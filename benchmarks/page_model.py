@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
-from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, TextChunk
+from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, TextChunk
 from parsing import Call
 
 DELTAS, LINES = 10_000, 100_000
@@ -40,7 +40,7 @@ class Told(BaseProvider):
     """Writes what the last message asks for: `answer`, `command`, or a short turn."""
 
     model = "told"
-    teach_fences = False  # code in the answer is shown, not run
+    call_form = CallForm.NATIVE  # code in the answer is shown, not run
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         last = request.messages[-1]

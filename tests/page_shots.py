@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from app.core.provider import CallForm
 from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests.browser import PHONE, WIDE, Browsing, Page, browsing, expect, home, say, shot
@@ -72,7 +73,7 @@ async def told(browser: Browsing, folder: Path, running: str, asking: str = "", 
     (folder / "work").mkdir()
     (folder / "work/Makefile").write_text(MAKEFILE)
     (folder / "work/check.py").write_text(CHECK)
-    async with serving(folder, Scripted(story(), model="qwen3-coder", teach_fences=False)) as served:
+    async with serving(folder, Scripted(story(), model="qwen3-coder", call_form=CallForm.NATIVE)) as served:
         page = await browser.page(**options)
         await page.goto(home(served))
         await say(page, "Why is the parser fast? Prove it.")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app.core.messages import Message
 from app.core.provider import (
+    CallForm,
     FallbackUsed,
     Finished,
     ModelRequest,
@@ -221,14 +222,14 @@ async def test_the_room_of_a_stand_in_is_looked_at_before_it_is_asked() -> None:
 
 async def test_what_is_asked_of_the_route_is_of_the_model_that_answers() -> None:
     time = Time()
-    wanted = Scripted([fails(404)], "m", teach_fences=False)
+    wanted = Scripted([fails(404)], "m", call_form=CallForm.NATIVE)
     handles = time.handle(wanted), time.handle(model("Hi", name="o"), time.server("hosted"))
     route = time.route(*handles)
-    assert (route.model, route.teach_fences, route.answers) == ("m", False, "local/m")
+    assert (route.model, route.call_form, route.answers) == ("m", CallForm.NATIVE, "local/m")
     async with aclosing(route.stream(ASKED)) as pieces:
         async for piece in pieces:
             if isinstance(piece, TextChunk):
-                assert (route.model, route.teach_fences, route.answers) == ("o", True, "hosted/o")
+                assert (route.model, route.call_form, route.answers) == ("o", CallForm.FENCED, "hosted/o")
     time.now += 100
     assert (route.model, route.answers, route.last) == ("m", "hosted/o", handles[1])
 

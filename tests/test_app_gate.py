@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.context.prompt import opening
-from app.core.provider import Piece, TextChunk
+from app.core.provider import CallForm, Piece, TextChunk
 from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Gate, PolicyContext, decide
 from app.policy.grants import Grant
@@ -159,7 +159,7 @@ def hidden_from(hidden: str) -> Toolbox:
 @pytest.mark.parametrize("name", [one.name for one in TOOLS])
 def test_layer_1_a_tool_that_is_refused_is_never_mentioned(name: str) -> None:
     toolbox = hidden_from(name)
-    told = opening(toolbox.offered, teach_fences=True, workspace=Path("/w"), now=datetime(2026, 1, 1))
+    told = opening(toolbox.offered, call_form=CallForm.FENCED, workspace=Path("/w"), now=datetime(2026, 1, 1))
     words = " ".join(str(message) for message in told).replace("(", " ").replace("'", " ").replace("`", " ").split()
     assert name not in toolbox.schemas and name not in words
     assert len(toolbox.offered) == len(TOOLS) - 1

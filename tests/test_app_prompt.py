@@ -21,8 +21,10 @@ from app.context.prompt import (
     BUDGETS,
     EXAMPLES,
     IDENTITY,
+    TEACHINGS,
     Example,
     Override,
+    Teaching,
     opening,
     signature,
     within,
@@ -30,7 +32,7 @@ from app.context.prompt import (
 )
 from app.core.data_delimiters import RULE, framed
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, TextChunk
+from app.core.provider import CallForm, ModelRequest, TextChunk
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.wire.openai.history import ENOUGH, wire_messages
@@ -48,14 +50,14 @@ REST_TOKENS, TOKENS_PER_TOOL = 312, 24  # of the opening without its list of too
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
 
 
-def prompt(tools: Sequence[Tool] = TOOLS, *, teach_fences: bool = True, now: datetime = MORNING) -> str:
-    return beginning(tools, teach_fences=teach_fences, now=now)[0].text
+def prompt(tools: Sequence[Tool] = TOOLS, *, call_form: CallForm = CallForm.FENCED, now: datetime = MORNING) -> str:
+    return beginning(tools, call_form=call_form, now=now)[0].text
 
 
 def beginning(
-    tools: Sequence[Tool] = TOOLS, *, teach_fences: bool = True, now: datetime = MORNING, **more: Any
+    tools: Sequence[Tool] = TOOLS, *, call_form: CallForm = CallForm.FENCED, now: datetime = MORNING, **more: Any
 ) -> list[Message]:
-    return opening(tools, teach_fences=teach_fences, workspace=WORKSPACE, now=now, **more)
+    return opening(tools, call_form=call_form, workspace=WORKSPACE, now=now, **more)
 
 
 def named(*names: str) -> list[Tool]:
@@ -90,13 +92,13 @@ BEGINNINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("guards", ["", CALLER])
-@pytest.mark.parametrize("teach_fences", [True, False])
+@pytest.mark.parametrize("call_form", CallForm)
 @pytest.mark.parametrize(("changes", "first"), BEGINNINGS.values(), ids=BEGINNINGS)
 def test_who_speaks_can_be_changed_and_what_keeps_tools_safe_cannot(
-    changes: dict[str, Any], first: list[str], teach_fences: bool, guards: str
+    changes: dict[str, Any], first: list[str], call_form: CallForm, guards: str
 ) -> None:
-    usual = beginning(teach_fences=teach_fences)
-    changed = beginning(teach_fences=teach_fences, guards=guards, **changes)
+    usual = beginning(call_form=call_form)
+    changed = beginning(call_form=call_form, guards=guards, **changes)
     kept, _, date = usual[0].text.removeprefix(f"{IDENTITY}\n\n").rpartition("\n\n")
     assert changed[0].text == "\n\n".join([*first, kept, *([guards] if guards else []), date])
     assert changed[1:] == usual[1:]
@@ -114,7 +116,7 @@ TOO_LONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("piece", "changes"), TOO_LONG.items(), ids=TOO_LONG)
 def test_a_piece_beyond_its_budget_is_shortened_and_says_so(piece: str, changes: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"tools": TOOLS[:1], "teach_fences": True, "workspace": WORKSPACE, "now": MORNING}
+    usual: dict[str, Any] = {"tools": TOOLS[:1], "call_form": CallForm.FENCED, "workspace": WORKSPACE, "now": MORNING}
     short, long = opening(**usual)[0].text, opening(**usual | changes)[0].text
     assert long.count(f"[The rest is left out: there is room for {BUDGETS[piece]:,} characters.]") == 1
     assert len(long) <= len(short) + BUDGETS[piece] + len("\n\n")
@@ -122,8 +124,8 @@ def test_a_piece_beyond_its_budget_is_shortened_and_says_so(piece: str, changes:
 
 
 def test_our_own_pieces_are_never_shortened() -> None:
-    for teach_fences in (True, False):
-        assert "left out" not in prompt(teach_fences=teach_fences)
+    for call_form in CallForm:
+        assert "left out" not in prompt(call_form=call_form)
 
 
 @given(st.text(max_size=300), st.integers(100, 200))
@@ -155,15 +157,15 @@ def test_tools_that_are_not_offered_are_not_mentioned(kept: Tool) -> None:
     assert {message.name for message in beginning([kept])} <= {None, kept.name}
 
 
-@pytest.mark.parametrize("teach_fences", [True, False])
-def test_without_tools_none_are_spoken_of(teach_fences: bool) -> None:
-    messages = beginning([], teach_fences=teach_fences)
+@pytest.mark.parametrize("call_form", CallForm)
+def test_without_tools_none_are_spoken_of(call_form: CallForm) -> None:
+    messages = beginning([], call_form=call_form)
     assert [message.role for message in messages] == ["system"]
     assert "tool" not in messages[0].text and str(WORKSPACE) not in messages[0].text
 
 
 def test_a_model_with_native_calls_is_not_taught() -> None:
-    messages = beginning(teach_fences=False)
+    messages = beginning(call_form=CallForm.NATIVE)
     assert [message.role for message in messages] == ["system"]
     assert "fence" not in messages[0].text and "bash" not in messages[0].text
     assert str(WORKSPACE) in messages[0].text
@@ -175,15 +177,19 @@ def test_required_arguments_come_first_and_optional_ones_are_marked() -> None:
     assert signature({}) == ""
 
 
-def test_there_are_two_worked_examples_and_each_ends_in_an_answer() -> None:
-    messages = worked_examples(TOOLS)
+@pytest.mark.parametrize("teaching", TEACHINGS.values(), ids=TEACHINGS)
+def test_there_are_two_worked_examples_and_each_ends_in_an_answer(teaching: Teaching) -> None:
+    messages = worked_examples(TOOLS, teaching)
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"] * 2
 
 
+@pytest.mark.parametrize("call_form", TEACHINGS)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.tool)
-def test_a_worked_example_means_to_the_parser_what_it_means_in_the_history(example: Example) -> None:
-    [asked] = [message for message in example.messages() if message.calls]
-    read = parse(asked.text, SCHEMAS).calls
+def test_a_worked_example_means_to_the_parser_what_it_means_in_the_history(
+    example: Example, call_form: CallForm
+) -> None:
+    [asked] = [message for message in example.messages(TEACHINGS[call_form]) if message.calls]
+    read = parse(asked.text, SCHEMAS, fences=call_form is CallForm.FENCED).calls
     assert [(call.name, call.arguments, call.dialect) for call in read] == [
         (call.name, call.arguments, call.dialect) for call in asked.calls
     ]
@@ -199,9 +205,9 @@ def test_text_results_end_with_one_line_that_allows_an_answer() -> None:
 
 
 @pytest.mark.parametrize(("tools", "times"), [(TOOLS, 1), ((), 0)], ids=["with tools", "without"])
-@pytest.mark.parametrize("teach_fences", [True, False])
-def test_the_prompt_says_once_what_a_frame_means(tools: Sequence[Tool], times: int, teach_fences: bool) -> None:
-    assert prompt(tools, teach_fences=teach_fences).count(RULE) == times
+@pytest.mark.parametrize("call_form", CallForm)
+def test_the_prompt_says_once_what_a_frame_means(tools: Sequence[Tool], times: int, call_form: CallForm) -> None:
+    assert prompt(tools, call_form=call_form).count(RULE) == times
 
 
 @pytest.mark.parametrize("native", [True, False])

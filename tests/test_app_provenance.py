@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.context.persona import Persona
-from app.context.prompt import EXAMPLES, Override
+from app.context.prompt import EXAMPLES, TEACHINGS, Override
 from app.core.messages import AskedCall, Message
 from app.models.wire.native_calls import NATIVE
 from app.provenance.quotation import Provenance, of_prompt, of_summaries
@@ -235,7 +235,8 @@ async def test_the_prompt_and_summaries_are_read_as_well() -> None:
 
 async def test_what_a_model_wrote_or_had_not_read_yet_is_no_source() -> None:
     calls = called(HERMES, TOOLBOX, {})
-    examples = [message for example in EXAMPLES for message in example.messages() if message.role == "assistant"]
+    turns = [one for each in EXAMPLES for teaching in TEACHINGS.values() for one in each.messages(teaching)]
+    examples = [message for message in turns if message.role == "assistant"]
     assert not await quoted(calls, [Message("user", "Go."), *examples, Message("assistant", HERMES)], TOOLBOX)
     made = Message("assistant", HERMES, calls=tuple(calls))
     later = [made, result(HERMES), Message("user", HERMES)]  # of another call of the same reply, and sent meanwhile

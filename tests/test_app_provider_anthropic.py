@@ -14,7 +14,7 @@ import pytest
 from app.core.attachments import Attachment
 from app.core.clock import Clock
 from app.core.messages import Message, dump, load
-from app.core.provider import Finished, MetadataChunk, ModelRequest, Piece, ProviderNotice
+from app.core.provider import CallForm, Finished, MetadataChunk, ModelRequest, Piece, ProviderNotice
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.wire.anthropic.provider import ANSWER, SHORT_ANSWER
 from app.models.wire.hosted_provider import RequestDefaults
@@ -207,13 +207,13 @@ async def test_another_model_that_refuses_tools_is_taught_them() -> None:
     refused = error("invalid_request_error", "tools are not supported", 400)
     async with upstream(refused, WHOLE) as server, claude_at(server, "tiny") as chat:
         assert await pieces_of(chat, WITH_TOOLS) == HI
-        assert (chat.native_tools, chat.teach_fences) == (False, True)
+        assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
     assert ["tools" in asked.json for asked in server.asked] == [True, False]
 
 
 async def test_who_wants_fences_gets_them() -> None:
     async with upstream(WHOLE) as server, claude_at(server, overrides=AbilityOverrides("fenced")) as chat:
-        assert (chat.native_tools, chat.teach_fences) == (False, True)
+        assert (chat.native_tools, chat.call_form) == (False, CallForm.FENCED)
         await pieces_of(chat, WITH_TOOLS)
     assert "tools" not in server.asked[0].json
 

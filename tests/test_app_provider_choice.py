@@ -14,7 +14,7 @@ import pytest
 
 from app.core.endpoint_spec import WireFormat
 from app.core.messages import Message
-from app.core.provider import Finished, ModelRequest, Provider, ProviderFailed, TextChunk
+from app.core.provider import CallForm, Finished, ModelRequest, Provider, ProviderFailed, TextChunk
 from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
 from app.models.endpoints.startup import open_models
 from app.models.http.client import base_url_of, is_local, model_client
@@ -38,7 +38,7 @@ def models(*names: str) -> Act:
 def test_every_wire_format_has_its_row() -> None:
     formats = get_args(WireFormat)
     assert {kind.format for kind in PROVIDERS} == set(formats)
-    assert choices("format") == formats and choices("tool_calls") == ("auto", "native", "fenced")
+    assert choices("format") == formats and choices("tool_calls") == ("auto", "native", "tagged", "fenced")
 
 
 async def said_by(provider: Provider) -> list[object]:
@@ -142,7 +142,7 @@ async def test_a_configured_server_names_its_first_model(tmp_path: Path) -> None
 async def test_a_configured_model_is_not_looked_up(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/v1"
     async with opened(tmp_path, model_url=url, model="gpt", tool_calls="fenced") as (provider, sentence):
-        assert (provider.model, provider.teach_fences) == ("gpt", True)
+        assert (provider.model, provider.call_form) == ("gpt", CallForm.FENCED)
     assert sentence == "Model: gpt at http://127.0.0.1:9/v1 (as configured)."
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from app.core.provider import CallForm
 from app.models.capabilities.name_hints import NAME_HINTS, hints_for
 
 # name -> tools, images, PDFs; `-` is not suggested.
@@ -56,13 +57,18 @@ MODELS = {
     "database-expert": "- - -",
     "auto": "- - -",
 }
-WORDS = {True: "yes", False: "no", None: "-"}
+FENCED = {"SmolLM2-135M-Instruct"}
+WORDS: dict[object, str] = {True: "yes", False: "no", None: "-"}
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_name_suggests_what_the_model_can(model: str) -> None:
     said = hints_for(model)
     assert " ".join(WORDS[said.get(name)] for name in ("tools", "images", "pdf")) == MODELS[model]
+
+
+def test_a_name_suggests_which_form_of_calls_is_taught() -> None:
+    assert {model for model in MODELS if hints_for(model).get("call_form") is CallForm.FENCED} == FENCED
 
 
 @pytest.mark.parametrize("pattern", [row.pattern for row in NAME_HINTS])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import Finished, ModelRequest, TextChunk, TokenUsage
+from app.core.provider import CallForm, Finished, ModelRequest, TextChunk, TokenUsage
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from tests.chatting import (
@@ -59,7 +59,7 @@ async def test_the_request_says_all_it_should() -> None:
 
 async def test_without_a_key_none_is_sent_and_what_is_not_set_is_left_out() -> None:
     async with upstream(WHOLE) as server, chat_with(server, overrides=AbilityOverrides("fenced")) as chat:
-        assert chat.teach_fences
+        assert chat.call_form is CallForm.FENCED
         await pieces_of(chat, WITH_TOOLS)
     (asked,) = server.asked
     assert "authorization" not in asked.headers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.core.provider import TextChunk
+from app.core.provider import CallForm, TextChunk
 from app.models.capabilities.abilities import SHOWN_S, AbilityCache
 from parsing import Call
 from tests.chatting import (
@@ -30,9 +30,9 @@ NATIVE = stream(chunk({"tool_calls": [CALL]}), chunk(finish="tool_calls"), DONE)
 
 async def test_a_native_call_comes_through() -> None:
     async with upstream(NATIVE) as server, chat_with(server) as chat:
-        assert (chat.native_tools, chat.teach_fences) == (True, True)  # nobody knows yet
+        assert (chat.native_tools, chat.call_form) == (True, CallForm.TAGGED)  # nobody knows yet
         pieces = await pieces_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (True, False)
+        assert (chat.native_tools, chat.call_form) == (True, CallForm.NATIVE)
     assert Call(0, "bash", {"command": "ls"}, "native") in pieces
 
 
@@ -46,7 +46,7 @@ async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(statu
     acts = [answer(REFUSED_TOOLS, status), WHOLE, WHOLE]
     async with upstream(*acts) as server, chat_with(server) as chat:
         assert TextChunk("Hi") in await pieces_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (False, True)
+        assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
         await pieces_of(chat, WITH_TOOLS)
     assert offered(server) == [True, False, False]
 
@@ -54,7 +54,7 @@ async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(statu
 async def test_a_bad_request_with_and_without_tools_says_nothing_of_tools() -> None:
     async with upstream(answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
         _, failure = await failure_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (True, True)
+        assert (chat.native_tools, chat.call_form) == (True, CallForm.TAGGED)
     assert "still no" in failure.message
     assert offered(server) == [True, False]
 
@@ -64,7 +64,7 @@ async def test_a_bad_request_does_not_make_forget_that_the_model_calls_natively(
     async with upstream(NATIVE, answer("no", 400), answer("still no", 400)) as server, chat_with(server) as chat:
         await pieces_of(chat, WITH_TOOLS)
         await failure_of(chat, WITH_TOOLS)
-        assert (chat.native_tools, chat.teach_fences) == (True, False)
+        assert (chat.native_tools, chat.call_form) == (True, CallForm.NATIVE)
 
 
 async def test_a_model_that_goes_on_calling_natively_is_known_to_do_so() -> None:
@@ -74,7 +74,7 @@ async def test_a_model_that_goes_on_calling_natively_is_known_to_do_so() -> None
         for now in (0.0, SHOWN_S - 1):  # noqa: B007 (the clock)
             await pieces_of(chat, WITH_TOOLS)
         now = SHOWN_S + 1
-        assert (chat.native_tools, chat.teach_fences) == (True, False)
+        assert (chat.native_tools, chat.call_form) == (True, CallForm.NATIVE)
 
 
 async def test_a_prompt_that_is_too_long_is_not_blamed_on_the_tools() -> None:

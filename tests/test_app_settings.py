@@ -82,7 +82,7 @@ WRONG = [
     ("max_rounds", "many", "a whole number from 1 to 200"),
     ("port", "65536", "a whole number from 0 to 65535"),
     ("max_message_bytes", "1.5", "a whole number from 1024"),
-    ("tool_calls", "mixed", "auto, native or fenced"),
+    ("tool_calls", "mixed", "auto, native, tagged or fenced"),
     ("unsafe_no_sandbox", "perhaps", "true or false"),
     ("tool_time_limit_s", "nan", "seconds, from 1"),
     ("model_inactivity_s", "inf", "seconds, from 1"),

@@ -16,7 +16,16 @@ from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
 from app.budget.metered_request import ALLOWANCE
 from app.budget.run_budget import EARLY_S, SLICE_S, RunBudget, ToolTime
 from app.budget.usage_report import sums
-from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import (
+    BaseProvider,
+    CallForm,
+    Finished,
+    ModelRequest,
+    Piece,
+    ProviderFailed,
+    TextChunk,
+    TokenUsage,
+)
 from app.models.endpoints.prices import total
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
@@ -44,7 +53,7 @@ class Moody(BaseProvider):
     It looks each time whether more was promised than the budget has.
     """
 
-    model, teach_fences = "moody", True
+    model, call_form = "moody", CallForm.FENCED
 
     def __init__(self, seed: int, limit: int) -> None:
         self.chance = random.Random(seed)
@@ -198,7 +207,7 @@ async def test_a_start_that_the_store_refuses_holds_no_place(tmp_path: Path) -> 
 class Looking(BaseProvider):
     """A Provider that looks what the store knows when it is asked."""
 
-    model, teach_fences = "looking", True
+    model, call_form = "looking", CallForm.FENCED
 
     def __init__(self) -> None:
         self.store: Store | None = None

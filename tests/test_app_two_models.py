@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import FallbackUsed, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import CallForm, FallbackUsed, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.embedded.supervisor import SMOLLM2
 from app.models.http.client import model_client
 from app.models.scripted import Scripted
@@ -67,7 +67,7 @@ async def test_two_servers_say_what_their_models_can_and_count_for_themselves() 
             assert known[1].items() >= ({"tools": True} | both).items()
             assert known[0]["tools"] is False
             assert {row.source for row in (*small.abilities(), *large.abilities())} == {"server"}
-            assert (large.native_tools, large.teach_fences) == (True, False)
+            assert (large.native_tools, large.call_form) == (True, CallForm.NATIVE)
             counted = await large.count_tokens(TEXTS)
             assert counted == [await tokens_of(server, text) for text in TEXTS]
             assert counted != await small.count_tokens(TEXTS)
@@ -85,9 +85,9 @@ async def test_tools_that_a_server_refuses_are_taught_at_once_and_from_then_on(s
     """Nobody has asked it before."""
     with LlamaServer(served) as server:
         async with chat_with(server) as chat:
-            assert (chat.native_tools, chat.teach_fences) == (True, True)
+            assert (chat.native_tools, chat.call_form) == (True, CallForm.TAGGED)
             assert Finished("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
-            assert (chat.native_tools, chat.teach_fences) == (False, True)
+            assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
             shown = chat.ability("tools")
             assert (shown.source, shown.detail) == ("answer", detail)
             await chat.window()  # the server says so itself
@@ -114,7 +114,7 @@ async def test_a_native_call_shows_that_the_model_takes_tools() -> None:
             pieces = await pieces_of(chat, ModelRequest(native_turns(), BASH))
             assert Call(0, "bash", {"command": "ls"}, NATIVE) in pieces
             shown = chat.ability("tools")
-            assert (shown.value, shown.source, chat.teach_fences) == (True, "answer", False)
+            assert (shown.value, shown.source, chat.call_form) == (True, "answer", CallForm.NATIVE)
 
 
 MUSED = "I muse.</think>\n\nParis"
@@ -180,7 +180,7 @@ async def test_a_server_killed_in_the_middle_is_another_one_when_it_is_back() ->
             assert chat.native_tools  # as far as anybody knows
             server.start(Served(name=OTHER.name, template=PLAIN, context=512))
             assert await chat.window() == 512
-            assert (chat.native_tools, chat.teach_fences) == (False, True)
+            assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
             assert Finished("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
 
 
@@ -201,7 +201,7 @@ async def test_one_stands_in_for_the_other_until_it_is_back() -> None:
             server.kill()
             switched = [FallbackUsed(f"far/{OTHER.name}", f"near/{SMOLLM2.name}", "model_down")]
             assert await answer() == (switched, f"near/{SMOLLM2.name}")
-            assert (route.native_tools, route.teach_fences) == (False, True)
+            assert (route.native_tools, route.call_form) == (False, CallForm.FENCED)
             server.start()
             assert await answer() == (switched, f"near/{SMOLLM2.name}")  # it is left alone for a while
             time.now += 21

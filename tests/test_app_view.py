@@ -17,6 +17,7 @@ from app.context.overflow import ContextOverflow
 from app.context.view import LEFT_OUT, TO_FIND, Fitted, View, answer_room
 from app.core.events import ContextTrimmed
 from app.core.messages import AskedCall, Message
+from app.core.provider import CallForm
 from app.models.scripted import Scripted
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.cutting import shortened
@@ -94,7 +95,7 @@ def test_walking_measures_each_message_a_few_times() -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) -> None:
-    counter = TokenCounter(Scripted([], teach_fences=not native), 4096)
+    counter = TokenCounter(Scripted([], call_form=CallForm.NATIVE if native else CallForm.FENCED), 4096)
     view = View(always(counter), lambda _: HEAD, native=lambda: native)
     history = [message for number in range(100) for message in turn(number, 2, 200)]
     async with asyncio.timeout(LIMIT_S):

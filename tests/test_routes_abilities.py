@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.context.prompt import TEACHING
+from app.context.prompt import TEACHINGS
+from app.core.provider import CallForm
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat
@@ -22,7 +23,8 @@ from tests.upstream import Act, Paths, Upstream, answer, stream, upstream
 
 pytestmark = pytest.mark.anyio
 CHATS = "/v1/chat/completions"
-FENCE = stream(says("```bash\necho from a fence\n```\n"), chunk(finish="stop"), DONE)
+SCRIPT = "```bash\necho from a fence\n```\n"
+FENCE = stream(says(SCRIPT), chunk(finish="stop"), DONE)
 MARKUP = stream(
     says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo from markup"}}\n</tool_call>'),
     chunk(finish="stop"),
@@ -36,7 +38,9 @@ DONE_WELL = stream(says("Done."), chunk(finish="stop"), DONE)
 REFUSED = answer('{"error":{"message":"tools are not supported by this model"}}', 400)
 TAKES: dict[str, Any] = {"context_length": 65_536, "supported_parameters": ["tools"]}
 TAKES_NONE: dict[str, Any] = {"context_length": 65_536, "supported_parameters": []}
-BOTH, ALONE, TAUGHT = (True, True), (True, False), (False, True)  # offered beside the messages, taught in the prompt
+Way = tuple[bool, CallForm]  # whether tools are offered beside the messages, and what the prompt teaches
+BOTH, ALONE, TAUGHT = (True, CallForm.TAGGED), (True, CallForm.NATIVE), (False, CallForm.TAGGED)
+FENCES = (False, CallForm.FENCED)
 
 
 def in_turn(acts: Sequence[Act]) -> Act:
@@ -61,27 +65,34 @@ async def behind(
             yield served, server
 
 
-def told(server: Upstream) -> list[tuple[bool, bool]]:
-    """Of each request, whether tools were offered beside the messages, and taught in the prompt."""
+def told(server: Upstream) -> list[Way]:
     bodies = [asked.json for asked in server.asked if asked.path == CHATS]
-    return [("tools" in body, TEACHING in body["messages"][0]["content"]) for body in bodies]
+    return [("tools" in body, taught(body["messages"][0]["content"])) for body in bodies]
+
+
+def taught(prompt: str) -> CallForm:
+    [*forms] = [form for form, teaching in TEACHINGS.items() if teaching.rule in prompt]
+    assert len(forms) <= 1
+    return forms[0] if forms else CallForm.NATIVE
 
 
 # What the server says of its model, what is set, what it answers, what it was told each time, and what ran.
-RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[tuple[bool, bool]], list[str]]] = {
-    "nobody knows, and it writes a fence": ({}, None, [FENCE, DONE_WELL], [BOTH, BOTH], ["from a fence"]),
+RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[Way], list[str]]] = {
+    "nobody knows, and it writes markup": ({}, None, [MARKUP, DONE_WELL], [BOTH, BOTH], ["from markup"]),
+    "nobody knows, and fences are text": ({}, None, [FENCE], [BOTH], []),
     "nobody knows, and it calls natively": ({}, None, [NATIVE, DONE_WELL], [BOTH, ALONE], ["from a native call"]),
-    "nobody knows, and it refuses": ({}, None, [REFUSED, FENCE, DONE_WELL], [BOTH, TAUGHT, TAUGHT], ["from a fence"]),
+    "nobody knows, and it refuses": ({}, None, [REFUSED, MARKUP, DONE_WELL], [BOTH, TAUGHT, TAUGHT], ["from markup"]),
     "it takes tools, and fences are text": (TAKES, None, [FENCE], [ALONE], []),
     "it takes tools, and markup counts": (TAKES, None, [MARKUP, DONE_WELL], [ALONE, ALONE], ["from markup"]),
     "it takes tools, and refuses them": (
         TAKES,
         None,
-        [REFUSED, FENCE, DONE_WELL],
+        [REFUSED, MARKUP, DONE_WELL],
         [ALONE, TAUGHT, TAUGHT],
-        ["from a fence"],
+        ["from markup"],
     ),
-    "it takes none": (TAKES_NONE, None, [FENCE, DONE_WELL], [TAUGHT, TAUGHT], ["from a fence"]),
+    "it takes none": (TAKES_NONE, None, [MARKUP, DONE_WELL], [TAUGHT, TAUGHT], ["from markup"]),
+    "it takes none, and fences are text": (TAKES_NONE, None, [FENCE], [TAUGHT], []),
     "it takes none, and they are to be offered": (
         TAKES_NONE,
         AbilityOverrides("native"),
@@ -93,8 +104,15 @@ RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[t
         TAKES,
         AbilityOverrides("fenced"),
         [FENCE, DONE_WELL],
-        [TAUGHT, TAUGHT],
+        [FENCES, FENCES],
         ["from a fence"],
+    ),
+    "it takes tools, and they are to be taught in tags": (
+        TAKES,
+        AbilityOverrides("tagged"),
+        [MARKUP, DONE_WELL],
+        [TAUGHT, TAUGHT],
+        ["from markup"],
     ),
 }
 
@@ -107,6 +125,16 @@ async def test_a_model_is_told_of_tools_in_the_way_that_it_takes(tmp_path: Path,
         assert events[-1]["reason"] == "answered"
         assert told(server) == ways
         assert [event["text"].strip() for event in of_kind(events, "tool.finished")] == ran
+
+
+async def test_code_that_is_an_answer_stays_one(tmp_path: Path) -> None:
+    """Of a model of which nobody knows whether it has native calls."""
+    answer = f"Here it is:\n\n{SCRIPT}\nIt prints a line."
+    async with behind(tmp_path, {}, stream(says(answer), chunk(finish="stop"), DONE)) as (served, _):
+        events = await served.chat("Write me a script, do not run it.", tools=["bash"])
+        assert {event["type"] for event in events if event["type"].startswith("tool.")} == set()
+        assert (events[-1]["text"], events[-1]["rounds"]) == (answer, 1)
+        assert "".join(event["text"] for event in of_kind(events, "text.delta")) == answer
 
 
 async def test_what_was_refused_once_is_not_offered_to_anybody(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from app.context.compaction.summarise import FAILED, STARTED
 from app.context.view import TO_FIND
 from app.core.messages import Message
-from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.scripted import Pause, Raise, Scripted
 from tests.guards import notices, of_kind
 from tests.serving import Served, serving, until
@@ -33,7 +33,7 @@ class Secretary(Scripted):
     """Answers each turn with some chatter, and each request for notes with `notes`."""
 
     def __init__(self, notes: Sequence[Any] = ("What was done: letters were sorted.",)) -> None:
-        super().__init__([], teach_fences=False)
+        super().__init__([], call_form=CallForm.NATIVE)
         self.notes = notes
         self.chatter = CHATTER
         self.asked: list[ModelRequest] = []  # for notes
@@ -158,7 +158,7 @@ class Reading(Secretary):
 
 async def test_strangers_words_taint_and_are_found_as_theirs_after_they_were_summarised(tmp_path: Path) -> None:
     model = Reading()
-    model.teach_fences = True
+    model.call_form = CallForm.FENCED
     strange = '[{"match": "read_file", "untrusted": true}]'
     flags: dict[str, Any] = {"window": str(WINDOW), "tools": strange}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import (
+    BaseProvider,
+    CallForm,
+    Finished,
+    ModelRequest,
+    Piece,
+    ProviderFailed,
+    TextChunk,
+    TokenUsage,
+)
 from parsing import Call, Thought
 from tests.guards import of_kind
 from tests.serving import serving
@@ -32,7 +41,7 @@ WORDS = ("", " \n", "Hm.", "I look.\n", "x" * 700, "SUCCESS", "FAIL: more.", "SA
 class Fickle(BaseProvider):
     """A Provider that says anything, by chance; while it is `stubborn`, the same for ever."""
 
-    model, teach_fences = "fickle", True
+    model, call_form = "fickle", CallForm.FENCED
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

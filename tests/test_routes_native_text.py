@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import TextChunk
+from app.core.provider import CallForm, TextChunk
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.capabilities.server_profiles import PROFILES
 from app.models.scripted import Scripted
@@ -104,7 +104,7 @@ class Native(Scripted):
     """Calls natively, at a server that leaves calls in the text, or not."""
 
     def __init__(self, name: str, *replies: Any, leaves_calls: bool = False) -> None:
-        super().__init__(replies, name, teach_fences=False)
+        super().__init__(replies, name, call_form=CallForm.NATIVE)
         self._leaves = leaves_calls
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.provider import CallForm
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
@@ -128,7 +129,7 @@ async def test_each_character_is_read_once_and_each_picture_is_drawn_once(tmp_pa
 async def test_an_answer_its_code_and_its_thoughts(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script: list[Reply] = [[Thought("First I look."), Pause(go_on), Thought(" Then I say."), ANSWER]]
-    async with serving(tmp_path, Scripted(script, teach_fences=False)) as served, browsing() as browser:
+    async with serving(tmp_path, Scripted(script, call_form=CallForm.NATIVE)) as served, browsing() as browser:
         context = await browser.context()
         await context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await context.new_page()

@@ -17,7 +17,7 @@ import pytest
 
 from app.core.clock import Clock
 from app.core.messages import dump
-from app.core.provider import ModelRequest, Piece, ProviderFailed
+from app.core.provider import CallForm, ModelRequest, Piece, ProviderFailed
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.json_body import encode
 from app.models.scripted import Pause, Raise, Reply, Scripted
@@ -53,7 +53,7 @@ class Wired(Scripted):
     """Keeps what each request would say on the wire, as it was when it was made."""
 
     def __init__(self, replies: Sequence[Reply], *, native: bool) -> None:
-        super().__init__(replies, teach_fences=not native)
+        super().__init__(replies, call_form=CallForm.NATIVE if native else CallForm.FENCED)
         self.native = native
         self.sent: list[list[WireMessage]] = []
 
@@ -106,11 +106,12 @@ from datetime import datetime
 from app.core.clock import Clock
 from app.core.messages import load
 from app.context.prompt import opening
+from app.core.provider import CallForm
 from app.models.http.json_body import encode
 from app.models.wire.openai.history import wire_messages
 from tools.catalogue import TOOLS
 
-first = opening(TOOLS, teach_fences=True, workspace=None, now=datetime(2026, 11, 22))
+first = opening(TOOLS, call_form=CallForm.FENCED, workspace=None, now=datetime(2026, 11, 22))
 history = [*first, *map(load, sys.stdin)]
 for native in (True, False):
     print(encode({"messages": wire_messages(history, native=native, clock=Clock("UTC"))}).decode())

@@ -29,6 +29,7 @@ from app.config.sources import (
     in_file,
     in_flags,
 )
+from app.core.endpoint_spec import ToolCalls
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (
     DAY_S,
@@ -76,10 +77,10 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
         None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
     )
     model_inactivity_s: float = seconds(300.0, "longest silence of a model before its request fails with model_silent")
-    tool_calls: Literal["auto", "native", "fenced"] = setting(
+    tool_calls: ToolCalls = setting(
         "auto",
-        "native: offered to the model's server; fenced: taught in the prompt; auto: what the model supports, else both",
-        "auto, native or fenced",
+        "native: offered to the model's server; tagged, fenced: taught in the prompt; auto: what the model needs",
+        "auto, native, tagged or fenced",
     )
     data_dir: Path = path(
         ...,

@@ -6,6 +6,7 @@ no time, and the date comes last. (Each message ends with the time, see `app.cor
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +18,14 @@ from app.context.persona import MOST, Persona
 from app.core import data_delimiters
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
+from app.core.provider import CallForm
 from parsing import Arguments
+from parsing.dialects import FENCED
 from parsing.fences import RULE
 from tools.tool import Tool
 
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
-TEACHING = f"To use a tool, {RULE} The result comes in the next message; then answer in plain text."
-FENCED = "fence_tool_tag"  # the dialect of the worked examples
 ABOUT = "About the person you talk to:\n"
 MOST_OVERRIDE = 16_000
 # piece -> its maximum length in characters, in the order of the prompt
@@ -62,10 +63,10 @@ class Example:
     answer: str
     code: str  # of the result's delimiters: fixed, so that the prompt is the same after a restart
 
-    def messages(self) -> Iterator[Message]:
-        call = AskedCall(f"example-{self.tool}", self.tool, self.arguments, FENCED)
+    def messages(self, teaching: Teaching) -> Iterator[Message]:
+        call = AskedCall(f"example-{self.tool}", self.tool, self.arguments, teaching.dialect)
         yield Message("user", self.request)
-        yield Message("assistant", f"```{self.tool}\n{self.body}\n```", calls=(call,))
+        yield Message("assistant", teaching.write(self), calls=(call,))
         yield Message("tool", self.result, call=call.id, name=call.name, code=self.code)
         yield Message("assistant", self.answer)
 
@@ -86,53 +87,81 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Teaching:
+    """The lesson in one form of calls. `dialect` is the name of its row in `parsing.dialects`."""
+
+    rule: str
+    dialect: str
+    write: Callable[[Example], str]
+
+
+def tagged(example: Example) -> str:
+    call = json.dumps({"name": example.tool, "arguments": example.arguments})
+    return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def fenced(example: Example) -> str:
+    return f"```{example.tool}\n{example.body}\n```"
+
+
+# `<tool_call>` is the form that most open models were trained on, and that their servers turn into native calls.
+TEACHINGS: Mapping[CallForm, Teaching] = {
+    CallForm.TAGGED: Teaching(
+        "write <tool_call>, a JSON object with the tool's name and its arguments, and </tool_call>.", "hermes", tagged
+    ),
+    CallForm.FENCED: Teaching(RULE, FENCED.name, fenced),
+}
+
+
 def opening(
     tools: Sequence[Tool],
     *,
-    teach_fences: bool,
+    call_form: CallForm,
     workspace: Path | None,
     now: datetime,
     persona: Persona = NO_PERSONA,
     override: Override | None = None,
     guards: str = "",
 ) -> list[Message]:
-    """Return the messages that every request begins with: the system prompt, then worked examples if fences are taught.
+    """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
-    `tools` only if the model has no native calls (`teach_fences`). `workspace` is the folder they work in. Only the
-    date of `now` is used, in its own time zone. `guards` is a line of this run alone.
+    `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
+    in. Only the date of `now` is used, in its own time zone. `guards` is a line of this run alone.
     """
+    teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
     identity = persona.soul or (IDENTITY if tools else PLAIN_IDENTITY)
     pieces = {
         "override": override.text if override else "",
         "identity": "" if replaced else identity,
         "user": f"{ABOUT}{persona.user}" if persona.user and not replaced else "",
-        "tools": tool_list(tools) if teach_fences else "",
-        "teaching": how_to_use(teach_fences=teach_fences) if tools else "",
+        "tools": tool_list(tools) if teaching else "",
+        "teaching": how_to_use(teaching) if tools else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
         "guards": guards,
         "date": f"Today is {now:%A, %Y-%m-%d}.",
     }
     system = Message("system", "\n\n".join(within(BUDGETS[name], text) for name, text in pieces.items() if text))
-    return [system, *(worked_examples(tools) if teach_fences else ())]
+    return [system, *(worked_examples(tools, teaching) if teaching else ())]
 
 
 class Prompt:
     """The opening messages of one run's requests, cached while they stay the same: each round needs them repeatedly."""
 
-    def __init__(self, clock: Clock, teach_fences: Callable[[], bool], write: Callable[..., list[Message]]) -> None:
+    def __init__(self, clock: Clock, call_form: Callable[[], CallForm], write: Callable[..., list[Message]]) -> None:
         self._clock = clock
-        self._teach_fences = teach_fences
+        self._call_form = call_form
         self._write = write
         self._cache_key: object = None
         self._messages: list[Message] = []
 
     def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
-        teach_fences = self._teach_fences()
-        key = time.time() // 60, teach_fences, tuple(tools)  # a new day begins with a new minute
+        call_form = self._call_form()
+        key = time.time() // 60, call_form, tuple(tools)  # a new day begins with a new minute
         if key != self._cache_key:
-            self._messages = self._write(tools, teach_fences=teach_fences, now=self._clock.now())
+            self._messages = self._write(tools, call_form=call_form, now=self._clock.now())
             self._cache_key = key
         return self._messages
 
@@ -145,18 +174,21 @@ def within(budget: int, text: str) -> str:
     return f"{text[: budget - len(marker)]}{marker}"
 
 
-def worked_examples(tools: Sequence[Tool]) -> list[Message]:
+def worked_examples(tools: Sequence[Tool], teaching: Teaching) -> list[Message]:
     """Return the examples of the offered tools as turns of a conversation."""
     offered = {tool.name for tool in tools}
-    return [message for example in EXAMPLES if example.tool in offered for message in example.messages()]
+    return [message for example in EXAMPLES if example.tool in offered for message in example.messages(teaching)]
 
 
-def how_to_use(*, teach_fences: bool) -> str:
-    """Return the rule for calling tools, if fences are taught, and the rule for their results.
+def how_to_use(teaching: Teaching | None) -> str:
+    """Return the rule for calling tools, if it is taught, and the rule for their results.
 
     It is one paragraph: with a second one the embedded model answers fewer requests.
     """
-    return f"{TEACHING} {data_delimiters.RULE}" if teach_fences else data_delimiters.RULE
+    if teaching is None:
+        return data_delimiters.RULE
+    then = "The result comes in the next message; then answer in plain text."
+    return f"To use a tool, {teaching.rule} {then} {data_delimiters.RULE}"
 
 
 def tool_list(tools: Sequence[Tool]) -> str:

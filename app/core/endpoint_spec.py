@@ -15,6 +15,7 @@ MOST_MODELS = 1000
 MOST_KEYS = 64
 
 WireFormat = Literal["auto", "openai", "anthropic"]
+ToolCalls = Literal["auto", "native", "tagged", "fenced"]
 
 
 def checked_endpoint_name(name: str) -> str:
@@ -56,7 +57,7 @@ class EndpointSpec(BaseModel):
     key_env: Annotated[tuple[Variable, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()
     key_file: Annotated[tuple[FilePath, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()
     format: WireFormat = "auto"
-    tool_calls: Literal["auto", "native", "fenced"] = "auto"
+    tool_calls: ToolCalls = "auto"
     images: bool | None = None
     pdf: bool | None = None
     window: int | None = Field(default=None, ge=512, le=10**8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, Protocol, Self
 
 from app.core.messages import Message, OpaqueMetadata
@@ -152,11 +153,24 @@ class Ability:
     detail: str = ""
 
 
+class CallForm(StrEnum):
+    """The form of calls that the prompt teaches a model; NATIVE teaches none, because the request offers the tools.
+
+    TAGGED is JSON between tags, which nobody means as an answer. FENCED is a block of code with the tool's name, which
+    small models write more easily; a block in an answer that only shows code cannot be told from it, so it is a call
+    only for the models that are taught it.
+    """
+
+    NATIVE = "native"
+    TAGGED = "tagged"
+    FENCED = "fenced"
+
+
 class Provider(Protocol):
     """A model to talk to.
 
-    `native_tools`: tools are offered in the request; `teach_fences`: the prompt teaches them. Both are true while the
-    abilities of the model are unknown.
+    `native_tools`: tools are offered in the request; `call_form`: what the prompt teaches besides. While the abilities
+    of the model are unknown, tools are offered and TAGGED is taught.
     """
 
     @property
@@ -166,7 +180,7 @@ class Provider(Protocol):
     def native_tools(self) -> bool: ...
 
     @property
-    def teach_fences(self) -> bool: ...
+    def call_form(self) -> CallForm: ...
 
     @property
     def calls_natively(self) -> bool:

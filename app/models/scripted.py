@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from parsing import Call, Thought
 
 
@@ -41,10 +41,15 @@ class Scripted(BaseProvider):
     """
 
     def __init__(
-        self, replies: Sequence[Reply], model: str = "scripted", *, teach_fences: bool = True, repeat: bool = False
+        self,
+        replies: Sequence[Reply],
+        model: str = "scripted",
+        *,
+        call_form: CallForm = CallForm.FENCED,
+        repeat: bool = False,
     ) -> None:
         self.model = model
-        self.teach_fences = teach_fences
+        self.call_form = call_form
         self.requests: list[ModelRequest] = []
         self.unfinished = 0
         self.closed = False
@@ -53,7 +58,7 @@ class Scripted(BaseProvider):
 
     @property
     def native_tools(self) -> bool:
-        return not self.teach_fences
+        return self.call_form is CallForm.NATIVE
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The next reply, line by line. Raises ProviderFailed where the script says so, or has ended."""

@@ -12,7 +12,7 @@ import httpx2
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
-from app.core.provider import BaseProvider, ModelRequest, Piece, Provider, ProviderFailed
+from app.core.provider import BaseProvider, CallForm, ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import model_names
 from app.models.embedded.provider import EmbeddedProvider
@@ -177,7 +177,7 @@ class ScriptedConnection(FixedConnection):
 class UnavailableProvider(BaseProvider):
     """Provider of an unavailable server: every request fails with the reason."""
 
-    teach_fences = True
+    call_form = CallForm.TAGGED
 
     def __init__(self, model: str, failure: Callable[[], ProviderFailed]) -> None:
         self.model = model

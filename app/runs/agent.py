@@ -12,7 +12,7 @@ from app.budget.budgets import BudgetSpent
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, View
 from app.core.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
-from app.core.provider import TOO_LONG, Provider, ProviderFailed
+from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
@@ -93,7 +93,7 @@ class Agent:
         return self.calls.guards.reply(
             conversation,
             self.toolbox.schemas,
-            fences=lambda: self.provider.teach_fences,
+            fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(text_may_call, self.provider, conversation.messages),

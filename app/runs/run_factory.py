@@ -227,7 +227,7 @@ class RunFactory:
     ) -> Opening:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
         known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
-        return Prompt(Clock(self.settings.time_zone), lambda: route.teach_fences, known)
+        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
 
 
 def _stored_options(policy: str) -> RunOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from app.core.provider import BaseProvider, Finished, ModelRequest, Piece, TextChunk
+from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, TextChunk
 from benchmarks.hijack.plots import Script
 from parsing import Call
 
@@ -18,7 +18,7 @@ class Hijackable(BaseProvider):
     marker: str = ""
     orders: Callable[[], Script] | None = None
     model: str = "hijackable"
-    teach_fences: bool = False
+    call_form: CallForm = CallForm.NATIVE
     obeying: Script | None = None
     _made: int = field(default=0, init=False)
 

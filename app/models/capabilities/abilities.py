@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import httpx2
 
+from app.core.endpoint_spec import ToolCalls
 from app.core.provider import Ability
 from app.models.capabilities.capability_readings import Fact
 from app.models.capabilities.name_hints import hints_for
@@ -25,10 +25,8 @@ HOSTED_AGE_S = 3600.0
 MOST_MODELS = 1024  # bounded, because clients may send any name
 SHOWN_S = 3600.0  # validity of what an answer has shown
 SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "counting")  # abilities that are listed
-TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "fenced": False}
+TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "tagged": False, "fenced": False}
 FORMS = {form.name: form for form in (LLAMA_CPP, VLLM)}
-
-ToolCalls = Literal["auto", "native", "fenced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,8 @@ class AbilityOverrides:
         match name:
             case "tools":
                 return TOOL_CALLS[self.tool_calls]
+            case "call_form":
+                return None if self.tool_calls == "auto" else self.tool_calls
             case "images":
                 return self.images
             case "pdf":

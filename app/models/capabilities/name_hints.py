@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from app.core.provider import CallForm
+
 
 @dataclass(frozen=True, slots=True)
 class NameHint:
-    """A row: `pattern` is searched in the model's name; None suggests nothing."""
+    """A row: `pattern` is searched in the model's name; None suggests nothing. `form`: what the prompt teaches it."""
 
     pattern: str
     tools: bool | None = None
     images: bool | None = None
     pdf: bool | None = None
+    form: CallForm | None = None
 
 
 # The first row with a value for an ability counts. A wrong True is corrected by the first refusal; a wrong False would
@@ -38,9 +41,8 @@ NAME_HINTS: tuple[NameHint, ...] = (
     NameHint(r"gemma-?3.?(?:270m|1b)", tools=False, images=False),
     NameHint(r"gemma-?3", tools=False),
     NameHint(r"gemma-?[4-9]", tools=True),
-    NameHint(
-        r"smollm-?[12]?\b(?!-?3)|tinyllama|llama-?2|code-?llama|vicuna|alpaca|wizard|zephyr|starcoder", tools=False
-    ),
+    NameHint(r"smollm-?[12]?\b(?!-?3)", tools=False, form=CallForm.FENCED),
+    NameHint(r"tinyllama|llama-?2|code-?llama|vicuna|alpaca|wizard|zephyr|starcoder", tools=False),
     NameHint(r"falcon-?\d|pythia|stablelm|openchat|\borca|phi-?[123](?:\.5)?\b|deepseek-coder", tools=False),
     NameHint(r"llava|bakllava|moondream|smolvlm|paligemma|molmo|internvl|cogvlm|florence", tools=False, images=True),
     NameHint(r"minicpm-?[vo]|pixtral|qwen[\d.]*-?(?:vl|omni)|qvq|llama-?3\.2-(?:11|90)b|llama-?4", images=True),
@@ -56,11 +58,11 @@ NAME_HINTS: tuple[NameHint, ...] = (
 
 
 @lru_cache(256)
-def hints_for(model: str) -> Mapping[str, bool]:
+def hints_for(model: str) -> Mapping[str, bool | CallForm]:
     """Return the suggested abilities by name."""
-    found: dict[str, bool] = {}
+    found: dict[str, bool | CallForm] = {}
     for row in NAME_HINTS:
         if re.search(row.pattern, model, re.IGNORECASE):
-            hints = {"tools": row.tools, "images": row.images, "pdf": row.pdf}
+            hints = {"tools": row.tools, "images": row.images, "pdf": row.pdf, "call_form": row.form}
             found = {name: value for name, value in hints.items() if value is not None} | found
     return found

@@ -10,7 +10,7 @@ from dataclasses import replace
 import httpx2
 
 from app.core.messages import Message
-from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed
+from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.served_model import ServedModel
@@ -24,7 +24,7 @@ DEFAULTS = RequestDefaults(max_tokens=1024, temperature=0.0)
 class EmbeddedProvider(BaseProvider):
     """Provider of an EmbeddedModel, started on first use; `close` closes the client and the model."""
 
-    teach_fences = True
+    call_form = CallForm.FENCED
 
     def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
         self.model = server.weights.name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import httpx2
 
-from app.core.endpoint_spec import EndpointSpec, Price
+from app.core.endpoint_spec import EndpointSpec, Price, ToolCalls
 from app.core.provider import Provider, ProviderFailed
 from app.models.endpoints.endpoint import Endpoint, Origin
 from app.models.endpoints.key_sources import KeyFolder, Keys, read_keys
@@ -34,7 +34,7 @@ ADVICE = "Correct HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE, and restart."
 class EndpointDefaults:
     """Defaults of all endpoints for fields that a spec leaves out."""
 
-    tool_calls: Literal["auto", "native", "fenced"] = "auto"
+    tool_calls: ToolCalls = "auto"
     temperature: float | None = None
     inactivity_s: float | None = None
     window: int | None = None

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.core.messages import Message
-from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, ProviderNotice, TokenUsage
+from app.core.provider import Ability, CallForm, ModelRequest, Piece, ProviderFailed, ProviderNotice, TokenUsage
 from app.models.endpoints.answer_limit import MOST_CHARACTERS, AnswerLimit
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.model_handle import ModelHandle
@@ -140,8 +140,8 @@ class ModelRoute:
         return self.current.provider.native_tools
 
     @property
-    def teach_fences(self) -> bool:
-        return self.current.provider.teach_fences
+    def call_form(self) -> CallForm:
+        return self.current.provider.call_form
 
     @property
     def calls_natively(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import CallForm
 from app.models.capabilities.name_hints import hints_for
 from app.models.endpoints.answer_limit import MOST_CHARACTERS
 from app.models.endpoints.endpoint import Endpoint
@@ -115,7 +116,7 @@ class Models:
 
     def models_with(self, ability: str) -> list[str]:
         """Return the models with an ability: as known, configured, or suggested by their names."""
-        found: dict[str, bool | None] = {}
+        found: dict[str, bool | CallForm | None] = {}
         for endpoint in self.endpoints.values():
             stated = {"images": endpoint.spec.images, "pdf": endpoint.spec.pdf}.get(ability)
             for model in endpoint.models():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx2
 
 from app.core.clock import Clock
-from app.core.provider import Ability, BaseProvider, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
 from app.models.capabilities.server_profiles import profile_of
@@ -77,8 +77,10 @@ class HostedProvider(BaseProvider, ABC):
         return self.ability("tools").value is not False
 
     @property
-    def teach_fences(self) -> bool:
-        return self.ability("tools").value is not True
+    def call_form(self) -> CallForm:
+        if self.ability("tools").value is True:
+            return CallForm.NATIVE
+        return CallForm(str(self.ability("call_form").value or CallForm.TAGGED))
 
     @property
     def calls_natively(self) -> bool:
