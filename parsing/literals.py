@@ -52,13 +52,16 @@ def _finite(word: str) -> float:
     return value
 
 
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_float=_finite)
+
+
 def loads(text: str, *, ended: bool = False) -> Any:
     """The value written in `text`. `ended`: something proves that it is whole, so missing closers may be added.
 
     Raises Unreadable.
     """
     try:
-        return json.loads(text, strict=False, parse_constant=_no_constant, parse_float=_finite)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
         reader = Literals(text, ended=ended)
         value = reader.value()

@@ -14,6 +14,8 @@ import regex
 HOLD = 4000  # characters: no pattern here can match as many, spaces included
 NEED_MORE = -1
 NO_MATCH = -2
+_MATCH = 0
+_BRIEF = 48  # characters: a beginning that comes again and again, in pieces as small as a token
 
 
 @lru_cache(maxsize=512)
@@ -26,6 +28,8 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
 
     The end of the message counts as the end of a line.
     """
+    if not last and len(buf) - pos <= _BRIEF and (outcome := _outcome(pattern, buf[pos:])) != _MATCH:
+        return outcome, None
     match = pattern.match(buf, pos, partial=True)
     if match is None:
         return NO_MATCH, None
@@ -35,6 +39,15 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
         return NEED_MORE, None
     match = pattern.match(buf + "\n", pos)
     return (min(match.end(), len(buf)), match) if match else (NO_MATCH, None)
+
+
+@lru_cache(maxsize=4096)
+def _outcome(pattern: regex.Pattern[str], text: str) -> int:
+    """NEED_MORE, NO_MATCH or a match: found once for all replies, since models write the same tags in the same tokens."""
+    match = pattern.match(text, partial=True)
+    if match is None:
+        return NO_MATCH
+    return NEED_MORE if match.partial else _MATCH
 
 
 _WRITTEN_AS_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})")

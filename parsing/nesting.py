@@ -7,7 +7,8 @@ from functools import lru_cache
 
 _PAIRS = {"}": "{", "]": "[", ")": "("}
 _SPACE = re.compile(r"\s*")
-_STOPS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+# The text in a string, up to the quote that may close it or to a backslash at the end of the buffer.
+_INSIDE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL).match for quote in "\"'"}
 _ODD = frozenset("<`✿;[")  # no value has these outside its strings
 _WORD_LIMIT = 200
 
@@ -79,27 +80,20 @@ class Nesting:
             self.word += buf[start : min(end, start + _WORD_LIMIT)]
 
     def _inside(self, buf: str, pos: int) -> int:
-        start = pos
-        if self._escaped:
-            self._escaped = False
-            pos += 1
-        stops = _STOPS.get(self._quote)
-        if stops is None:
+        run = _INSIDE.get(self._quote)
+        if run is None:
             return self._delimited(buf, pos)
-        size = len(buf)
-        while match := stops.search(buf, pos):
-            pos = match.end()
-            if buf[pos - 1] != "\\":
-                self._keep(buf, start, pos - 1)
-                self.unsettled, self._quote = self._quote, ""
-                return pos
-            if pos == size:
-                self._keep(buf, start, pos)
-                self._escaped = True
-                return pos
-            pos += 1
-        self._keep(buf, start, size)
-        return size
+        match = run(buf, pos + 1 if self._escaped else pos)
+        end = match.end() if match else pos
+        self._escaped = end < len(buf) and buf[end] == "\\"
+        if self.depth <= self.watch:
+            self._keep(buf, pos, end + 1 if self._escaped else end)
+        if self._escaped:
+            return end + 1
+        if end < len(buf):
+            self.unsettled, self._quote = self._quote, ""
+            return end + 1
+        return end
 
     def _delimited(self, buf: str, pos: int) -> int:
         end = buf.find(self._quote, pos)
@@ -113,11 +107,13 @@ class Nesting:
 
     def _settle(self, buf: str, pos: int) -> int:
         """A quote closes its string only before what may follow a string there."""
-        match = _SPACE.match(buf, pos)
-        after = match.end() if match else pos
-        if after == len(buf):
-            return after
-        char = buf[after]
+        after, char = pos, buf[pos]
+        if char.isspace():
+            match = _SPACE.match(buf, pos)
+            after = match.end() if match else pos
+            if after == len(buf):
+                return after
+            char = buf[after]
         deep = self.depth > self.watch  # where keys and values are not distinguished
         if char in (",:=}])" if deep else ":=" if self.at_key else ",}])"):
             self.unsettled = ""
