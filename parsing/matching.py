@@ -43,7 +43,7 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
 
 @lru_cache(maxsize=4096)
 def _outcome(pattern: regex.Pattern[str], text: str) -> int:
-    """NEED_MORE, NO_MATCH or a match: found once for all replies, since models write the same tags in the same tokens."""
+    """NEED_MORE, NO_MATCH or a match, found once for all replies: models write the same tags in the same tokens."""
     match = pattern.match(text, partial=True)
     if match is None:
         return NO_MATCH
