@@ -14,7 +14,8 @@ from parsing.matching import CLOSER, NEED_MORE, compiled, group_in, match_at
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
-OPENING = ("name", "offered", "void", "bracket", "attributes")  # the groups of an opener that its body may need
+# The groups of an opener that its body may need.
+OPENING = ("name", "offered", "void", "bracket", "attributes", "label", "lead")
 CALL_LIMIT = 16  # a call may be so many times as long as undecided text
 Pass = Callable[[str], list[ParseEvent] | None]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parsing.readers.markup import Framing, Markup
 
 S = r"\s{0,100}"
@@ -111,4 +113,22 @@ CORTEX_TAGS = Markup(
     shuts=rf"{PAIR_TAGS.shuts}|</(?:param|parameter)\s?>",
     ends=rf"{SPACE}</tool_call_args>",
     after=r"<tool_call_name|</tool_call>",
+)
+# Tags of different dialects in one call.
+CALL_ELEMENTS = "tool_call|function_call|tool_use|use_tool|call_tool|invoke_tool"
+MIXED_TAGS = Markup(
+    opens=CORTEX_TAGS.opens,
+    shuts=rf"{PAIR_TAGS.shuts}|</(?:param|parameter|argument)\s?>",
+    ends=rf"{SPACE}</(?:{CALL_ELEMENTS})\s?>",
+    after=rf"</?(?:{CALL_ELEMENTS})s?[\s>]",
+)
+USER_TAGS = replace(PAIR_TAGS, ends=rf"{SPACE}</(?:{CALL_TAG}|user){SUFFIX}>", after=rf"{PAIR_TAGS.after}|</?user>")
+# Openers that nobody writes in prose: what stands behind one is meant as a call.
+EXPLICIT = (
+    rf"(?:<{P}(?:tool_?calls?|tool-calls?|function_?calls?|function-calls?|TOOLCALL|{CALL_TAG}|{CALL_ELEMENTS})"
+    rf"(?:_name)?{SUFFIX}(?:>|\s?=\s?|\s{{1,20}}[\w-]{{1,20}}\s?=\s?)|<tool>|<user>(?=[\w.:-]{{1,128}}\s{{0,20}}<arg)"
+    rf"|<\|(?:tool_call\|?|tool_call_start\||tool_call:(?:begin|start)\||tool_call_begin\||function_call\||"
+    rf"tools_prefix\||START_ACTION\||python_start\||action_start\|>\s{{0,20}}<\|plugin\|)>|<start_function_call>"
+    rf"|\[TOOL_(?:CALLS?|REQUEST)\]|<{BAR}tool{BLANK}call{BLANK}begin{BAR}>(?:function<{BAR}tool{BLANK}sep{BAR}>)?"
+    rf"|✿FUNCTION✿:)"
 )

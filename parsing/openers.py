@@ -107,6 +107,11 @@ class Openers:
         return _table(_rows(self._all.rest))
 
     @cached_property
+    def last(self) -> Table:
+        """Openers where nothing else has begun."""
+        return _table(_rows(self._all.last))
+
+    @cached_property
     def not_calls(self) -> Table:
         """Marks and stop tokens: they begin like a call and are none."""
         return _table([*_rows(REASONING), (STOPS, TOKEN)])
@@ -151,7 +156,7 @@ class Openers:
     @cached_property
     def gates(self) -> str:
         """The characters in whose absence a piece of prose is prose: of marks, of code spans, of a line's end."""
-        found = self.marked.first | self.rest.first | self.tokens.first | {"`", "\n"}
+        found = self.marked.first | self.rest.first | self.last.first | self.tokens.first | {"`", "\n"}
         return "".join(sorted(found))
 
     @cached_property
@@ -170,7 +175,9 @@ class Openers:
 
     def _may_begin(self, ahead: str) -> bool:
         """Return whether an opener may begin with these AHEAD characters, which rule out most brackets of prose."""
-        return any(table.pattern.match(ahead, partial=True) for table in (self.marked, self.rest, self.tokens))
+        return any(
+            table.pattern.match(ahead, partial=True) for table in (self.marked, self.rest, self.last, self.tokens)
+        )
 
 
 OPENERS = Openers(ROWS)

@@ -176,6 +176,9 @@ class Prose:
             if step != NO_MATCH:
                 return step
         step = self._at_element(buf, pos, last)
+        if step == NO_MATCH and self._state.channel is Text:
+            end, match = match_at(openers.last.pattern, buf, pos, last)
+            step = self._begin(openers.last, match, buf, pos) if match else end
         return step if step != NO_MATCH else self._at_token(buf, pos, last)
 
     def _at_element(self, buf: str, pos: int, last: bool) -> int:

@@ -152,6 +152,11 @@ def is_definition(value: Any, schema: Mapping[str, Any]) -> bool:
     return value.get("type") == "object" and isinstance(value.get("properties"), dict)
 
 
+def call_usage(name: str) -> str:
+    """The form of a call of `name` that every model can write, in words for the model."""
+    return f'Write <tool_call>{{"name": "{name}", "arguments": {{...}}}}</tool_call>.'
+
+
 ENVELOPE = Envelope()
 SINGLE_KEY = SingleKey()
 UNNAMED = Unnamed()

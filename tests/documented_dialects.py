@@ -10,14 +10,15 @@ from pathlib import Path
 from parsing.dialects import DIALECTS, FAMILIES, FENCED, TOOL_ELEMENT, listed
 from parsing.matching import compiled
 
-CASES = Path(__file__).parents[1] / "fixtures/dialects/cases.jsonl"
+FIXTURES = Path(__file__).parents[1] / "fixtures/dialects"
 
 
 @cache
 def examples() -> dict[str, str]:
     """One call in each dialect."""
-    cases = [json.loads(line) for line in CASES.read_text("utf-8").splitlines()]
-    texts = {case["dialect"]: case["text"] for case in cases if case["id"].endswith("/single")}
+    files = [*sorted(FIXTURES.glob("policies/*.jsonl")), FIXTURES / "cases.jsonl"]
+    cases = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    texts = {case["dialect"]: case["text"] for case in cases if case["id"].partition("/")[2].startswith("single")}
     return texts | {FENCED.name: "```list_files\nsrc\n```"}
 
 

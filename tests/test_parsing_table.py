@@ -10,7 +10,7 @@ import pytest
 
 from parsing.dialects import DIALECTS, FAMILIES, listed
 from routes.cli.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
-from tests.test_parsing_cases import CASES
+from tests.test_parsing_cases import CASES, POLICIES
 
 TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}]
 
@@ -18,7 +18,8 @@ TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type"
 def test_every_dialect_of_the_catalogue_is_a_row_and_the_other_way_round() -> None:
     names = [name for name, _, _ in listed()]
     assert len(names) == len(set(names))
-    assert set(names) == {case["dialect"] for case in CASES} - {"plain"} | {"fence_tool_tag"}
+    cases = [*CASES, *(case for cases in POLICIES.values() for case in cases)]
+    assert set(names) == {case["dialect"] for case in cases} - {"plain"} | {"fence_tool_tag"}
 
 
 def test_no_dialect_is_in_two_families() -> None:

@@ -2,7 +2,8 @@
 
 Where a row may open depends on the table it stands in: `marked` anywhere outside code, `rest` where no marked row can,
 `headers` at the beginning of a message, `lines` at the beginning of a line, `whole` at the beginning of a message that
-holds nothing else. The characters at which each table is tried are derived from its rows.
+holds nothing else, `last` where nothing else has begun: what opens there is answered, not run. The characters at which
+each table is tried are derived from its rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from parsing.dialects import json_rows, tag_rows, word_rows
+from parsing.dialects import json_rows, mixed_rows, tag_rows, word_rows
 from parsing.dialects.row import FAMILIES, Dialect
 from parsing.readers import bodies as body
 
@@ -24,14 +25,16 @@ class Rows:
     headers: tuple[Dialect, ...]
     lines: tuple[Dialect, ...]
     whole: tuple[Dialect, ...]
+    last: tuple[Dialect, ...] = ()
 
 
 ROWS = Rows(
-    marked=(*json_rows.MARKED, *tag_rows.MARKED),
-    rest=(*json_rows.REST, *tag_rows.REST),
+    marked=(*mixed_rows.MARKED, *json_rows.MARKED, *tag_rows.MARKED),
+    rest=(*mixed_rows.REST, *json_rows.REST, *tag_rows.REST),
     headers=tag_rows.HEADERS,
     lines=(*word_rows.LINES, *tag_rows.LINES),
     whole=word_rows.WHOLE,
+    last=(mixed_rows.UNTAUGHT,),
 )
 # Their openers are made of the tools that are offered.
 TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)

@@ -220,7 +220,8 @@ MARKED: tuple[Dialect, ...] = (
 REST: tuple[Dialect, ...] = (
     Dialect(
         "cwm_tool", "adhoc_tag", "Meta CWM",
-        rf"<tool: [\w-]{{1,40}}>{S}{NAME}[ \t]{{0,20}}\n?(?=[^\s{{])", body.text_until(r"</tool>"),
+        rf"<tool: (?P<label>[\w-]{{1,40}})>{S}(?P<lead>{NAME}[ \t]{{0,20}}\n?)(?=[^\s{{])",
+        body.words_until(r"</tool>"),
     ),
     Dialect(
         "langchain_xml", "adhoc_tag", "LangChain XML agent",

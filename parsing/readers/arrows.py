@@ -11,7 +11,7 @@ from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, loads
 from parsing.readers.elements import tree, typed_children
 from parsing.readers.raw_calls import Reading
-from parsing.shapes import ARGUMENTS, ENVELOPE, NAMES, Misfit, arguments_object
+from parsing.shapes import ARGUMENTS, ENVELOPE, NAMES, Misfit, arguments_object, call_usage
 from parsing.sink import Sink
 
 _TOOL = re.compile(r"\{\s*[\"']?tool[\"']?\s*(?:=>|:|=)\s*[\"']?(?P<name>[^\"',{}\s]+)[\"']?\s*,?\s*")
@@ -139,6 +139,30 @@ def attribute_values(text: str, schema: Schema) -> Arguments:
     """The arguments written as attributes of an element."""
     found = {unescaped(match["key"]): unescaped(match["value"]) for match in _ATTRIBUTE.finditer(text)}
     return {key: coerce_text(value, schema, key) for key, value in found.items()}
+
+
+_ASSIGNMENT = re.compile(
+    r"[\s,]*(?P<key>[\w.-]+)\s*=\s*(?:(?P<quoted>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|(?P<word>[^\s,\"']+))(?=[\s,]|\Z)",
+    re.DOTALL,
+)
+
+
+def assigned_call(name: str) -> Reading:
+    """A reading for assignments, one behind the other, with nothing between them."""
+
+    def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+        schema = sink.schema(name)
+        found: Arguments = {}
+        pos = 0
+        while match := _ASSIGNMENT.match(text, pos):
+            value = match["word"] or Literals(match["quoted"]).string()
+            found[match["key"]] = coerce_text(value, schema, match["key"])
+            pos = match.end()
+        if text[pos:].strip(" \t\r\n,"):
+            raise Misfit(f"These arguments cannot be read. {call_usage(name)}")
+        return [(name, found)]
+
+    return read
 
 
 def nested_calls(name: str) -> Reading:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parsing.arguments import unescaped
-from parsing.readers.arrows import arrow_calls, attribute_values, nested_calls, pair_calls
+from parsing.readers.arrows import arrow_calls, assigned_call, attribute_values, nested_calls, pair_calls
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.literal_calls import LiteralCall
 from parsing.readers.markup import Markup, children_tags
 from parsing.readers.python_calls import PythonCalls
-from parsing.readers.raw_calls import RawCall, body_of, code_for
+from parsing.readers.raw_calls import RawCall, body_of, code_for, words_of
 from parsing.readers.tags import EmptyCall, TaggedCall
+from parsing.readers.untaught import UntaughtCall
 from parsing.shapes import ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
 
@@ -80,6 +81,27 @@ def named_children(sink: Sink, groups: Groups) -> Reader:
     return TaggedCall(sink, children_tags(name, sink, "parameters"), name)
 
 
+def children_until(end: str) -> Callable[[Sink, Groups], Reader]:
+    """The tool's parameters as elements, inside one of the elements `end`."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        name = name_in(groups)
+        return TaggedCall(sink, children_tags(name, sink, end), name)
+
+    return begin
+
+
+def assignments(sink: Sink, groups: Groups) -> Reader:
+    """KEY=VALUE, one behind the other."""
+    name = name_in(groups)
+    return RawCall(sink, r"</(?:tool_call|function_call|user|tool_calls)s?\s?>", assigned_call(name), name)
+
+
+def untaught(sink: Sink, groups: Groups) -> Reader:
+    """A form that no row knows, round the name of a tool."""
+    return UntaughtCall(sink, name_in(groups))
+
+
 def nested_tags(sink: Sink, groups: Groups) -> Reader:
     name = name_in(groups)
     return RawCall(sink, r"<\]minimax\[>\[\s{0,100}</invoke>", nested_calls(name), name)
@@ -118,6 +140,19 @@ def text_until(end: str, *, whole_at_end: bool = False) -> Callable[[Sink, Group
     def begin(sink: Sink, groups: Groups) -> Reader:
         name = name_in(groups)
         return RawCall(sink, end, body_of(name), name, whole_at_end=whole_at_end)
+
+    return begin
+
+
+def words_until(end: str) -> Callable[[Sink, Groups], Reader]:
+    """The same without the space around it. The tool may be the opener's label, and its first word not the name."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        name, label = name_in(groups), groups.get("label") or ""
+        lead = ""
+        if label and sink.offers(label) and not sink.offers(name):
+            name, lead = label, groups["lead"] or ""
+        return RawCall(sink, end, words_of(name, lead), name)
 
     return begin
 

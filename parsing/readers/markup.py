@@ -102,11 +102,11 @@ def _children(end: str, keys: tuple[str, ...], names: tuple[str, ...]) -> Markup
     return Markup(
         opens=rf"<(?P<key>{either})>",
         shuts=rf"</(?:{either})>",
-        ends=rf"</{re.escape(end)}\s?>",
+        ends=rf"</{end}\s?>",
         after=rf"<(?:{tools})>|</invoke>",
     )
 
 
 def children_tags(name: str, sink: Sink, end: str = "") -> Markup:
-    """The markup of a tool whose parameters are elements of their own, inside the element `end` or the tool's own."""
-    return _children(end or name, tuple(properties_of(sink.schema(name))), tuple(sink.tools))
+    """The markup of a tool whose parameters are elements of their own, inside an element `end` or the tool's own."""
+    return _children(end or re.escape(name), tuple(properties_of(sink.schema(name))), tuple(sink.tools))

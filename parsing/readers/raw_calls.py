@@ -89,6 +89,15 @@ def body_of(name: str) -> Reading:
     return read
 
 
+def words_of(name: str, lead: str = "") -> Reading:
+    """The same for text that stands among other words: `lead` is what the opener has taken of it."""
+
+    def read(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
+        return [(name, fill(f"{lead}{text}".strip(), sink.schema(name)))]
+
+    return read
+
+
 CODE_TOOLS = ("python", "code_interpreter", "ipython", "interpreter")
 _WORDS = re.compile(r"\s*[\w.]+\s*")
 _FENCED = re.compile(r"\s*```[\w-]*\n(?P<code>.*?)\n?```\s*\Z", re.DOTALL)
