@@ -177,7 +177,7 @@ class Prose:
                 return step
         step = self._at_element(buf, pos, last)
         if step == NO_MATCH and self._state.channel is Text:
-            end, match = match_at(openers.last.pattern, buf, pos, last)
+            end, match = openers.last.match_at(buf, pos, last)
             step = self._begin(openers.last, match, buf, pos) if match else end
         return step if step != NO_MATCH else self._at_token(buf, pos, last)
 
