@@ -11,11 +11,11 @@ from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import CallDelta, ParseEvent, Text, Thought
 from parsing.matching import CLOSER, NEED_MORE, compiled, group_in, match_at
+from parsing.openers import groups_of
+from parsing.readers.bodies import Groups
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
-# The groups of an opener that its body may need.
-OPENING = ("name", "offered", "void", "bracket", "attributes", "label", "lead")
 CALL_LIMIT = 16  # a call may be so many times as long as undecided text
 Pass = Callable[[str], list[ParseEvent] | None]
 
@@ -42,14 +42,14 @@ class Blocks:
 
     # --- a call begins ---
 
-    def accepts(self, match: regex.Match[str]) -> bool:
+    def accepts(self, groups: Groups) -> bool:
         """Return whether calls are read, and an opener that needs the name of a tool has one."""
-        offered = group_in(match, "offered")
+        offered = groups.get("offered")
         return self.enabled and (offered is None or self._sink.offers(offered))
 
-    def begin(self, row: Dialect, match: regex.Match[str], buf: str, pos: int) -> bool:
+    def begin(self, row: Dialect, opening: str, groups: Groups) -> bool:
         """Begin a call of this row, if it may be one here."""
-        if not self.accepts(match):
+        if not self.accepts(groups):
             return False
         output, state = self._output, self._state
         if output.draft is not None and output.draft.row not in (None, row):
@@ -57,9 +57,9 @@ class Blocks:
         if state.channel is Thought and output.draft is None:
             output.open_draft(Draft(Thought, self._sink.index, state.shown))
             state.channel = Text
-            output.hold(buf[pos : match.end()])
-        self.open(row, buf[pos : match.end()])
-        self.start(row.body(self._sink, {group: group_in(match, group) for group in OPENING}))
+            output.hold(opening)
+        self.open(row, opening)
+        self.start(row.body(self._sink, groups))
         return True
 
     def open(self, row: Dialect, opening: str) -> None:
@@ -189,7 +189,7 @@ class Blocks:
         row = self._row
         if row is not None and row.more:
             end, match = match_at(compiled(row.more), buf, pos, last)
-            if match and self.begin(row, match, buf, pos):
+            if match and self.begin(row, buf[pos:end], groups_of(match)):
                 return end
             waits = end == NEED_MORE
         end, match = match_at(self._after, buf, pos, last)

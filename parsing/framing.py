@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 BAR = "[｜|]{1,4}"
 _STARTED = r"<\|start\|>(?:assistant)?"
@@ -134,6 +135,7 @@ THINKING_PROMPT = "|".join(rf"(?:{each.opens})\Z" for each in REASONING if not e
 PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)\Z"  # not its line: the text behind that is the answer
 
 
+@lru_cache(maxsize=64)  # a template ends its prompts in one of a few ways
 def reasoning_open_in(prompt: str) -> Reasoning | None:
     """The marks of the reasoning, or of the answer, that this prompt ends in."""
     end = prompt.rstrip()

@@ -15,7 +15,7 @@ HOLD = 4000  # characters: no pattern here can match as many, spaces included
 NEED_MORE = -1
 NO_MATCH = -2
 _MATCH = 0
-_BRIEF = 48  # characters: a beginning that comes again and again, in pieces as small as a token
+BRIEF = 48  # characters: a beginning that comes again and again, in pieces as small as a token
 
 
 @lru_cache(maxsize=512)
@@ -28,8 +28,13 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
 
     The end of the message counts as the end of a line.
     """
-    if not last and len(buf) - pos <= _BRIEF and (outcome := _outcome(pattern, buf[pos:])) != _MATCH:
+    if not last and len(buf) - pos <= BRIEF and (outcome := _outcome(pattern, buf[pos:])) != _MATCH:
         return outcome, None
+    return match_anew(pattern, buf, pos, last)
+
+
+def match_anew(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
+    """The same, without a look at what is known from the last time."""
     match = pattern.match(buf, pos, partial=True)
     if match is None:
         return NO_MATCH, None

@@ -27,9 +27,11 @@ from parsing.framing import (
     TOKENS,
     Reasoning,
 )
-from parsing.matching import HOLD, NEED_MORE, compiled, first_characters, match_at
+from parsing.matching import BRIEF, HOLD, NEED_MORE, compiled, first_characters, group_in, match_anew
+from parsing.readers.bodies import Groups
 
 Kind = Dialect | Reasoning | str
+GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead")  # of an opener, that its body may need
 ECHO = "echo"
 TOKEN = "token"
 ANSWER = "answer"
@@ -39,7 +41,16 @@ _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The beginning of something: its kind, how many characters it has, and the groups that its body may need."""
+
+    kind: Kind
+    length: int
+    groups: Groups
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
     """Patterns in the order in which they are tried, and the kind of each."""
 
@@ -47,23 +58,24 @@ class Table:
     rows: tuple[tuple[str, Kind], ...]
     ends: tuple[int, ...]  # the empty group at the end of each alternative
 
-    def kind(self, match: regex.Match[str]) -> Kind:
-        """Return the kind of the alternative that matched."""
-        return self.rows[self._number(match)][1]
-
-    def match_at(self, buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
+    def match_at(self, buf: str, pos: int, last: bool) -> tuple[int, Opening | None]:
         """Match as `matching.match_at` does, row by row: a row that more text may complete goes before later ones."""
-        end, match = match_at(self.pattern, buf, pos, last)
-        if match is None or last or len(buf) - pos > HOLD:
-            return end, match
-        rivals = _rivals(self, self._number(match), buf[pos : pos + AHEAD])
-        if any(compiled(opens).match(buf, pos, partial=True) for opens in rivals):
-            return NEED_MORE, None
-        return end, match
+        if last or len(buf) - pos > BRIEF:
+            return self.match_anew(buf, pos, last)
+        end, opening = _known(self, buf[pos:])
+        return (pos + end if opening else end), opening
 
-    def _number(self, match: regex.Match[str]) -> int:
-        found = match.group(0, *self.ends)
-        return found.index("", 1) - 1
+    def match_anew(self, buf: str, pos: int, last: bool) -> tuple[int, Opening | None]:
+        """The same, without a look at what is known from the last time."""
+        end, match = match_anew(self.pattern, buf, pos, last)
+        if match is None:
+            return end, None
+        number = match.group(0, *self.ends).index("", 1) - 1
+        if not last and len(buf) - pos <= HOLD:
+            rivals = _rivals(self, number, buf[pos : pos + AHEAD])
+            if any(compiled(opens).match(buf, pos, partial=True) for opens in rivals):
+                return NEED_MORE, None
+        return end, Opening(self.rows[number][1], end - pos, groups_of(match))
 
     @property
     def first(self) -> frozenset[str]:
@@ -79,10 +91,21 @@ def _table(rows: Iterable[tuple[str, Kind]]) -> Table:
     return Table(compiled, tuple(numbered), ends)
 
 
+@lru_cache(maxsize=4096)
+def _known(table: Table, text: str) -> tuple[int, Opening | None]:
+    """The beginning of a brief text, found once for all replies: models write the same openers in the same tokens."""
+    return table.match_anew(text, 0, last=False)
+
+
 @lru_cache(maxsize=1024)
 def _rivals(table: Table, number: int, ahead: str) -> tuple[str, ...]:
     """The rows before this one that may begin with `ahead` as well."""
     return tuple(opens for opens, _ in table.rows[:number] if compiled(opens).match(ahead, partial=True))
+
+
+def groups_of(match: regex.Match[str]) -> Groups:
+    """The groups of an opener that its body may need."""
+    return {group: group_in(match, group) for group in GROUPS}
 
 
 def _rows(rows: Iterable[Dialect | Reasoning]) -> list[tuple[str, Kind]]:

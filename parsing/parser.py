@@ -70,7 +70,7 @@ class Parser:
         if starts_in_thought or opened:
             self._state.open_channel(opened.shuts if opened else ANY_CLOSER, verbatim=bool(opened and opened.answer))
             self._state.hinted = True
-        elif match := re.search(PROMPT_ENDS, prompt_suffix):
+        elif prompt_suffix and (match := re.search(PROMPT_ENDS, prompt_suffix)):
             self._held = match.group()
             self._output.hidden = len(self._held)
 

@@ -15,7 +15,7 @@ from parsing.events import Text, Thought
 from parsing.fences import info_string_arguments
 from parsing.framing import Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
-from parsing.openers import AHEAD, ANSWER, ECHO, ORPHAN, Kind, Openers, Table, tool_elements
+from parsing.openers import AHEAD, ANSWER, ECHO, ORPHAN, Kind, Openers, Opening, groups_of, tool_elements
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT, Sink
 from parsing.state import OVER, TEXT, State
@@ -122,25 +122,25 @@ class Prose:
         """At the beginning of the message."""
         openers = self._openers
         if buf[pos] in openers.header_gates:
-            end, match = openers.headers.match_at(buf, pos, last)
-            if match or end == NEED_MORE:
-                return self._begin(openers.headers, match, buf, pos) if match else NEED_MORE
+            end, opening = openers.headers.match_at(buf, pos, last)
+            if opening or end == NEED_MORE:
+                return self._begin(opening, buf, pos, end) if opening else NEED_MORE
         if buf[pos].isspace():
             found = _VISIBLE.search(buf, pos)
             end = max(pos + 1, (found.start() if found else len(buf)) - 1)  # with the last space something may begin
             return self._emit(buf, pos, end)
-        end, match = openers.first.match_at(buf, pos, last)
+        end, opening = openers.first.match_at(buf, pos, last)
         if end == NEED_MORE:
             begun = buf[pos:]
             return NEED_MORE if self._sink.may_offer(begun) or openers.begins_first(begun) else NO_MATCH
-        if not match:
+        if opening is None:
             return NO_MATCH
-        kind = openers.first.kind(match)
+        kind = opening.kind
         if isinstance(kind, Reasoning):
-            return self._begin(openers.first, match, buf, pos)
-        if isinstance(kind, Dialect) and self._blocks.accepts(match):
+            return self._begin(opening, buf, pos, end)
+        if isinstance(kind, Dialect) and self._blocks.accepts(opening.groups):
             self._output.open_draft(Draft(Text, self._sink.index, self._state.shown, kind))
-            self._blocks.begin(kind, match, buf, pos)
+            self._blocks.begin(kind, buf[pos:end], opening.groups)
             self._output.hold(buf[pos:end])
             return end
         return NO_MATCH
@@ -148,14 +148,14 @@ class Prose:
     def _at_line(self, buf: str, pos: int, last: bool) -> int:
         """At the beginning of a line."""
         openers = self._openers
-        end, match = openers.lines.match_at(buf, pos, last)
-        if match or end == NEED_MORE:
-            step = self._begin(openers.lines, match, buf, pos) if match else NEED_MORE
+        end, opening = openers.lines.match_at(buf, pos, last)
+        if opening or end == NEED_MORE:
+            step = self._begin(opening, buf, pos, end) if opening else NEED_MORE
             if step != NO_MATCH:
                 return step
         if self._sink.made:
-            end, match = openers.echo_lines.match_at(buf, pos, last)
-            if match:
+            end, opening = openers.echo_lines.match_at(buf, pos, last)
+            if opening:
                 self._state.enter(OVER)
             if end != NO_MATCH:
                 return end
@@ -171,14 +171,14 @@ class Prose:
         if len(buf) - pos >= AHEAD and not openers.may_begin(buf[pos : pos + AHEAD]):
             return self._at_element(buf, pos, last)
         for table in (openers.marked, openers.rest):
-            end, match = table.match_at(buf, pos, last)
-            step = self._begin(table, match, buf, pos) if match else end
+            end, opening = table.match_at(buf, pos, last)
+            step = self._begin(opening, buf, pos, end) if opening else end
             if step != NO_MATCH:
                 return step
         step = self._at_element(buf, pos, last)
         if step == NO_MATCH and self._state.channel is Text:
-            end, match = openers.last.match_at(buf, pos, last)
-            step = self._begin(openers.last, match, buf, pos) if match else end
+            end, opening = openers.last.match_at(buf, pos, last)
+            step = self._begin(opening, buf, pos, end) if opening else end
         return step if step != NO_MATCH else self._at_token(buf, pos, last)
 
     def _at_element(self, buf: str, pos: int, last: bool) -> int:
@@ -190,14 +190,14 @@ class Prose:
             return end
         schema, child = self._sink.schema(match["offered"]), match["child"] or _first_key(match["attributes"])
         fits = child in properties_of(schema) if child else not required_of(schema)
-        return end if fits and self._blocks.begin(TOOL_ELEMENT, match, buf, pos) else NO_MATCH
+        return end if fits and self._blocks.begin(TOOL_ELEMENT, buf[pos:end], groups_of(match)) else NO_MATCH
 
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
         """At a token that is never shown, or at an opener that the end of the message cuts."""
         tokens = self._openers.tokens
-        end, match = tokens.match_at(buf, pos, last)
-        if match:
-            self._pass_token(tokens.kind(match))
+        end, opening = tokens.match_at(buf, pos, last)
+        if opening:
+            self._pass_token(opening.kind)
             return end
         if not last or not self._blocks.enabled or not is_truncated(buf[pos:], self._sink.tools, self._openers):
             return end
@@ -221,18 +221,17 @@ class Prose:
 
     # --- beginnings ---
 
-    def _begin(self, table: Table, match: regex.Match[str], buf: str, pos: int) -> int:
-        state = self._state
-        kind = table.kind(match)
+    def _begin(self, opening: Opening, buf: str, pos: int, end: int) -> int:
+        state, kind = self._state, opening.kind
         if isinstance(kind, Dialect):
-            return match.end() if self._blocks.begin(kind, match, buf, pos) else NO_MATCH
+            return end if self._blocks.begin(kind, buf[pos:end], opening.groups) else NO_MATCH
         if isinstance(kind, Reasoning):
             if state.closer is not None and not state.hinted:  # open reasoning is ended by its own mark only
                 return NO_MATCH
-            if state.shown and not state.line_start and (after := buf[match.end() : match.end() + 1]) in ("", " "):
+            if state.shown and not state.line_start and (after := buf[end : end + 1]) in ("", " "):
                 return NO_MATCH if after else NEED_MORE  # in the middle of a sentence the mark is only mentioned
             state.open_channel(kind.shuts, verbatim=kind.answer)
-        return match.end()
+        return end
 
     def _open_span(self, buf: str, pos: int, last: bool) -> int:
         match = _TICKS.match(buf, pos)
