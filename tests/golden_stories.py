@@ -22,6 +22,7 @@ PROVIDERS = Path(__file__).parent.parent / "fixtures" / "providers"
 READ = ("read_file", {"path": "note.txt"})
 NOTE = {"note.txt": "Milk, bread and salt.\n"}
 LIST = {"a.txt": "Ann.\n", "b.txt": "Bob.\n"}
+DRAFT = '<tool_call>{"name": "read_file", "arguments": {"path": "note.txt"}}</tool_call>'
 WRITE = "I write it.\n```write_file\nnote.txt\nfirst\n```\n"
 ASKS = {"approval": "ask"}
 LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=True))
@@ -143,6 +144,11 @@ STORIES: dict[str, Story] = {
     "reasoning": Story(
         "Reasoning before the answer, as the model's server marks it and as the model writes it.",
         [[Thought("They greet "), Thought("me."), "<think>So do I.</think>", "Hello.", TokenUsage(100, 12)]],
+    ),
+    "reclassified": Story(
+        "A thought that the model's prompt has opened: shown, and moved to the reasoning when the model closes it.",
+        [["They greet me. ", DRAFT, " No need.", "</think>\n\n", "Hello.", TokenUsage(100, 12)]],
+        files=NOTE,
     ),
     **{f"call_{family}": called_in(dialect) for family, dialect in FAMILIES.items()},
     "call_native": Story(

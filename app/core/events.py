@@ -53,6 +53,18 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class TextReclassified:
+    """The last `characters` Unicode code points of this round's text were reasoning: a `reasoning.delta` repeats them.
+
+    That the model had been thinking is known only when it closes the thought that its prompt template opened. A call
+    that it drafted there follows as `tool.rejected`; it was not run.
+    """
+
+    type: ClassVar[str] = "text.reclassified"
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessageAdded:
     """A message that was sent to the running run is in its history now, with its attachments if it has any."""
 
@@ -112,7 +124,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolRejected:
-    """A call that could not be parsed, may not run, or came twice, natively and in the text."""
+    """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought."""
 
     type: ClassVar[str] = "tool.rejected"
     reason: str
@@ -255,6 +267,7 @@ AgentEvent = (
     | RoundStarted
     | TextDelta
     | ReasoningDelta
+    | TextReclassified
     | MessageAdded
     | ToolDelta
     | ToolStarted

@@ -7,13 +7,23 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from secrets import token_hex
 
-from app.core.events import MAX_JOINED, TERMINAL, Delta, DocumentUpdated, Encoded, RoundStarted, TextDelta, Usage
+from app.core.events import (
+    MAX_JOINED,
+    TERMINAL,
+    Delta,
+    DocumentUpdated,
+    Encoded,
+    RoundStarted,
+    TextDelta,
+    TextReclassified,
+    Usage,
+)
 
 LONG = 30  # lines; a block of more becomes a document
 MAX_FENCE_LINE = 1000  # characters; a longer line is no fence
 MAX_HELD = 1_000_000  # characters of the first lines; a block that needs more is data, not a document
 CLOSER_INDENT = 3  # columns that a closing fence may be further in than its opening one
-REPLY_ENDS = TERMINAL | {RoundStarted.type, Usage.type}
+ENDS = TERMINAL | {RoundStarted.type, TextReclassified.type, Usage.type}  # of all blocks
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _ITEM = r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?"  # a block may stand in a list
@@ -82,7 +92,7 @@ class Documents:
                 yield event
                 yield from self._feed(event.text)
                 continue
-            if event.type in REPLY_ENDS:
+            if event.type in ENDS:
                 yield from self._end()
             yield event
 
@@ -92,7 +102,7 @@ class Documents:
         return self._taken()
 
     def _end(self) -> list[DocumentUpdated]:
-        """The reply is over, or was cut off: what came of a document is all of it."""
+        """The reply is over, was cut off, or was thought: what came of a document is all of it."""
         if self._block:
             if self._line and not self._block.ends(self._line):
                 self._begin_line(self._block, self._line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -195,14 +195,26 @@ def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
     return "|".join(f"{first}(?:\\Z|{_here_or_cut(rests)})" if rests[0] else first for first, rests in branches.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Characters of a stream, from `start` to `end`, that were emitted as a mark, or as nothing behind one."""
+
+    start: int
+    end: int
+    mark: str
+
+
 class RedactedStream:
     """One stream of text in pieces. Only what may be the beginning of a secret is withheld, and no longer than needed.
 
     Text that `end` has emitted still counts: the rest of a secret that continues in the next piece is hidden.
+    `replaced` collects what was; the first character that is fed is at `position`.
     """
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, position: int = 0, replaced: list[Replaced] | None = None) -> None:
         self._redactor = redactor
+        self.position = position  # of what may be the beginning of a secret, or of what comes next
+        self._replaced = replaced if replaced is not None else []
         self._text = ""  # what may be the beginning of a secret
         self._emitted = 0  # characters of it that were emitted, in clear or by a mark
         self._marked = 0  # characters of it that the last mark replaces
@@ -219,11 +231,13 @@ class RedactedStream:
     def feed(self, piece: str) -> str:
         """The text that can be emitted now."""
         if not self._text and self._redactor.is_plain(piece):
+            self.position += len(piece)
             return piece
         text = self._text + piece
         found, tail = self._redactor.look(text)
         emitted = self._emit(text, found, tail)
         self._text = text[tail:]
+        self.position += tail
         self._emitted, self._marked = max(0, self._emitted - tail), max(0, self._marked - tail)
         return emitted
 
@@ -242,8 +256,12 @@ class RedactedStream:
                 break
             if end <= self._emitted:
                 continue
-            if start >= self._marked:  # else it overlaps the secret of the last mark
-                parts += [text[self._emitted : start], self._redactor.mark]
+            mark = ""  # it overlaps the secret of the last mark
+            if start >= self._marked:
+                mark = self._redactor.mark
+                parts += [text[self._emitted : start], mark]
+            begin = self.position + max(start, self._emitted)
+            self._replaced.append(Replaced(begin, self.position + end, mark))
             self._emitted = self._marked = end
         if self._emitted < until:
             parts.append(text[self._emitted : until])

@@ -8,15 +8,29 @@ from io import StringIO
 from math import isfinite
 from typing import Any
 
-from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, ToolDelta, ToolRejected
+from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, TextReclassified, ToolDelta, ToolRejected
 from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.core.provider import FallbackUsed, Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
 from app.models.wire.native_calls import NATIVE
-from parsing import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
+from parsing import (
+    Arguments,
+    BadCall,
+    Call,
+    CallDelta,
+    CallOpened,
+    ParseEvent,
+    Parser,
+    Reclassified,
+    Text,
+    Thought,
+    parse,
+)
 from tools.base.permit import canonical
 
 ONLY_TEXT = "text_call"  # the code of a notice
 TWICE = "The same call came twice, natively and in the text: it is made once."
+THOUGHT = "This call stood in the model's thoughts: it was not run."
+NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 
 
@@ -78,6 +92,8 @@ class Reply:
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
+        self._written: list[AskedCall] = []  # the calls in the text, rejected ones included
+        self._twins: dict[str, AskedCall] = {}  # of those, by id: the native call that is made in its place
         self._sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
         self._switched: FallbackUsed | None = None
 
@@ -189,13 +205,49 @@ class Reply:
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
-                self._made[call] = AskedCall(call, name, {}, source, self._seal(source, index))
+                self._made[call] = rejected = AskedCall(call, name, {}, source, self._seal(source, index))
+                if source != NATIVE:
+                    self._written.append(rejected)
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
+            case Reclassified(characters, calls):
+                yield from self._reclassify(characters)
+                yield from self._take_back(calls)
+
+    def _reclassify(self, characters: int) -> Iterator[AgentEvent]:
+        """Move the end of what was shown to the thoughts."""
+        begin = max(0, self._shown.tell() - characters)
+        self._shown.seek(begin)
+        thought = self._shown.read()
+        self._shown.seek(begin)
+        self._shown.truncate()
+        if thought:
+            self._thought.write(thought)
+            yield TextReclassified(len(thought))
+            yield ReasoningDelta(thought)
+
+    def _take_back(self, calls: int) -> Iterator[AgentEvent]:
+        """Take the last calls in the text out of the reply, as if they had never been made."""
+        begin = max(0, len(self._written) - calls)
+        drafts = self._written[begin:]
+        del self._written[begin:]
+        for draft in reversed(drafts):
+            same = canonical({draft.name: draft.arguments})
+            unpaired = self._unpaired[False].get(same)
+            if unpaired and unpaired[-1] is draft:
+                unpaired.pop()
+            elif twin := self._twins.pop(draft.id, None):
+                self._unpaired[True].setdefault(same, []).append(twin)
+        for draft in drafts:
+            self.refused.pop(draft.id, None)
+            if self._made.pop(draft.id, None):  # else a native call is made in its place
+                yield ToolRejected(THOUGHT, draft.id, draft.name or None)
 
     def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
         """One more call, unless it is there already, made in the other way."""
         native = call.dialect == NATIVE
+        if not native:
+            self._written.append(call)
         same = canonical({call.name: call.arguments})
         others = self._unpaired[not native].get(same)
         if not others:
@@ -207,6 +259,7 @@ class Reply:
             del self._made[twin.id]
             self._made[call.id] = call
         written = twin if native else call
+        self._twins[written.id] = call if native else twin
         yield ToolRejected(TWICE, written.id, written.name)
 
     def _seal(self, source: str, index: int) -> OpaqueMetadata | None:

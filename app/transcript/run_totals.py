@@ -23,7 +23,7 @@ from app.core.messages import AskedCall
 from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
-from app.transcript.reply import TWICE
+from app.transcript.reply import NEVER_MADE, THOUGHT
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
@@ -81,8 +81,10 @@ class RunTotals:
         if kind == Notice.type:
             self.notices[fields["code"], fields["message"]] += 1
             return
-        if kind == ToolRejected.type and fields["reason"] == TWICE:
-            return  # its twin is the action
+        if kind == ToolRejected.type and fields["reason"] in NEVER_MADE:  # of two twins, the other is the action
+            if fields["reason"] == THOUGHT:
+                self.actions.pop(fields.get("call", ""), None)
+            return
         action = self.actions.setdefault(fields.get("call", ""), Action(fields.get("name", "")))
         match kind:
             case ToolStarted.type:
