@@ -5,6 +5,7 @@ import { formatDuration, startTicking } from "../dom/clock.js";
 import { copyButton } from "../dom/copy.js";
 import { h, onNextFrame } from "../dom/elements.js";
 import { PacedText } from "./paced_text.js";
+import { StreamedText } from "./streamed_text.js";
 import { Markdown } from "../markdown/markdown.js";
 import { escapeProse } from "../text/escape_invisible.js";
 
@@ -64,9 +65,10 @@ const flowInto = (markdown) =>
 
 /** An answer: `add` text while it streams, `close` at its end. */
 export class Answer {
-  #pieces = [];
+  #streamed = new StreamedText();
   #markdown = new Markdown();
   #flow = flowInto(this.#markdown);
+  #closed = false;
 
   constructor() {
     const copy = copyButton("Copy answer as Markdown", () => this.text);
@@ -75,15 +77,29 @@ export class Answer {
 
   /** The raw Markdown. */
   get text() {
-    return this.#pieces.join("");
+    return this.#streamed.text;
   }
 
   add(text) {
-    this.#pieces.push(text);
+    this.#streamed.add(text);
     this.#flow.add(text);
   }
 
+  /** Takes back the last `count` characters, and draws what is left anew. Returns how many there were. */
+  takeBack(count) {
+    const taken = this.#streamed.takeBack(count);
+    this.#flow.drop();
+    const drawn = this.#markdown.element;
+    this.#markdown = new Markdown();
+    this.#flow = flowInto(this.#markdown);
+    this.#flow.add(this.text);
+    if (this.#closed) this.#flow.close();
+    drawn.replaceWith(this.#markdown.element);
+    return taken;
+  }
+
   close() {
+    this.#closed = true;
     this.element.classList.add("complete");
     this.#flow.close();
   }
@@ -93,6 +109,7 @@ export class Answer {
 export class Reasoning {
   #began;
   #stop;
+  #empty = true;
   #words = new Markdown("markdown reasoning-text");
   #flow = flowInto(this.#words);
 
@@ -104,10 +121,12 @@ export class Reasoning {
   }
 
   add(text) {
+    this.#empty = false;
     this.#flow.add(text);
   }
 
   close() {
+    if (this.#empty) this.element.remove();
     const took = this.#elapsed();
     this.#stop?.();
     this.#began = null;

@@ -28,6 +28,12 @@ export class PacedText {
     enqueue(this);
   }
 
+  /** Text that has not been drawn will not be. */
+  drop() {
+    this.#pieces = [];
+    waiting.delete(this);
+  }
+
   /** Processes text until `late()`. Returns whether all of it was processed. */
   process(late) {
     while (this.#pieces.length) {

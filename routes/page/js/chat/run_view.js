@@ -3,14 +3,16 @@
 import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
+import { StreamedText } from "./streamed_text.js";
 import { ending, Note, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { ToolCard } from "../cards/tool_card.js";
 
 const HANDLERS = {
   "run.started": (view, event) => view.start(event),
-  "round.started": (view) => view.close(),
+  "round.started": (view) => view.startRound(),
   "text.delta": (view, { text }) => view.write(Answer, text),
   "reasoning.delta": (view, { text }) => view.write(Reasoning, text),
+  "text.reclassified": (view, { characters }) => view.reclassify(characters),
   "message.added": (view, event) => view.addSteered(event),
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
@@ -38,7 +40,8 @@ export class RunView {
   usage = null; // its last `usage`
   #part = null;
   #note = null;
-  #blankText = "";
+  #blank = null; // blank text that is held back: `{ Kind, text }`
+  #texts = []; // of this round, in order: answers, and blank text that was not shown
   #cards = new Map();
   #open = new Set(); // calls without a result
   #steers = []; // messages that the run has not read yet
@@ -108,12 +111,42 @@ export class RunView {
     this.#cancelButton?.remove();
   }
 
-  /** Blank text between calls is held back until other text follows. */
+  startRound() {
+    this.close();
+    this.#texts = [];
+  }
+
+  /** Blank text between calls is held back until other text of its kind follows. */
   write(Kind, text) {
-    const words = this.#blankText + text;
-    this.#blankText = "";
+    if (this.#blank && this.#blank.Kind !== Kind) this.#dropBlank();
+    const words = (this.#blank?.text ?? "") + text;
+    this.#blank = null;
     if (this.#part instanceof Kind || words.trim()) this.part(Kind).add(words);
-    else this.#blankText = words;
+    else this.#blank = { Kind, text: words };
+  }
+
+  #dropBlank() {
+    if (this.#blank?.Kind === Answer) this.#texts.push(new StreamedText(this.#blank.text));
+    this.#blank = null;
+  }
+
+  /** The last `characters` of this round's text were reasoning, which follows: it takes the place of that text. */
+  reclassify(characters) {
+    this.close();
+    let left = characters,
+      place = null; // of the first answer that has lost text
+    while (left > 0 && this.#texts.length) {
+      const last = this.#texts.at(-1);
+      left -= last.takeBack(left);
+      if (last.element) place?.remove();
+      place = last.element ?? place;
+      if (last.text) break;
+      this.#texts.pop();
+    }
+    if (!place) return;
+    this.#part = new Reasoning(this);
+    place.after(this.#part.element);
+    if (this.#texts.at(-1)?.element !== place) place.remove();
   }
 
   /** The open part of this kind: text continues there unless something else came between. */
@@ -121,6 +154,7 @@ export class RunView {
     if (!(this.#part instanceof Kind)) {
       this.close();
       this.#part = new Kind(this);
+      if (Kind === Answer) this.#texts.push(this.#part);
       this.append(this.#part.element);
     }
     return this.#part;
@@ -130,7 +164,7 @@ export class RunView {
   close() {
     this.#part?.close();
     this.#part = null;
-    this.#blankText = "";
+    this.#dropBlank();
   }
 
   append(element) {
