@@ -55,6 +55,16 @@ def test_events_are_a_line_each(
     }
 
 
+def test_thoughts_in_hindsight_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Hm.</think>Yes."))
+    assert parse_stdin(None, fences=True) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"type": "text", "text": "Hm."},
+        {"type": "reclassified", "characters": 3, "calls": 0},
+        {"type": "text", "text": "Yes."},
+    ]
+
+
 @pytest.mark.parametrize("content", ["", "[1]", "3", '{"ping": 1}', '[{"name": 4}]'])
 def test_a_file_without_tools_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     tools = tmp_path / "tools.json"

@@ -21,6 +21,7 @@ from app.core.events import (
     RunFailed,
     RunFinished,
     TextDelta,
+    TextReclassified,
     ToolDelta,
     ToolFinished,
     ToolProgress,
@@ -28,10 +29,11 @@ from app.core.events import (
     ToolStarted,
     fields_of,
 )
+from app.transcript.reply import THOUGHT as DRAFTED
 from routes.terminal.approval_text import form_of, question
 from routes.terminal.chat import exit_code
 from routes.terminal.screen import Screen
-from routes.terminal.view import View, printable, read_event
+from routes.terminal.view import THOUGHT, View, printable, read_event
 from tools.mcp.names import public_name
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
@@ -164,6 +166,17 @@ def test_the_end_of_a_run_clears_the_live_region() -> None:
     assert not view.busy
 
 
+def test_text_that_was_thought_is_marked_and_not_printed_again() -> None:
+    events: list[AgentEvent] = [
+        *(TextDelta("Hm, "), TextDelta("so."), TextReclassified(7), ReasoningDelta("Hm, "), ReasoningDelta("so.Well.")),
+        *(ToolRejected(DRAFTED, "c1", "bash"), TextDelta("Yes."), ReasoningDelta("More."), ANSWERED),
+    ]
+    assert transcript(events) == f"Hm, so.\n{THOUGHT}\nWell.\n✗ bash refused: {DRAFTED}\nYes.\nMore.\n"
+    screen = io.StringIO()
+    Screen(Console(file=screen, force_terminal=True), View(summary=True), redraw=False).show(TextReclassified(1))
+    assert screen.getvalue().startswith("\x1b[2m"), "dim"
+
+
 HOSTILE = "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;ZXZpbA==\x1b\\d\x9b31me\x07f\u202eg\ud800h\r\ni\rj\x1b"
 
 
@@ -238,7 +251,9 @@ def test_a_long_line_stays_one_line_for_pipes() -> None:
     assert on_a_terminal([TextDelta("word " * 100)], redraw=False) == "word " * 100
 
 
-@pytest.mark.parametrize("event", [STARTED, FINISHED, ANSWERED, TextDelta("\U0001f600")], ids=lambda event: event.type)
+@pytest.mark.parametrize(
+    "event", [STARTED, FINISHED, ANSWERED, TextDelta("\U0001f600"), TextReclassified(3)], ids=lambda event: event.type
+)
 def test_events_survive_the_wire(event: AgentEvent) -> None:
     assert read_event(event.type, json.dumps(fields_of(event))) == event
 

@@ -9,14 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parsing import ParseEvent, Parser, Text, Thought
+from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Reclassified, Text, Thought
 from parsing.dialects import listed
 
 PIECE = 4096
-_KINDS = {
-    "Text": "text", "Thought": "thought", "Reclassified": "reclassified", "CallOpened": "opened", "CallDelta": "delta",
-    "Call": "call",
-}  # fmt: skip
+_KINDS: dict[type[ParseEvent], str] = {
+    Text: "text",
+    Thought: "thought",
+    CallOpened: "opened",
+    CallDelta: "delta",
+    Call: "call",
+    BadCall: "rejected",
+    Reclassified: "reclassified",
+}
 
 
 def parse_stdin(tools_file: Path | None, fences: bool) -> int:
@@ -59,7 +64,7 @@ def _print(events: list[ParseEvent]) -> None:
 
 def event_object(event: ParseEvent) -> dict[str, Any]:
     """An event as the JSON object of its line."""
-    kind = {"type": _KINDS.get(type(event).__name__, "rejected")}
+    kind = {"type": _KINDS[type(event)]}
     return kind | ({"text": event.text} if isinstance(event, Text | Thought) else asdict(event))
 
 

@@ -26,6 +26,7 @@ from app.core.events import (
     RunFailed,
     RunFinished,
     TextDelta,
+    TextReclassified,
     ToolDelta,
     ToolFinished,
     ToolProgress,
@@ -34,6 +35,7 @@ from app.core.events import (
 )
 from routes.terminal.approval_text import answer, question
 
+THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 READERS: dict[str, TypeAdapter[AgentEvent]] = {kind.type: TypeAdapter(kind) for kind in get_args(AgentEvent)}
 
@@ -93,6 +95,7 @@ class View:
         self.ended: RunFinished | RunFailed | None = None
         self._summary = summary
         self._thinking = False
+        self._repeated = 0  # characters of reasoning to come that stand on the screen already, as text
         self._width = width
         self._active: dict[str, Activity] = {}
         self._pending: dict[str, str] = {}  # the names of calls that wait for a person
@@ -106,9 +109,15 @@ class View:
         """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
         match event:
             case TextDelta(text):
+                self._repeated = 0
                 return self._flow(text, "", thinking=False)
             case ReasoningDelta(text):
-                return self._flow(text, "dim italic", thinking=True)
+                known = min(self._repeated, len(text))
+                self._repeated -= known
+                return self._flow(text[known:], "dim italic", thinking=True) if text[known:] else []
+            case TextReclassified(characters):
+                self._repeated = characters
+                return self._block(Text(THOUGHT, "dim"))
             case ToolDelta() | ToolStarted() | ToolProgress() | ToolFinished():
                 return self._tool(event, now)
             case ToolRejected(reason, call, name):
