@@ -18,6 +18,8 @@ _TYPES = {
     "str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
     "none": "null", "list": "array", "tuple": "array", "dict": "object",
 }  # fmt: skip
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+_FURTHER = frozenset(("$ref", *_ALTERNATIVES))  # a schema has more parts where these stand
 _NUMBERS = {"number": "integer", "integer": "number"}  # either name may stand for the other
 ANY_JSON = "json"  # the inline type of a value that is JSON, whichever
 _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
@@ -47,10 +49,17 @@ def coerce_text(text: str, schema: Schema, key: str, inline: str | None = None) 
     keeps the text byte for byte, and so does text that fits no allowed type: validation can then answer the model.
     """
     declared = properties_of(schema).get(key)
+    if inline != ANY_JSON and _is_only_string(declared):
+        return text
     kinds, choices = allowed_types(declared, schema) if isinstance(declared, Mapping) else (set[str](), ())
     if inline == ANY_JSON:
         return _json(text, kinds, choices)
     return coerce(text, _narrowed(kinds, inline), choices)
+
+
+def _is_only_string(declared: object) -> bool:
+    """Return whether this schema is a string, found at first sight."""
+    return isinstance(declared, dict) and declared.get("type") == "string" and _FURTHER.isdisjoint(declared)
 
 
 def _narrowed(kinds: set[str], inline: str | None) -> set[str]:
@@ -120,7 +129,7 @@ def _next_parts(part: Schema, root: Schema) -> Iterator[Schema]:
     reference = part.get("$ref")
     if isinstance(reference, str) and isinstance(target := _resolve(reference, root), Mapping):
         yield target
-    for word in ("anyOf", "oneOf", "allOf"):
+    for word in _ALTERNATIVES:
         branches = part.get(word)
         yield from (each for each in (branches if isinstance(branches, list) else ()) if isinstance(each, Mapping))
 

@@ -178,9 +178,9 @@ class TaggedCall:
                 raise Misfit(f"This call's JSON cannot be read: {error}. Send the call again.") from error
         if len(self._arguments) == 1:
             [(key, value)] = self._arguments.items()
-            packed = json_or_text(value) if isinstance(value, str) else value
-            if key in PACKED and key not in properties_of(self._schema) and isinstance(packed, dict):
-                return packed
+            if key in PACKED and key not in properties_of(self._schema):
+                packed = json_or_text(value) if isinstance(value, str) else value
+                return packed if isinstance(packed, dict) else self._arguments
         return self._arguments
 
 
