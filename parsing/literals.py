@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Set
 from math import inf
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 MAX_DEPTH = 100
 MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
+_TRIES = 8
+Read = TypeVar("Read")
 
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[^\s\"'{}\[\](),:=<>]+")
+_BARE_KEY = re.compile(r"[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>]*(?=:)")
+_SET = re.compile(r"\{\s*(?:'[^'\\]*'|\"[^\"\\]*\"|[\w.+-]+)\s*[,}]")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _ENDS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
@@ -63,16 +68,47 @@ def loads(text: str, *, ended: bool = False) -> Any:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
-        reader = Literals(text, ended=ended)
-        value = reader.value()
-        reader.finish()
-        return value
+        return read_whole(text, Literals.value, ended=ended)
+
+
+def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> Read:
+    """Return the result of `read` on all of `text`.
+
+    A quote that closed a string with quotes inside may have been a further one of those: when nothing reads on behind
+    it, the last such quote is passed by, a few times. Raises Unreadable.
+    """
+    passed: set[int] = set()
+    failure: Unreadable | None = None
+    for _ in range(_TRIES):
+        reader = Literals(text, passed=passed, **options)
+        try:
+            value = read(reader)
+            reader.finish()
+        except Unreadable as error:
+            failure = failure or error
+            if reader.doubtful_end < 0:
+                break
+            passed.add(reader.doubtful_end)
+        else:
+            return value
+    raise failure or Unreadable("it has no reading")
 
 
 class Literals:
-    """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values."""
+    """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values,
+    `sets` allows those of Python, as lists. A quote at a place in `passed` closes nothing.
+    """
 
-    def __init__(self, text: str, *, ended: bool = False, strings: tuple[str, ...] = (), words: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        ended: bool = False,
+        strings: tuple[str, ...] = (),
+        words: bool = False,
+        sets: bool = False,
+        passed: Set[int] = frozenset(),
+    ) -> None:
         self.text = text
         self.pos = 0
         self._ended = ended
@@ -80,6 +116,10 @@ class Literals:
         self._bare = words
         self._tokens = 0
         self._depth = 0
+        self._open = {"{": 0, "[": 0, "(": 0}
+        self._sets = sets
+        self._passed = passed
+        self.doubtful_end = -1  # the last quote that closed a string with quotes in it
 
     def skip(self) -> str:
         """The next character that is not space, or nothing at the end."""
@@ -109,11 +149,14 @@ class Literals:
 
     def _nested(self, opener: str) -> Any:
         self._depth += 1
+        self._open[opener] += 1
         if self._depth > MAX_DEPTH:
             raise Unreadable("nested too deep")
+        is_object = opener == "{" and not (self._sets and _SET.match(self.text, self.pos))
         self.pos += 1
-        result = self._object() if opener == "{" else self._array(_CLOSERS[opener])
+        result = self._object() if is_object else self._array(_CLOSERS[opener])
         self._depth -= 1
+        self._open[opener] -= 1
         return result
 
     def _object(self) -> dict[str, Any]:
@@ -157,12 +200,12 @@ class Literals:
         if delimiter := self._delimiter():
             return self._delimited(delimiter)
         if self.skip() in ('"', "'"):
-            return self.string(ends=":=")
-        match = _WORD.match(self.text, self.pos)
+            return self.string(ends=":=", key=True)
+        match = (_BARE_KEY if self._bare else _WORD).match(self.text, self.pos)
         if not match:
             raise Unreadable(f"a key is missing at character {self.pos}")
         self.pos = match.end()
-        return match.group()
+        return match.group().rstrip()
 
     def _delimiter(self) -> str:
         self.skip()
@@ -176,21 +219,26 @@ class Literals:
         self.pos = end + len(delimiter)
         return self.text[start:end]
 
-    def string(self, ends: str = ",}])") -> str:
-        """A quoted string, closed by a quote before one of `ends`, or at the end of the text."""
+    def string(self, ends: str = ",}])", *, key: bool = False) -> str:
+        """A quoted string, closed by a quote before one of `ends`, or at the end of the text; a key has none inside."""
         quote = self.text[self.pos]
         if self.text.startswith(quote * 3, self.pos):
             return self._triple(quote * 3)
         self.pos += 1
+        inner = 0
         pieces: list[str] = []
         while match := _ENDS[quote].search(self.text, self.pos):
             pieces.append(self.text[self.pos : match.start()])
             self.pos = match.end()
             if match.group() == "\\":
                 pieces.append(self._escape())
-            elif self._closes(ends):
+            elif self._closes(ends) and match.start() not in self._passed:
+                self.doubtful_end = match.start() if inner else self.doubtful_end
                 return "".join(pieces)
+            elif key:
+                raise Unreadable(f"a quote stands in a key, at character {match.start()}")
             else:
+                inner += 1
                 pieces.append(quote)
         raise Unreadable("a string is not closed")
 
@@ -205,7 +253,10 @@ class Literals:
     def _closes(self, ends: str) -> bool:
         match = _SPACE.match(self.text, self.pos)
         after = match.end() if match else self.pos
-        return after == len(self.text) or self.text[after] in ends
+        if after == len(self.text):
+            return True
+        char = self.text[after]
+        return char in ends and (char not in "])" or self._open["[" if char == "]" else "("] > 0)
 
     def _escape(self) -> str:
         char = self.text[self.pos : self.pos + 1]

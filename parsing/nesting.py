@@ -47,6 +47,9 @@ class Nesting:
         self._quote = ""
         self._escaped = False
         self._filled = False  # a value has just ended
+        self.doubtful = False  # a quote was taken for a part of its string: it may have been another one
+        self._seen = 0  # quotes that nobody escaped
+        self._closed: tuple[str, tuple[str, ...], bool] | None = None  # where the last string was closed
 
     @property
     def stop(self) -> str:
@@ -68,9 +71,27 @@ class Nesting:
 
     def settle(self, closed: bool) -> None:
         """Decide about the last quote: it closed its string, or was a part of it."""
-        if not closed:
+        if self.unsettled and not closed:
             self._quote = self.unsettled
+            self.doubtful = True
         self.unsettled = ""
+
+    @property
+    def balanced(self) -> bool:
+        """Return whether the quotes come in pairs, as those of strings and of the code in them do."""
+        return self._seen % 2 == 0
+
+    def reopen(self) -> bool:
+        """Take the quote that closed the last string, and all since, for a part of its text. Return whether it can."""
+        if self._closed is None:
+            return False
+        self._quote, stack, self.at_key = self._closed
+        self._stack = [*stack]
+        self._open = {bracket: stack.count(bracket) for bracket in self._open}
+        self.depth = len(stack)
+        self._closed = None
+        self.doubtful = True
+        return True
 
     def _captures(self) -> bool:
         return self.depth <= self.watch and len(self.word) < _WORD_LIMIT
@@ -91,6 +112,7 @@ class Nesting:
         if self._escaped:
             return end + 1
         if end < len(buf):
+            self._seen += 1
             self.unsettled, self._quote = self._quote, ""
             return end + 1
         return end
@@ -115,7 +137,9 @@ class Nesting:
                 return after
             char = buf[after]
         deep = self.depth > self.watch  # where keys and values are not distinguished
-        if char in (",:=}])" if deep else ":=" if self.at_key else ",}])"):
+        ends = ",:=}])" if deep else ":=" if self.at_key else ",}])"
+        if char in ends and (char not in _PAIRS or self._open[_PAIRS[char]]):
+            self._closed = (self.unsettled, tuple(self._stack), self.at_key)
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
         elif char in self._odd:
@@ -132,7 +156,7 @@ class Nesting:
         if shallow and end > pos:
             self._keep(buf, pos, end)
         if run := buf[pos:end].rstrip():
-            self._filled = run[-1] not in ",:"
+            self._filled = run[-1] not in ",:="
         if end == len(buf):
             return end
         char = buf[end]
@@ -143,6 +167,7 @@ class Nesting:
         self._filled = char in _PAIRS or char in self._quotes
         if char in self._quotes:
             self._quote, self.word = char, ""
+            self._seen += 1
         elif char in self._open:
             self._push(char)
         elif char in _PAIRS:

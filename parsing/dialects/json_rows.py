@@ -40,15 +40,15 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "internlm2", "json_sentinel", "InternLM 2-3, Intern-S1",
-        rf"<\|action_start\|>{S}<\|plugin\|>{S}{JSON}", body.json_calls,
+        rf"<\|action_start\|>{S}<\|plugin\|>{S}{JSON}", body.json_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "apertus", "json_sentinel", "Apertus",
-        rf"<\|tools_prefix\|>{S}{JSON}", body.single_key_calls,
+        rf"<\|tools_prefix\|>{S}{JSON}", body.single_key_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "cohere_action", "json_sentinel", "Command R7B, Command A, North",
-        rf"<\|START_ACTION\|>{S}{JSON}", body.json_calls,
+        rf"<\|START_ACTION\|>{S}{JSON}", body.json_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "mistral_array", "json_sentinel", "Mistral v3-v7",
@@ -60,11 +60,11 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "pangu_unused", "json_sentinel", "openPangu",
-        rf"\[unused11\]{S}{JSON}", body.json_calls,
+        rf"\[unused11\]{S}{JSON}", body.json_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "lfm2_json", "json_sentinel", "LFM2, openPangu-V2",
-        rf"<\|tool_call_start\|>{S}{JSON}", body.json_calls,
+        rf"<\|tool_call_start\|>{S}{JSON}", body.json_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "gigachat3", "json_sentinel", "GigaChat 3",
@@ -72,7 +72,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "gigachat31", "json_sentinel", "GigaChat 3.1",
-        rf"<\|function_call\|>{S}{JSON}", body.json_calls,
+        rf"<\|function_call\|>{S}{JSON}", body.json_calls, _NEXT_OBJECT,
     ),
     Dialect(
         "qwen25coder_tools", "json_sentinel", "Qwen2.5-Coder",

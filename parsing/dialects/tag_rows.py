@@ -134,7 +134,8 @@ MARKED: tuple[Dialect, ...] = (
         "gemma4", "object_literal", "Gemma 4, FunctionGemma",
         rf"<(?:\|tool_call\|?|start_function_call)>{S}(?:(?:call)?:{S})?(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?"
         rf"(?:(?P<bracket>[\{{(])|(?P<void>(?=<tool_call\|>|<end_function_call>)))",
-        body.literal, members=("functiongemma",),
+        body.literal, rf"{S}[;,]?{S}(?:call)?:{S}(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?(?P<bracket>[\{{(])",
+        ("functiongemma",),
     ),
     Dialect(
         "lfm2", "pythonic", "LFM2, LFM2.5, MiniCPM 3-4.1",

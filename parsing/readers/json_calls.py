@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from parsing.literals import Unreadable, loads
-from parsing.matching import NEED_MORE, first_characters, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, first_characters, match_at
 from parsing.nesting import MORE, Nesting
+from parsing.readers.followers import after_json
 from parsing.shapes import Misfit, Named, Shape
 from parsing.sink import CUT, Sink
 
@@ -34,11 +35,16 @@ class JsonCalls:
         self.take = self._parts.append
         self._inside = False  # a call's object is open
         self._mark = 0
+        self._doubted = False  # a call's object seems to be closed: what follows decides
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         self._mark = pos
         nesting = self._nesting
         while pos < len(buf) and not self.done:
+            if self._doubted:
+                if not self._decide(buf, pos, last):
+                    break
+                continue
             pos = nesting.advance(buf, pos)
             hit = nesting.hit
             if not hit or (hit == MORE and not last):
@@ -55,6 +61,8 @@ class JsonCalls:
         return pos
 
     def cut(self) -> None:
+        if self._doubted and self._nesting.balanced:
+            self._closed(self._nesting.depth, "", 0)
         if self._inside:
             self._sink.bad("".join(self._parts), CUT)
 
@@ -86,7 +94,11 @@ class JsonCalls:
         if hit in "{[":
             self._opened(hit, depth, buf, pos)
         elif hit in "}])":
-            self._closed(depth, buf, pos)
+            if self._inside and depth < self._home and self._nesting.doubtful:
+                self._take(buf, pos - (self._home == 2 and depth == 0))
+                self._doubted = True
+            else:
+                self._closed(depth, buf, pos)
         elif hit == ":" and depth == self._level:
             self._keyed(self._nesting.word.strip())
         elif hit == ",":
@@ -96,6 +108,22 @@ class JsonCalls:
                 self._parts.clear()
         elif hit == '"' and depth == self._level and self._role == "name":
             self._named(self._nesting.word)
+
+    def _decide(self, buf: str, pos: int, last: bool) -> bool:
+        """Close the object if what follows may follow it; else its last quote was a part of a text.
+
+        Return False to see more first.
+        """
+        nesting = self._nesting
+        end, _ = match_at(after_json(self._closer.pattern, nesting.depth), buf, pos, last)
+        if end == NEED_MORE:
+            return False
+        self._doubted = False
+        may_follow = end != NO_MATCH or (last and nesting.balanced and not buf[pos:].strip(" \t\r\n]"))
+        if may_follow or not nesting.reopen():
+            nesting.doubtful = False
+            self._closed(nesting.depth, buf, pos)
+        return True
 
     def _opened(self, hit: str, depth: int, buf: str, pos: int) -> None:
         if hit == "[" and depth == 1:

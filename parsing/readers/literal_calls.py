@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from parsing.arguments import coerce_text
-from parsing.literals import Bare, Literals, Unreadable
+from parsing.literals import Bare, Literals, Unreadable, read_whole
+from parsing.matching import NEED_MORE, NO_MATCH, match_at
 from parsing.nesting import MORE, Nesting
+from parsing.readers.followers import after_literal
 from parsing.sink import CUT, Sink
 
 STRINGS = ('<|"|>', "<escape>")
@@ -22,6 +24,8 @@ class LiteralCall:
         self._name = name
         self._nesting = Nesting(watch=0, quotes='"', strings=STRINGS)
         self._nesting.advance(opener, 0)
+        self._bracket = "}" if opener == "{" else ")"
+        self._ended = False  # the bracket is closed, and a quote was doubtful: what follows decides
         self._parts: list[str] = []
         self.take = self._parts.append
         self.streams = True
@@ -30,11 +34,22 @@ class LiteralCall:
     def read(self, buf: str, pos: int, last: bool) -> int:
         nesting = self._nesting
         while pos < len(buf):
+            if self._ended:
+                end, _ = match_at(after_literal(self._sink.closer.pattern), buf, pos, last)
+                if end == NEED_MORE:
+                    return pos
+                self._decide(may_follow=end != NO_MATCH or (last and nesting.balanced and not buf[pos:].strip()))
+                if self.done:
+                    return pos
             after = nesting.advance(buf, pos)
             if nesting.depth == 0:
                 self._take(buf[pos : after - 1])
-                self._finish()
-                return after
+                if not nesting.doubtful:
+                    self._finish()
+                    return after
+                self._ended = True
+                pos = after
+                continue
             if nesting.foreign:
                 after += 0 if nesting.unsettled else 1
                 nesting.settle(closed=False)
@@ -46,7 +61,18 @@ class LiteralCall:
         return pos
 
     def cut(self) -> None:
-        self._sink.bad("".join(self._parts), CUT)
+        if self._ended and self._nesting.balanced:
+            self._finish()
+        else:
+            self._sink.bad("".join(self._parts), CUT)
+
+    def _decide(self, *, may_follow: bool) -> None:
+        """End the call if what follows may follow it; else its last quote was a part of a text."""
+        self._ended = False
+        if may_follow or not self._nesting.reopen():
+            self._finish()
+        else:
+            self._take(self._bracket)
 
     def _take(self, text: str) -> None:
         if text:
@@ -57,9 +83,7 @@ class LiteralCall:
         self.done = True
         raw = "".join(self._parts)
         try:
-            reader = Literals(f"{{{raw}}}", strings=STRINGS, words=True)
-            value = reader.value()
-            reader.finish()
+            value = read_whole(f"{{{raw}}}", Literals.value, strings=STRINGS, words=True)
         except Unreadable as error:
             self._sink.bad(raw, f"This call's arguments cannot be read: {error}. Send the call again.")
             return

@@ -53,6 +53,10 @@ class Markup:
         return re.compile(f"[{re.escape(visible)}]")
 
     @cached_property
+    def shutting(self) -> regex.Pattern[str]:
+        return compiled(self.shuts)
+
+    @cached_property
     def passed(self) -> regex.Pattern[str]:
         """Closing tags too many and space that is written out: what may stand between values and means nothing."""
         return compiled(rf"(?:{self.shuts})|\\n")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from parsing.arguments import properties_of
 from parsing.events import Arguments
-from parsing.literals import Literals, Unreadable
+from parsing.literals import Literals, Unreadable, read_whole
 from parsing.matching import NEED_MORE, compiled, match_at
 from parsing.nesting import Nesting
+from parsing.readers.followers import NAME, after_python
 from parsing.sink import CUT, Sink
 
 _BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
-_NAME = r"(?:default_api\.)?(?P<name>[^\W\d][\w.:-]{0,127}?)(?:\.call)?\s{0,20}\("
-_PRINTED = compiled(rf"{_BEFORE}(?P<print>print\s?\(\s{{0,20}}){_NAME}")
-_HEAD = compiled(rf"{_BEFORE}{_NAME}")
+_PRINTED = compiled(rf"{_BEFORE}(?P<print>print\s?\(\s{{0,20}}){NAME}")
+_HEAD = compiled(rf"{_BEFORE}{NAME}")
 _TAIL = compiled(r"\s{0,200}(?:(?P<print>\))|(?P<list>\])|(?P<fence>```))")
 
 
@@ -36,17 +39,25 @@ class PythonCalls:
         self._in_print = False
         self._in_fence = False
         self._any = False
+        self._ended = False  # the parenthesis is closed: what follows decides whether the call is
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         while pos < len(buf) and not self.done:
-            step = self._head(buf, pos, last) if self._nesting is None else self._body(buf, pos, last)
+            step = self._step(buf, pos, last)
             if step < 0:
                 break
             pos = step
         self.stop = self._nesting.stop if self._nesting and not self.done else ""
         return pos
 
+    def _step(self, buf: str, pos: int, last: bool) -> int:
+        if self._ended:
+            return self._decide(buf, pos, last)
+        return self._head(buf, pos, last) if self._nesting is None else self._body(buf, pos, last)
+
     def cut(self) -> None:
+        if self._ended and self._nesting is not None and self._nesting.balanced:
+            self._call()
         if self._nesting is not None:
             self._sink.bad("".join(self._parts), CUT)
         elif not self._in_list and not self._in_fence:
@@ -118,7 +129,7 @@ class PythonCalls:
         after = nesting.advance(buf, pos)
         if nesting.hit == ")" and nesting.depth == 0:
             self._take(buf[pos : after - 1])
-            self._call()
+            self._ended = True
             return after
         if nesting.foreign and nesting.unsettled:
             nesting.settle(closed=False)
@@ -130,30 +141,70 @@ class PythonCalls:
         self._take(buf[pos:after])
         return after if after > pos else NEED_MORE
 
+    def _decide(self, buf: str, pos: int, last: bool) -> int:
+        """Make the call if what follows may follow it; else its last quote was a part of a text."""
+        nesting = self._nesting
+        assert nesting is not None
+        brackets = ")" * self._in_print + "]" * self._in_list + "`" * self._in_fence
+        pattern = after_python(self._sink.closer.pattern, brackets, doubtful=nesting.doubtful)
+        end, match = match_at(pattern, buf, pos, last)
+        if end == NEED_MORE:
+            return NEED_MORE
+        if match is None:
+            rest = buf[pos:].strip(" \t\r\n,;)]`")
+            begun = not nesting.doubtful and pattern.match(buf, pos, partial=True)
+            closed = nesting.balanced or "]" in buf[pos:]
+            may_follow = last and closed and bool(begun or not rest)
+        else:
+            may_follow = not (nesting.doubtful and match["name"]) or self._sink.offers(match["name"])
+        if may_follow:
+            self._call()
+        elif nesting.reopen():
+            self._ended = False
+            self._take(")")
+        else:
+            self._reject("words stand behind it")
+        return pos
+
     def _take(self, text: str) -> None:
         if text:
             self._parts.append(text)
             self._sink.delta(text)
 
     def _call(self) -> None:
-        raw = "".join(self._parts)
-        self._nesting = None
         try:
-            arguments = keywords(raw)
+            arguments = keywords("".join(self._parts))
         except Unreadable as error:
-            self.refused = self._offered_only
-            self.done = self.done or self.refused
-            self._sink.bad(
-                f"{self._name}({raw})",
-                f"Not run: {error}. Write {self._name}(key=value, ...) with literal values only, each with its name.",
-            )
+            self._reject(str(error))
             return
-        self._sink.call(self._name, arguments)
+        self._nesting = None
+        self._ended = False
+        declared = properties_of(self._sink.schema(self._name))
+        self._sink.call(self._name, {_parameter(key, declared): value for key, value in arguments.items()})
+
+    def _reject(self, reason: str) -> None:
+        self._nesting = None
+        self._ended = False
+        self.refused = self._offered_only
+        self.done = self.done or self.refused
+        self._sink.bad(
+            f"{self._name}({''.join(self._parts)})",
+            f"Not run: {reason}. Write {self._name}(key=value, ...) with literal values only, each with its name.",
+        )
+
+
+def _parameter(key: str, declared: Container[str]) -> str:
+    """A parameter whose name Python forbids or uses is written with an underscore behind it."""
+    bare = key.removesuffix("_")
+    return bare if key not in declared and bare in declared else key
 
 
 def keywords(text: str) -> Arguments:
     """The keyword arguments written in `text`, the inside of the parentheses. Raises Unreadable."""
-    reader = Literals(text)
+    return read_whole(text, _keywords, sets=True)
+
+
+def _keywords(reader: Literals) -> Arguments:
     found: Arguments = {}
     while reader.skip():
         key = reader.word()

@@ -20,6 +20,9 @@ _REMAINDER = (
     "The call of {name} was not run: {text!r} stands in it outside of any parameter. Send the call again with its "
     "parameters alone, each in its own tags."
 )
+_WORDS_BEHIND = (
+    "The call of {name} was not run: words stand behind the closing tag of {key!r}. Send the call again without them."
+)
 PACKED = ("arguments", "input", "parameters", "args")
 
 
@@ -40,6 +43,7 @@ class TaggedCall:
         self._kind: str | None = None
         self._framing = markup.framing
         self._loose: list[str] = []
+        self._unclosed = ""  # a parameter behind whose closing tag words stand
         self._arguments: Arguments = {}
         self._raw: list[str] = []
         self._start = 0  # where in `_raw` the open value begins
@@ -118,7 +122,12 @@ class TaggedCall:
         if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
             return at + 1
         self._keep(buf, at)
-        self._close(Framing.EACH if end == at else self._framing)  # a forgotten tag would have been on the next line
+        if end > at:
+            self._close(self._framing)
+        else:  # its tag was forgotten, or stands in the value, with words behind it
+            found = self._markup.shutting.search("".join(self._raw[self._start :]))
+            self._unclosed = self._unclosed or (self._key or "" if found else "")
+            self._close(Framing.EACH)
         return end
 
     def _quoted(self, buf: str, at: int, last: bool) -> int:
@@ -168,6 +177,8 @@ class TaggedCall:
 
     def _packed(self) -> Arguments:
         """The arguments; taken out of a single parameter that packs them all, or of a JSON body."""
+        if self._unclosed:
+            raise Misfit(_WORDS_BEHIND.format(name=self._name, key=self._unclosed))
         loose = self._remainder()
         if loose and (self._arguments or not loose.startswith("{")):
             raise Misfit(_REMAINDER.format(name=self._name, text=loose[:_QUOTED]))
