@@ -10,14 +10,17 @@ import regex
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import CallDelta, ParseEvent, Text, Thought
-from parsing.matching import CLOSER, NEED_MORE, compiled, group_in, match_at
+from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, compiled, group_in, match_at
 from parsing.openers import groups_of
 from parsing.readers.bodies import Groups
+from parsing.readers.json_calls import JsonCalls
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
 CALL_LIMIT = 16  # a call may be so many times as long as undecided text
 Pass = Callable[[str], list[ParseEvent] | None]
+# What a string of JSON may go on with, up to the next part of its object: no line ends in it.
+_REST_OF_STRING = compiled(r"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrtu]){0,3600}+\"(?=\s{0,100}[,:}\]])")
 
 
 class Blocks:
@@ -36,6 +39,10 @@ class Blocks:
         self._row: Dialect | None = None
         self._size = 0  # characters of the open call
         self._after = _after("")
+        # The last buffer that the end of the reasoning was looked for in, for which closer, and where it is.
+        self._searched = ""
+        self._key: tuple[regex.Pattern[str] | None, bool] = (None, False)
+        self._found = (0, NO_MATCH)
         # Of the open call, for the pieces that it takes whole.
         self._take: Callable[[str], None] = output.hold
         self._index = 0
@@ -52,6 +59,8 @@ class Blocks:
         if not self.accepts(groups):
             return False
         output, state = self._output, self._state
+        if state.closer is not None and state.closer.search(opening):
+            return False  # the reasoning ends in it
         if output.draft is not None and output.draft.row not in (None, row):
             output.release(output.draft)
         if state.channel is Thought and output.draft is None:
@@ -81,6 +90,52 @@ class Blocks:
     # --- a call is read ---
 
     def read(self, buf: str, pos: int, last: bool) -> int:
+        """Let the reader take all it can; in reasoning, up to where that ends."""
+        draft = self._output.draft
+        if draft is None or draft.channel is not Thought:
+            return self._read(buf, pos, last)
+        at, end = self._closer_in(buf, pos, last)
+        step = self._read_draft(draft, buf if at == len(buf) else buf[:at], pos, last and at == len(buf))
+        if step != NEED_MORE or end < 0 or self._output.draft is not draft:
+            return step
+        return self._meet_closer(draft, buf, pos, at, last)
+
+    def _closer_in(self, buf: str, pos: int, last: bool) -> tuple[int, int]:
+        """Find the end of the reasoning: once in each buffer, however many calls there are in it."""
+        key = (self._state.closer, last)
+        if buf is not self._searched or key != self._key or pos > self._found[0]:
+            self._searched, self._key = buf, key
+            self._found = self._state.find_closer(buf, pos, last)
+        return self._found
+
+    def _meet_closer(self, draft: Draft, buf: str, pos: int, at: int, last: bool) -> int:
+        """End the call with the reasoning; or, if that is quoted in a string, read on and decide later."""
+        reader = self._reader
+        if isinstance(reader, JsonCalls) and reader.in_string and self._output.doubts:
+            end, match = match_at(_REST_OF_STRING, buf, at, last)
+            if end == NEED_MORE:
+                return NEED_MORE
+            if match:
+                reader.strict = True
+                draft.doubt = draft.size if draft.doubt is None else draft.doubt
+                return self._read_draft(draft, buf[:end], pos, last=False)
+        draft.raw.append(buf[pos:at])
+        self._output.release(draft)
+        return at
+
+    def _read_draft(self, draft: Draft, buf: str, pos: int, last: bool) -> int:
+        """Read on; where the reasoning may have ended in the call, decide it as soon as that is known."""
+        reader = self._reader
+        step = self._read(buf, pos, last)
+        if draft.doubt is not None and self._output.draft is draft and isinstance(reader, JsonCalls):
+            if not reader.exact:
+                draft.raw.append(buf[pos : max(step, pos)])
+                self._output.release(draft)
+            elif reader.done:
+                draft.doubt = None
+        return step
+
+    def _read(self, buf: str, pos: int, last: bool) -> int:
         """Let the reader take all it can, up to the limit."""
         reader, draft = self._reader, self._output.draft
         assert reader is not None
@@ -127,6 +182,16 @@ class Blocks:
         self._reader.cut()
         self._excerpts.close(self._sink.index)
         return self._reader.done
+
+    def drop(self, buf: str, pos: int, last: bool) -> int:
+        """Drop what follows the end of the message, up to the end of the reasoning that it stands in."""
+        draft = self._output.draft
+        if draft is None or draft.channel is not Thought:
+            return len(buf)
+        at, end = self._closer_in(buf, pos, last)
+        if end >= 0:
+            self._state.enter(TEXT)
+        return at if at > pos or end >= 0 else NEED_MORE
 
     # --- pieces that the open call takes whole ---
 
@@ -187,6 +252,8 @@ class Blocks:
         """Drop closers, or begin the block's next call; else the block has ended."""
         waits = False
         row = self._row
+        if (end := self._at_closer(buf, pos, last)) != NO_MATCH:
+            return end
         if row is not None and row.more:
             end, match = match_at(compiled(row.more), buf, pos, last)
             if match and self.begin(row, buf[pos:end], groups_of(match)):
@@ -204,6 +271,17 @@ class Blocks:
         self._state.enter(TEXT)
         if self._output.draft is not None and self._output.draft.row:
             self._output.draft.closed = True
+        return pos
+
+    def _at_closer(self, buf: str, pos: int, last: bool) -> int:
+        """At the end of the reasoning that the call stands in, which may look like a closer of the call."""
+        draft, closer = self._output.draft, self._state.closer
+        if draft is None or draft.channel is not Thought or closer is None:
+            return NO_MATCH
+        end, _ = match_at(compiled(rf"\s{{0,200}}(?:{closer.pattern})"), buf, pos, last)
+        if end < 0:
+            return end
+        self._state.enter(TEXT)
         return pos
 
 

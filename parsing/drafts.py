@@ -9,6 +9,8 @@ from parsing.events import Call, ParseEvent, Reclassified, Text, Thought
 from parsing.sink import Excerpts, Sink
 from parsing.state import AFTER, CALL, TEXT, Channel, State
 
+DOUBTS = 8  # times that text of one message may be read again
+
 
 @dataclass
 class Draft:
@@ -24,6 +26,7 @@ class Draft:
     raw: list[str] = field(default_factory=list)
     size: int = 0
     closed: bool = False  # the form has ended: only what shows nothing may follow
+    doubt: int | None = None  # where in its text the reasoning has ended, unless the call turns out whole
 
 
 class Output:
@@ -33,6 +36,8 @@ class Output:
         self.draft: Draft | None = None
         self.hidden = 0  # characters of the prompt that were fed with the message: they are not shown
         self.certain: list[ParseEvent] = []
+        self.doubts = DOUBTS
+        self.again = ""  # text that is to be read again
         self._sink = sink
         self._state = state
         self._excerpts = excerpts
@@ -75,6 +80,9 @@ class Output:
         state = self._state
         self.drop(draft)
         raw = "".join(draft.raw)
+        if draft.doubt is not None:
+            raw, self.again = raw[: draft.doubt], raw[draft.doubt :]
+            self.doubts -= 1
         if raw:
             self.certain.append(draft.channel(raw))
             state.characters += len(raw)
@@ -84,6 +92,11 @@ class Output:
             state.open_fence("```")
         if draft.channel is Thought and state.closer is not None:
             state.channel = Thought
+
+    def take_again(self) -> str:
+        """Return the text that a draft took although it stood behind the reasoning: it is to be read again."""
+        again, self.again = self.again, ""
+        return again
 
     def reclassify(self) -> None:
         """All that was shown is reasoning, and its calls are drafts: its opener stood in the prompt."""

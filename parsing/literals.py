@@ -94,6 +94,15 @@ def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> R
     raise failure or Unreadable("it has no reading")
 
 
+def is_json(text: str) -> bool:
+    """Return whether `text` is JSON as it stands, without repairs."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 class Literals:
     """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values,
     `sets` allows those of Python, as lists. A quote at a place in `passed` closes nothing.

@@ -56,6 +56,11 @@ class Nesting:
         """The one character that can matter here, but for a backslash at the end of a piece. Empty: all can."""
         return "" if not self._quote or self._escaped or self._captures() else self._quote[0]
 
+    @property
+    def in_string(self) -> bool:
+        """Inside a string of JSON: its quote has not been seen again."""
+        return self._quote == '"'
+
     def advance(self, buf: str, pos: int) -> int:
         self.hit = ""
         self.foreign = False

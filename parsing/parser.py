@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from parsing.blocks import Blocks, Pass
-from parsing.drafts import Draft, Output
+from parsing.drafts import Output
 from parsing.events import BadCall, Call, Parsed, ParseEvent, Reclassified, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
@@ -23,6 +23,7 @@ from parsing.state import CALL, FENCE, OVER, TEXT, Channel, State
 LIMIT = 1 << 20
 _KNOWN_PIECES = 8192
 _KNOWN_LENGTH = 16
+_PIECE = 1 << 15  # characters that are scanned at once
 _PATIENCE = 64  # characters of a tag that wait for its `>`
 _TOKENS = ("<|", "<｜", "</")
 
@@ -57,7 +58,7 @@ class Parser:
         self._prose = Prose(self._sink, self._state, self._output, self._blocks, openers, fences=fences and calls)
         prose, blocks = self._prose, self._blocks
         # by mode
-        self._read = (prose.text, prose.span, prose.fence, blocks.read, blocks.follow, _drop)
+        self._read = (prose.text, prose.span, prose.fence, blocks.read, blocks.follow, blocks.drop)
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
         # How the next piece is looked at: as prose that may be known, or for the one character that can matter.
@@ -88,16 +89,28 @@ class Parser:
             events = self._pass(text)
             if events is not None:
                 return events
-        return self._scan(text, last=False)
+        if self._held:
+            if self._waits(text):
+                self._held += text
+                return []
+        elif self._state.mode is CALL and self._output.draft is None:
+            step = self._blocks.read_piece(text)
+            if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
+                self._stop, self._pass = self._blocks.shortcut()
+                return self._sink.taken()
+            text = text[step:]
+        self._scan_all(text, last=False)
+        self._settle()
+        return self._output.taken()
 
     def close(self) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides."""
         if self._closed:
             return []
         self._closed = True
-        events = self._scan("", last=True)
+        self._scan_all("", last=True)
         self._end()
-        return events + self._output.taken()
+        return self._output.taken()
 
     # --- pieces in which nothing can matter ---
 
@@ -134,32 +147,30 @@ class Parser:
 
     # --- the scan ---
 
-    def _scan(self, text: str, *, last: bool) -> list[ParseEvent]:
-        held = self._held
-        if not held and not last and self._state.mode is CALL and self._output.draft is None:
-            return self._read_on(text)
-        buf = held + text if held else text
-        if not last and len(buf) < _PATIENCE and ">" not in text and self._in_tag(held):
-            self._held = buf
-            return []
-        self._held = ""
-        return self._scan_from(buf, 0, last)
-
-    def _in_tag(self, held: str) -> bool:
+    def _waits(self, text: str) -> bool:
         """Return whether a tag has begun: another match is worth its price only when that tag may have ended."""
-        return held[:2] in _TOKENS or (self._state.mode is CALL and "<" in held[:2])
+        begun = self._held[:2]
+        if len(self._held) + len(text) >= _PATIENCE or ">" in text:
+            return False
+        return begun in _TOKENS or (self._state.mode is CALL and "<" in begun)
 
-    def _read_on(self, text: str) -> list[ParseEvent]:
-        """Read the usual piece inside a call: all of it is the reader's."""
-        step = self._blocks.read_piece(text)
-        if step == len(text) and self._state.mode is CALL:
-            self._stop, self._pass = self._blocks.shortcut()
-            return self._sink.taken()
-        return self._scan_from(text, step, last=False)
+    def _scan_all(self, text: str, *, last: bool) -> None:
+        """Scan in pieces of a bounded size, so that what is looked at together is bounded too."""
+        at = 0
+        while True:
+            end = at + _PIECE
+            held, self._held = self._held, ""
+            self._scan(held + text[at:end], last and end >= len(text))
+            at = end
+            if again := self._output.take_again():
+                text, at, self._held = again + self._held + text[at:], 0, ""
+            elif at >= len(text):
+                return
 
-    def _scan_from(self, buf: str, pos: int, last: bool) -> list[ParseEvent]:
+    def _scan(self, buf: str, last: bool) -> None:
         state, output, read = self._state, self._output, self._read
-        while pos < len(buf):
+        pos = 0
+        while pos < len(buf) and not output.again:
             draft, hidden = output.draft, output.hidden
             step = read[state.mode](buf, pos, last)
             if step == NEED_MORE:
@@ -170,46 +181,27 @@ class Parser:
                 output.hold(buf[pos:step])
             pos = step
         self._held = buf[pos:]
-        self._settle()
-        return output.taken()
 
     def _end(self) -> None:
         """Decide what is held: the message is over."""
-        output, draft = self._output, self._output.draft
+        output = self._output
+        while (draft := output.draft) is not None and draft.doubt is not None:  # it never became whole
+            draft.raw.append(self._held)
+            self._held = ""
+            output.release(draft)
+            self._scan_all(output.take_again(), last=True)
         held, self._held = self._held, ""
         ended = self._blocks.cut()
         if draft is not None and draft.row is not None and not output.is_whole(ended):
             draft.raw.append(held)
             output.release(draft)
-        elif draft is None or draft.row is not None or ended or not self._split(draft, held):
+        else:
             output.commit()
             if held and ended and self._state.mode is not OVER:
                 output.emit(held)
         self._state.enter(OVER)
         self._known = None
         self._stop = ""
-
-    def _split(self, draft: Draft, held: str) -> bool:
-        """End the reasoning at a mark that a truncated call inside it has taken for a part of itself."""
-        raw = "".join(draft.raw) + held
-        closer, output = self._state.closer, self._output
-        match = closer.search(raw) if closer is not None else None
-        if match is None:
-            return False
-        output.drop(draft)
-        output.certain.append(Thought(raw[: match.start()]))
-        self._state.shown = draft.shown
-        self._prose.end_reasoning()
-        events = self._scan(raw[match.end() :], last=True)
-        self._state.closer = None  # once is enough: a call that is truncated again stays so
-        self._end()
-        output.certain = events + output.certain
-        return True
-
-
-def _drop(buf: str, pos: int, last: bool) -> int:
-    """Read what follows the end of the message."""
-    return len(buf)
 
 
 Pieces = dict[Channel, dict[str, Text | Thought]]

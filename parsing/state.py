@@ -8,14 +8,15 @@ the mode alone decides which function takes the next characters:
     FENCE   a fenced block that is text: nothing begins before a fence that is at least as long
     CALL    a call has begun: its reader takes the text until the call has ended
     AFTER   a call has ended: closers are dropped, and a further call of the same block may begin
-    OVER    the message has ended, or the model goes on with an invented result: the rest is dropped
+    OVER    the message has ended, or the model goes on with an invented result: the rest is dropped, unless reasoning
+            ends in it, which makes the call before the result a draft
 
         FENCE <---> TEXT <---> SPAN
                     ^  ^
                     |  +-----> CALL
                     |           ^
                     |           v
-                    +--------> AFTER            (and OVER from everywhere)
+                    +--------> AFTER            (OVER from everywhere, and back to TEXT)
 
 FOLLOWS is this picture as a table, and `State.enter` holds to it. CALL goes back to TEXT when its opener turns out to
 begin no call: the text that was taken is then shown. AFTER goes to AFTER when an opener is a whole call.
@@ -26,7 +27,8 @@ Two things cross the modes:
   `closer` matches; a `closer` in SPAN does not count. In an answer marked as such (`verbatim`) nothing else begins.
 - The draft (`parsing.drafts`). A form without a mark of its own is a call only if the whole message is nothing else,
   and a call inside reasoning only if the reasoning never ends. Until that is certain, events are held, with the text
-  that is shown in their place when they turn out wrong.
+  that is shown in their place when they turn out wrong. The closer of the reasoning ends such a call wherever it
+  stands, but in a string of JSON that is whole when it is read on: else the text behind the closer is read again.
 
 A function that reads gets the buffer and a position, and returns the position that it has reached: NEED_MORE when it
 must see more text first, or NO_MATCH when it only looks for a beginning and there is none. Text that waits is held and
@@ -36,13 +38,15 @@ read again together with the next piece, so no decision depends on where a piece
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import regex
 
 from parsing.events import Text, Thought
-from parsing.matching import compiled, first_characters
+from parsing.matching import NO_MATCH, compiled, first_characters, match_at
 
 Channel = type[Text] | type[Thought]
 
@@ -65,7 +69,7 @@ FOLLOWS: dict[Mode, frozenset[Mode]] = {
     FENCE: frozenset({TEXT, OVER}),
     CALL: frozenset({TEXT, AFTER, OVER}),
     AFTER: frozenset({TEXT, CALL, AFTER, OVER}),
-    OVER: frozenset({OVER}),
+    OVER: frozenset({TEXT, OVER}),
 }
 
 
@@ -108,6 +112,15 @@ class State:
         self.closer = compiled(closer)
         self.closer_gates = first_characters(closer)
 
+    def find_closer(self, buf: str, pos: int, last: bool) -> tuple[int, int]:
+        """The start of the first closer and its end, NEED_MORE if more text may make it one. Else the buffer's end."""
+        if self.closer is not None:
+            for gate in _gate(self.closer_gates).finditer(buf, pos):
+                end, _ = match_at(self.closer, buf, gate.start(), last)
+                if end != NO_MATCH:
+                    return gate.start(), end
+        return len(buf), NO_MATCH
+
     def close_channel(self) -> None:
         """Go back to the answer: a line begins, in no code."""
         self.declared = True
@@ -118,3 +131,8 @@ class State:
         self.closer = None
         self.closer_gates = frozenset()
         self.line_start = True
+
+
+@lru_cache(maxsize=64)
+def _gate(characters: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(sorted(characters)))}]")

@@ -66,7 +66,7 @@ def events_and_raws(case: dict[str, Any], pieces: Iterable[str]) -> tuple[list[P
     parser = parser_for(case)
     events = [event for piece in pieces for event in parser.feed(piece)]
     events += parser.close()
-    return joined(events), {event.index: parser.raw[event.index] for event in events if isinstance(event, Call)}
+    return joined(events), {call.index: parser.raw[call.index] for call in gather(events).calls}
 
 
 def joined(events: Iterable[ParseEvent]) -> list[ParseEvent]:

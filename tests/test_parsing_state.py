@@ -25,6 +25,12 @@ PATHS: dict[str, list[tuple[str, Mode]]] = {
     "a form that is none": [("{", CALL), ('"colour": ', TEXT)],
     "a form with text behind it": [(f"{{{BODY}", AFTER), (" so", TEXT)],
     "an invented result": [(OPENER, CALL), (BODY, AFTER), (" <tool_response>", OVER), ("x", OVER)],
+    "an invented result in reasoning that ends": [
+        ("<think>", TEXT),
+        (f"{OPENER}{BODY}", AFTER),
+        (" <tool_response>", OVER),
+        ("x</think>", TEXT),
+    ],
     "a call in reasoning that ends": [("<think>", TEXT), (f"{OPENER}{BODY}", AFTER), ("</think>", TEXT)],
 }
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from parsing import Call, ParseEvent, Parser, Reclassified, Text, Thought
+from parsing.framing import REASONING, Reasoning
+from parsing.matching import compiled
 from parsing.parser import gather
-from tests.test_parsing_cases import joined
+from tests.test_parsing_cases import CASES, events_of, expected, joined, seen
 
 TOOLS: dict[str, dict[str, Any]] = {
     "ping": {"type": "object", "properties": {"host": {"type": "string"}}, "required": ["host"]}
@@ -59,3 +61,86 @@ def test_a_hint_that_the_text_contradicts_costs_nothing(text: str, hints: dict[s
     events, _ = read(text, **hints)
     [thought, answer] = events
     assert isinstance(thought, Thought) and thought.text.strip() == "plan" and answer == Text("Answer")
+
+
+# --- a draft in a thought is no call ---
+
+PAIRS = {
+    "<think>": "</think>",
+    "<think:o>": "</think:o>",
+    "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "<longcat_think>": "</longcat_think>",
+    "<ifm|think_fast>": "</ifm|think_fast>",
+    "[THINK]": "[/THINK]",
+    "<|channel>thought\n": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|start|>assistant to=self<|message|>": "<|eom|>",
+    "<|message_model|><|content_thinking|>": "<|end_message|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|think|>": "<|end|>",
+    "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
+    "<|thought_start|>": "<|thought_end|>",
+    "[unused16]": "[unused17]",
+    "<|im_start|>assistant/think\n": "<|im_end|>",
+}
+SINGLES = [case for case in CASES if case["id"].endswith("/single")]
+
+
+def marks_of(opener: str) -> Reasoning:
+    return next(each for each in REASONING if compiled(each.opens).match(f"{opener}x"))
+
+
+def test_every_pair_of_marks_is_tried() -> None:
+    assert {marks_of(opener) for opener in PAIRS} == {each for each in REASONING if not each.answer}
+
+
+@pytest.mark.parametrize("opener", PAIRS)
+def test_in_a_thought_its_closer_beats_every_candidate(opener: str) -> None:
+    """A draft that breaks off is thought, and no call, and no rejected one; the call behind the thought is made."""
+    for case in SINGLES:
+        call = case["text"]
+        if compiled(marks_of(opener).shuts).search(call):
+            continue  # a thought with these marks ends where such a call begins
+        for percent in (35, 50, 65, 80, 90):
+            text = f"{opener}Maybe {call[: len(call) * percent // 100]} is wrong; no.{PAIRS[opener]}{call}"
+            whole = events_of(case, [text])
+            parsed = gather(whole)
+            assert seen(whole)["calls"] == expected(case)["calls"], text
+            assert (parsed.rejected, parsed.content.strip()) == ([], ""), text
+            for size in (1, 7) if opener == "<think>" else (9,):
+                assert events_of(case, [text[at : at + size] for at in range(0, len(text), size)]) == whole, text
+
+
+QUOTED = '<tool_call>{"name": "ping", "arguments": {"host": "a </think> b"}}</tool_call>'
+SPELT_OTHERWISE = QUOTED.replace("name", "'name'").replace("\"'name'\"", "'name'")
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "answer", "calls"),
+    [
+        (f"<think>So {QUOTED}", "So ", "", 1),  # a value, in a thought that never ends
+        (f"<think>So {QUOTED} no.</think>Hm.", f"So {QUOTED} no.", "Hm.", 0),
+        (f"<think>So {QUOTED[:-13]}</think>Hm.", "So " + QUOTED.partition("</think>")[0], ' b"}Hm.', 0),
+        (f"<think>So {SPELT_OTHERWISE}", "So " + SPELT_OTHERWISE.partition("</think>")[0], None, 0),
+        ('<think>So <tool_call>{"name": "ping", "a</think>Hm.', 'So <tool_call>{"name": "ping", "a', "Hm.", 0),
+        ('<think>So <tool_call>{"name": "p</think>He said "ok", so.', 'So <tool_call>{"name": "p', None, 0),
+        (f"<think>So {PING} <tool_response>x</think>Hm.", f"So {PING} <tool_response>x", "Hm.", 0),
+        (
+            '<think>So <function_calls><invoke name="pin no.</think>Hm.',
+            'So <function_calls><invoke name="pin no.',
+            "Hm.",
+            0,
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 5, 999])
+def test_a_closer_in_a_string_counts_only_if_its_json_is_not_whole(
+    text: str, thought: str, answer: str | None, calls: int, size: int
+) -> None:
+    parsed = gather(read(text, size)[0])
+    assert (parsed.reasoning, len(parsed.calls), parsed.rejected) == (thought, calls, [])
+    assert parsed.content == text.partition("</think>")[2] if answer is None else parsed.content == answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parsing.literals import Unreadable, loads
+from parsing.literals import Unreadable, is_json, loads
 from parsing.matching import NEED_MORE, NO_MATCH, first_characters, match_at
 from parsing.nesting import MORE, Nesting
 from parsing.readers.followers import after_json
@@ -22,6 +22,8 @@ class JsonCalls:
         self.refused = False
         self.streams = False
         self.stop = ""
+        self.strict = False  # the call counts only if it is `exact`: JSON without repairs
+        self.exact = True
         self._sink = sink
         self._closer = sink.closer
         self._shape = shape
@@ -57,8 +59,14 @@ class JsonCalls:
             else:
                 self._on_mark(hit, buf, pos)
         self._take(buf, pos)
+        self.exact = self.exact and not nesting.doubtful
         self.stop = "" if self.done else nesting.stop
         return pos
+
+    @property
+    def in_string(self) -> bool:
+        """Surely inside a string: the quote that opened it has not been seen again."""
+        return self._nesting.in_string
 
     def cut(self) -> None:
         if self._doubted and self._nesting.balanced:
@@ -79,6 +87,7 @@ class JsonCalls:
         end, _ = match_at(self._closer, buf, pos, last)
         if end == NEED_MORE:
             return NEED_MORE
+        self.exact = False
         unsettled = bool(self._nesting.unsettled)
         self._nesting.settle(closed=end > 0)
         if end > 0:
@@ -184,12 +193,14 @@ class JsonCalls:
         self._nesting.watch = 0 if isinstance(self._shape, Named) else self._home
         if not isinstance(self._shape, Named):
             self._name = ""
+        self.exact = self.exact and (not self.strict or is_json(raw))
         try:
             found = self._shape.calls(loads(raw, ended=ended), self._sink)
         except Unreadable as error:
             self._sink.bad(raw, f"This call's JSON cannot be read: {error}. Send the call again as valid JSON.")
             return
         except Misfit as error:
+            self.exact = False
             self._sink.bad(raw, str(error))
             return
         for name, arguments in found:
