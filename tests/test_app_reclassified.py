@@ -137,9 +137,10 @@ def test_a_native_call_stays_when_its_twin_was_thought(natively_first: bool) -> 
     assert reasons == [TWICE, TWICE], "the call behind the thought is the native one, too"
 
 
-def test_a_hint_makes_it_right_from_the_first_character() -> None:
+@pytest.mark.parametrize("text", ["They greet me.</think>Hello.", "<think>They greet me.</think>Hello."])
+def test_a_hint_makes_it_right_from_the_first_character(text: str) -> None:
     reply = new_reply(prompt_suffix=lambda: "<|im_start|>assistant\n<think>\n")
-    events = read(reply, "They greet me.</think>Hello.")
+    events = read(reply, text)
     assert not any(isinstance(event, TextReclassified) for event in events)
     assert (reply.shown, reply.message().reasoning) == ("Hello.", "They greet me.")
 

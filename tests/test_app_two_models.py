@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.core.events import TextReclassified
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm, FallbackUsed, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.embedded.supervisor import SMOLLM2
@@ -137,11 +138,12 @@ async def test_thoughts_that_the_prompt_begins_are_thoughts_and_the_answer_is_ne
     with LlamaServer(Served(template=template, reasoning=reasoning, says=says)) as server:
         async with chat_with(server) as chat:
             await chat.window()
-            reply = Reply({}, fences=lambda: True, new_id=str, prompt_suffix=chat.prompt_suffix)
-            for piece in await pieces_of(chat, replace(HELLO, max_tokens=32)):
-                list(reply.add(piece))
-            list(reply.end())
-            assert (reply.message().reasoning.strip(), reply.shown.strip()) == (thought, "Paris")
+            pieces = await pieces_of(chat, replace(HELLO, max_tokens=32))
+            for suffix, hindsight in ((chat.prompt_suffix, False), (str, bool(hint and thought))):
+                reply = Reply({}, fences=lambda: True, new_id=str, prompt_suffix=suffix)
+                events = [*(event for piece in pieces for event in reply.add(piece)), *reply.end()]
+                assert (reply.message().reasoning.strip(), reply.shown.strip()) == (thought, "Paris")
+                assert any(isinstance(event, TextReclassified) for event in events) is hindsight
             assert chat.prompt_suffix() == hint
 
 

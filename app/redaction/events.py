@@ -28,11 +28,11 @@ class RedactedEvents:
         self._repetition: Repetition | None = None  # as far as marks stand in it
 
     def add(self, event: AgentEvent) -> Sequence[AgentEvent]:
-        if isinstance(event, TextReclassified):
-            return [*self._flush(), *self._reclassified(event)]
         if not isinstance(event, Delta):
-            events: Sequence[AgentEvent] = [*self._flush(), self._redactor.redact_value(event)]
-            return events
+            withheld = self._flush()
+            if isinstance(event, TextReclassified):
+                return [*withheld, *self._reclassified(event)]
+            return [*withheld, self._redactor.redact_value(event)]
         if self._repetition and isinstance(event, ReasoningDelta):
             event = ReasoningDelta(self._repetition.emitted(event.text))
             self._repetition = self._repetition if self._repetition.replaced else None
