@@ -70,6 +70,10 @@ def said(den: Den) -> list[Attack]:
         Attack("text cut off", [stream(*map(says, KEY[:-1]), chunk(finish="length"), DONE), END]),
         Attack("reasoning by character", [reply(*thinking, says("Well."))]),
         Attack("woven", [reply(*[one for pair in zip(thinking, map(says, every), strict=True) for one in pair])]),
+        Attack("thought in hindsight", [reply(*map(says, f"They are {every}.</think>Or {every}."))]),
+        Attack(
+            "across the end of a thought", [reply(*map(says, f"It is {VARIABLE[:middle]}</think>{VARIABLE[middle:]}."))]
+        ),
         Attack("around markup", [reply(*map(says, split)), END]),
         Attack("name and arguments", [reply(says(call)), END]),
         Attack("native name", [native(KEY, json.dumps({VARIABLE: KEY})), END]),

@@ -28,6 +28,9 @@ class RedactedEvents:
         self._repetition: Repetition | None = None  # as far as marks stand in it
 
     def add(self, event: AgentEvent) -> Sequence[AgentEvent]:
+        if type(event) is TextDelta and TEXT not in self._open and self._redactor.is_plain(event.text):  # as a rule
+            self._length += len(event.text)
+            return (event,) if self._waiting is None else [*self._flush(), event]
         if not isinstance(event, Delta):
             withheld = self._flush()
             if isinstance(event, TextReclassified):
@@ -40,8 +43,6 @@ class RedactedEvents:
                 return ()
         stream = (event.type, event.call if isinstance(event, ToolDelta) else "")
         if stream not in self._open and self._redactor.is_plain(event.text):
-            if stream == TEXT:
-                self._length += len(event.text)
             event = self._with_plain_name(event)
             return (event,) if self._waiting is None else [*self._flush(), event]
         rest = self._flush() if stream != self._waiting else ()
