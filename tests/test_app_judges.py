@@ -79,6 +79,9 @@ async def court(
         (("SA", "F", "E", " because"), True),
         ((Thought("UNSAFE? No."), "SAFE"), True),
         ("<think>UNSAFE, perhaps.</think>\n\nSAFE", True),
+        (("Let me see. ", *["It may be UNSAFE. "] * 20, "</think>\n\n", "SAFE"), True),
+        (("SAFE? ", *["It says so. "] * 20, "</think>\n\n", "UNSAFE"), False),
+        (("SAFE? ", *["It says so. "] * 20, Finished("length")), None),
         ("UNSAFE", False),
         ("UNSAFE: SAFE", False),
         (("UN", "SAFE"), False),
@@ -110,6 +113,13 @@ class Musing(Scripted):
         return "<|im_start|>assistant\n<think>\n"
 
 
+class Plain(Scripted):
+    """Its prompt is known to begin none."""
+
+    def prompt_suffix(self) -> str:
+        return "<|im_start|>assistant\n"
+
+
 async def test_a_thought_that_the_prompt_has_begun_is_no_verdict(tmp_path: Path) -> None:
     for reply, safe in (("SAFE, one could think.</think>\n\nUNSAFE", False), ("SAFE, one could think.", None)):
         async with court(tmp_path / str(safe), "") as tried:
@@ -119,9 +129,10 @@ async def test_a_thought_that_the_prompt_has_begun_is_no_verdict(tmp_path: Path)
 
 @pytest.mark.parametrize(("word", "safe"), [("SAFE", True), ("UNSAFE", False), ("Well", None)])
 async def test_who_goes_on_and_on_is_not_heard_out(tmp_path: Path, word: str, safe: bool | None) -> None:
-    async with court(tmp_path, (word, *[", as I said"] * 1000)) as tried:
+    async with court(tmp_path, "") as tried:
+        tried.judge.provider = judge = Plain([(word, *[", as I said"] * 1000)])
         verdict = await tried.ask()
-        assert verdict.safe is safe and tried.provider.unfinished == 1
+        assert verdict.safe is safe and judge.unfinished == 1
         used, reserved = await tried.tokens()
     assert 0 < used < 200 and reserved == 0
 

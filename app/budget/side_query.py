@@ -69,7 +69,9 @@ class SideQuery:
         enough: int | None = None,
         temperature: float | None = 0.0,
     ) -> SideAnswer:
-        """Query the model about `data`, texts by title. The stream ends after `enough` characters of the answer.
+        """Query the model about `data`, texts by title.
+
+        The stream ends after `enough` characters of the answer, once these are surely no reasoning.
 
         Raises BudgetSpent, StoreFailed.
         """
@@ -88,7 +90,7 @@ class SideQuery:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))
                         metered_request.count_output()
-                        if enough is not None and len(reply.shown) > enough:
+                        if enough is not None and not reply.may_be_thought and len(reply.shown) > enough:
                             break
             except TimeoutError:
                 trouble = f"took more than {self.time_limit_s:g} s"

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.core.events import Usage
 from app.core.messages import AskedCall, Message, in_words
+from app.core.provider import TOO_LONG
 from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 
 MOST_TOKENS = 1024  # of a verdict: some models reason first
@@ -62,9 +64,16 @@ def written(calls: Iterable[AskedCall]) -> str:
     return "\n".join(f"{call.name} {json.dumps(call.arguments)}" for call in calls)
 
 
+def _broke_off(reply: Reply) -> bool:
+    """Return True if the verdict may not be whole, or may be a thought that was to go on."""
+    if reply.may_be_thought:
+        return reply.stopped in (None, "length", TOO_LONG)
+    return reply.stopped is None and len(reply.shown) <= MOST_READ
+
+
 def _verdict_of(answer: SideAnswer) -> Verdict:
     reply, trouble = answer.reply, answer.trouble
-    if not trouble and reply.stopped is None and len(reply.shown) <= MOST_READ:
+    if not trouble and _broke_off(reply):
         trouble = "stopped in the middle"
     verdict = None if trouble else _VERDICT.match(reply.shown)
     if verdict is None:

@@ -82,6 +82,7 @@ class Reply:
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
+        self._hint = ""  # what the prompt ends with, as far as the server says so
         self._text_calls = text_calls
         self._only_text = False  # what looks like a call in the text is none
         self._parser: Parser | None = None
@@ -164,6 +165,11 @@ class Reply:
         return bool(self.characters or self._ids)
 
     @property
+    def may_be_thought(self) -> bool:
+        """Return True while what is shown may turn out to be reasoning: nobody said what the prompt ends with."""
+        return not (self._hint or self._thought.tell())
+
+    @property
     def shown(self) -> str:
         return self._shown.getvalue()
 
@@ -181,7 +187,7 @@ class Reply:
 
     def _new_parser(self) -> Parser:
         self._only_text = not self._text_calls(self.called_natively)
-        suffix = self._prompt_suffix()
+        self._hint = suffix = self._prompt_suffix()
         return Parser(self._tools, fences=self._fences(), prompt_suffix=suffix, calls=not self._only_text)
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
