@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import regex
 
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
-from parsing.events import CallDelta, ParseEvent, Text, Thought
+from parsing.events import ParseEvent, Text, Thought
 from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, compiled, group_in, match_at
 from parsing.openers import groups_of
 from parsing.readers.bodies import Groups
@@ -18,7 +17,7 @@ from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
 CALL_LIMIT = 16  # a call may be so many times as long as undecided text
-Pass = Callable[[str], list[ParseEvent] | None]
+LEASE = 4096  # characters that pass without a look at the limits
 # What a string of JSON may go on with, up to the next part of its object: no line ends in it.
 _REST_OF_STRING = compiled(r"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrtu]){0,3600}+\"(?=\s{0,100}[,:}\]])")
 
@@ -43,9 +42,6 @@ class Blocks:
         self._searched = ""
         self._key: tuple[regex.Pattern[str] | None, bool] = (None, False)
         self._found = (0, NO_MATCH)
-        # Of the open call, for the pieces that it takes whole.
-        self._take: Callable[[str], None] = output.hold
-        self._index = 0
 
     # --- a call begins ---
 
@@ -209,40 +205,30 @@ class Blocks:
             self._state.line_start = True
         return step
 
-    def shortcut(self) -> tuple[str, Pass]:
-        """The one character that can matter in the next piece, and the function for a piece without it."""
+    def shortcut(self) -> tuple[str, int]:
+        """Return the one character that can matter in the next piece, and how much text without it may be shown.
+
+        None may be when the call is held, or its reader needs to see it; none may be kept when it is too long.
+        """
         reader = self._reader
         assert reader is not None
-        self._take = reader.take
-        self._index = self._sink.index
-        streams = reader.streams and self._output.draft is None
-        return reader.stop, self._stream if streams else self._keep
+        room = self._limit - self._size if reader.streams and self._output.draft is None else 0
+        return reader.stop, min(room, LEASE)
 
-    def safe_shortcut(self) -> tuple[str, Pass] | None:
-        """The same, if there is room for many pieces and all that is held may be held."""
+    def take(self, text: str) -> None:
+        """Let the open call have text that has been shown and holds nothing that matters."""
+        assert self._reader is not None
+        self._size += len(text)
+        if self._excerpts.room:
+            self._excerpts.keep(text)
+        self._reader.take(text)
+
+    def keep(self, text: str) -> list[ParseEvent] | None:
+        """Take a piece that is not shown, without the character that can matter; None if it must be read."""
         draft = self._output.draft
-        if self._size > self._limit // 2 or (draft is not None and draft.row is None):
+        if text[-1] == "\\" or self._size + len(text) > self._limit // 2 or (draft is not None and draft.row is None):
             return None
-        return self.shortcut()
-
-    def _stream(self, text: str) -> list[ParseEvent] | None:
-        size = self._size + len(text)
-        if size > self._limit:
-            return None
-        self._size = size
-        if self._excerpts.room:
-            self._excerpts.keep(text)
-        self._take(text)
-        return [CallDelta(self._index, text)]
-
-    def _keep(self, text: str) -> list[ParseEvent] | None:
-        size = self._size + len(text)
-        if size > self._limit // 2:
-            return None
-        self._size = size
-        if self._excerpts.room:
-            self._excerpts.keep(text)
-        self._take(text)
+        self.take(text)
         self._output.hold(text)
         return []
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from parsing.blocks import Blocks, Pass
+from parsing.blocks import LEASE, Blocks
 from parsing.drafts import Output
-from parsing.events import BadCall, Call, Parsed, ParseEvent, Reclassified, Text, Thought
+from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Reclassified, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
-from parsing.openers import OPENERS, Openers
+from parsing.openers import AHEAD, OPENERS, Openers
 from parsing.prose import Prose
 from parsing.sink import Excerpts, Sink
-from parsing.state import CALL, FENCE, OVER, TEXT, Channel, State
+from parsing.state import AFTER, CALL, FENCE, OVER, TEXT, Channel, State
 
 LIMIT = 1 << 20
 _KNOWN_PIECES = 8192
@@ -26,6 +26,11 @@ _KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
 _PATIENCE = 64  # characters of a tag that wait for its `>`
 _TOKENS = ("<|", "<｜", "</")
+_MARKS = frozenset("{}[]()<>`\n")  # what a call of which nothing is shown yet may wait for
+_QUOTES = ('"', "'")
+Pass = Callable[[str], list[ParseEvent] | None]
+Known = dict[str, ParseEvent]
+_NOTHING: Known = {}
 
 
 class Parser:
@@ -61,12 +66,14 @@ class Parser:
         self._read = (prose.text, prose.span, prose.fence, blocks.read, blocks.follow, blocks.drop)
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
-        # How the next piece is looked at: as prose that may be known, or for the one character that can matter.
+        # How the next piece is looked at.
         self._gates = frozenset(openers.gates)
         self._is_prose, self._pieces = _known(openers.gates)
-        self._known: dict[str, Text | Thought] | None = None
-        self._stop = ""  # it is in every piece
-        self._pass: Pass = self._pass_text
+        self._known: Known = _NOTHING  # pieces in which nothing can matter, and their events
+        self._room = 0  # characters of them that may pass before the next scan
+        self._passed: list[str] = []  # pieces that have passed since the last one
+        self._stop = ""  # the one character that can matter; the empty text is in every piece
+        self._pass: Pass = self._pass_line  # for a piece without it
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
             self._state.open_channel(opened.shuts if opened else ANY_CLOSER, verbatim=bool(opened and opened.answer))
@@ -77,82 +84,139 @@ class Parser:
 
     def feed(self, text: str) -> list[ParseEvent]:
         """Return the events of the next piece of the reply. Never raises."""
-        known = self._known
-        if known is not None:
-            event = known.get(text)
-            if event is not None:
-                self._state.characters += len(text)
-                return [event]
-            if self._is_prose(text):
-                return self._learn(text, known)
-        elif text and self._stop not in text and text[-1] != "\\":
+        event = self._known.get(text)
+        if event is not None and self._room > 0:
+            self._room -= len(text)
+            self._passed.append(text)
+            return [event]
+        if text and self._stop not in text:
             events = self._pass(text)
             if events is not None:
                 return events
-        if self._held:
-            if self._waits(text):
-                self._held += text
-                return []
-        elif self._state.mode is CALL and self._output.draft is None:
-            step = self._blocks.read_piece(text)
-            if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
-                self._stop, self._pass = self._blocks.shortcut()
-                return self._sink.taken()
-            text = text[step:]
-        self._scan_all(text, last=False)
-        self._settle()
-        return self._output.taken()
+        return self._read_on(text)
 
     def close(self) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides."""
         if self._closed:
             return []
         self._closed = True
+        self._count()
         self._scan_all("", last=True)
         self._end()
         return self._output.taken()
 
     # --- pieces in which nothing can matter ---
 
-    def _learn(self, text: str, known: dict[str, Text | Thought]) -> list[ParseEvent]:
-        if not text:
-            return []
-        event = self._state.channel(text)
-        self._state.characters += len(text)
-        if len(text) <= _KNOWN_LENGTH and len(known) < _KNOWN_PIECES:
-            known[text] = event
+    def _show(self, text: str, event: ParseEvent) -> list[ParseEvent]:
+        """Let a piece pass, and know it the next time."""
+        if len(text) <= _KNOWN_LENGTH and len(self._known) < _KNOWN_PIECES:
+            self._known[text] = event
+        self._room -= len(text)
+        self._passed.append(text)
         return [event]
 
-    def _pass_text(self, text: str) -> list[ParseEvent]:
-        self._state.characters += len(text)
+    def _pass_prose(self, text: str) -> list[ParseEvent] | None:
+        if self._room <= 0 or not self._is_prose(text):
+            return None
+        return self._show(text, self._state.channel(text))
+
+    def _pass_line(self, text: str) -> list[ParseEvent] | None:
+        """Pass a part of a line of code, in which marks of calls are text."""
+        if self._room <= 0:
+            return None
+        self._room -= len(text)
+        self._passed.append(text)
         return [self._state.channel(text)]
+
+    def _pass_delta(self, text: str) -> list[ParseEvent] | None:
+        """Pass a part of a value."""
+        if len(text) > self._room:
+            return None
+        if text[-1] == "\\" and self._stop in _QUOTES and (len(text) - len(text.rstrip("\\"))) % 2:
+            self._held, self._known, self._pass = text, _NOTHING, self._pass_escaped
+            return []
+        return self._show(text, CallDelta(self._sink.index, text))
+
+    def _pass_escaped(self, text: str) -> list[ParseEvent] | None:
+        """Pass what a backslash escapes, together with it."""
+        text, self._held = self._held + text, ""
+        self._settle_in_call()
+        return self.feed(text)
+
+    def _wait(self, text: str) -> list[ParseEvent] | None:
+        """Hold a part of a tag: another match is worth its price only when the tag may have ended."""
+        if len(self._held) + len(text) >= _PATIENCE:
+            return None
+        self._held += text
+        return []
+
+    def _wait_for_mark(self, text: str) -> list[ParseEvent] | None:
+        """Hold words of a call of which nothing is shown yet, up to the next bracket or line."""
+        return self._wait(text) if _MARKS.isdisjoint(text) else None
+
+    def _count(self) -> None:
+        """Account for the pieces that have passed."""
+        passed = self._passed
+        if not passed:
+            return
+        if self._state.mode is CALL:
+            self._blocks.take("".join(passed))
+        else:
+            self._state.characters += sum(map(len, passed))
+        passed.clear()
+
+    # --- how the next piece is looked at ---
 
     def _settle(self) -> None:
         """Choose how the next piece is looked at."""
-        self._known = None
-        self._stop = ""
         state = self._state
-        if self._held:
+        if state.mode is CALL and not self._held:
+            self._settle_in_call()
             return
-        if state.mode is CALL:
-            if shortcut := self._blocks.safe_shortcut():
-                self._stop, self._pass = shortcut
+        self._known, self._stop, self._room = _NOTHING, "", LEASE
+        if self._held:
+            if self._is_in_tag(self._held):
+                self._stop, self._pass = ">", self._wait
         elif self._output.draft is not None or state.line_start:
             return
-        elif state.mode is FENCE:
-            self._stop = "\n" if state.closer is None else ""
-            self._pass = self._pass_text
+        elif state.mode is FENCE and state.closer is None:
+            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_line
         elif state.mode is TEXT and (state.shown or state.channel is Thought) and state.closer_gates <= self._gates:
-            self._known = self._pieces[state.channel]
+            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_prose
+
+    def _settle_in_call(self) -> None:
+        self._stop, self._room = self._blocks.shortcut()
+        self._known = _NOTHING
+        if self._room > 0:
+            if self._stop:
+                self._known, self._pass = _deltas(self._sink.index, self._stop), self._pass_delta
+        elif self._stop:
+            self._pass = self._blocks.keep
+        elif self._output.draft is None:
+            self._stop, self._pass = "\n", self._wait_for_mark
+
+    def _is_in_tag(self, held: str) -> bool:
+        """Return whether what waits is a tag that has not ended."""
+        if held[:2] in _TOKENS:
+            return True
+        if self._state.mode in (CALL, AFTER):
+            return "<" in held[:2]
+        return held[0] == "<" and len(held) >= AHEAD and ">" not in held
 
     # --- the scan ---
 
-    def _waits(self, text: str) -> bool:
-        """Return whether a tag has begun: another match is worth its price only when that tag may have ended."""
-        begun = self._held[:2]
-        if len(self._held) + len(text) >= _PATIENCE or ">" in text:
-            return False
-        return begun in _TOKENS or (self._state.mode is CALL and "<" in begun)
+    def _read_on(self, text: str) -> list[ParseEvent]:
+        """Read a piece in which something may matter."""
+        self._count()
+        if not self._held and self._state.mode is CALL and self._output.draft is None:
+            step = self._blocks.read_piece(text)
+            if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
+                self._settle_in_call()
+                return self._sink.taken()
+            text = text[step:]
+        self._scan_all(text, last=False)
+        self._settle()
+        return self._output.taken()
 
     def _scan_all(self, text: str, *, last: bool) -> None:
         """Scan in pieces of a bounded size, so that what is looked at together is bounded too."""
@@ -200,20 +264,22 @@ class Parser:
             if held and ended and self._state.mode is not OVER:
                 output.emit(held)
         self._state.enter(OVER)
-        self._known = None
-        self._stop = ""
-
-
-Pieces = dict[Channel, dict[str, Text | Thought]]
+        self._known, self._stop = _NOTHING, ""
 
 
 @lru_cache(maxsize=8)
-def _known(gates: str) -> tuple[Callable[[str], bool], Pieces]:
+def _known(gates: str) -> tuple[Callable[[str], bool], Mapping[Channel, Known]]:
     """A test for a piece without gates, and the pieces that are known to have none, with their events.
 
     Tokens come again and again: a piece is looked at, and its event made, once for all replies.
     """
     return frozenset(gates).isdisjoint, {Text: {}, Thought: {}}
+
+
+@lru_cache(maxsize=16)
+def _deltas(index: int, stop: str) -> Known:
+    """The pieces that are known to be a part of a value that ends with `stop`, with their events."""
+    return {}
 
 
 def parse(
