@@ -48,6 +48,7 @@ class Nesting:
         self._escaped = False
         self._filled = False  # a value has just ended
         self.doubtful = False  # a quote was taken for a part of its string: it may have been another one
+        self.ends_in_text = False  # nothing but closing brackets stands behind the last string
         self._seen = 0  # quotes that nobody escaped
         self._closed: tuple[str, tuple[str, ...], bool] | None = None  # where the last string was closed
 
@@ -145,6 +146,7 @@ class Nesting:
         ends = ",:=}])" if deep else ":=" if self.at_key else ",}])"
         if char in ends and (char not in _PAIRS or self._open[_PAIRS[char]]):
             self._closed = (self.unsettled, tuple(self._stack), self.at_key)
+            self.ends_in_text = char in _PAIRS
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
         elif char in self._odd:
@@ -178,6 +180,7 @@ class Nesting:
         elif char in _PAIRS:
             self._pop(char)
         elif char in ",:":
+            self.ends_in_text = False
             self.at_key = char == "," and self._stack[-1:] == ["{"]
             self.hit = char if shallow else ""
             self.word = "" if char == "," else self.word

@@ -135,6 +135,7 @@ def arguments_object(value: Any, schema: Mapping[str, Any]) -> Arguments:
 
 
 def _decoded(text: str, schema: Mapping[str, Any]) -> Any:
+    """The JSON in `text`, or the text as the one required argument. Raises Misfit."""
     try:
         value = loads(text)
     except Unreadable:
@@ -142,6 +143,8 @@ def _decoded(text: str, schema: Mapping[str, Any]) -> Any:
     if isinstance(value, dict | None):
         return value
     required = required_of(schema)
+    if text.lstrip().startswith("{"):
+        raise Misfit("The arguments are a text that is no valid JSON. Send the call again, with a JSON object.")
     return {required[0]: text} if len(required) == 1 else value
 
 

@@ -18,7 +18,9 @@ _TOOL = re.compile(r"\{\s*[\"']?tool[\"']?\s*(?:=>|:|=)\s*[\"']?(?P<name>[^\"',{
 _ARGS = re.compile(r"[\"']?args[\"']?\s*(?:=>|:|=)\s*")
 _FLAG = re.compile(r"\s*--(?P<key>[\w-]+)(?:\s+|=)")
 _CHILD = re.compile(r"<(?P<key>[\w.-]+)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
-_NS_TAG = re.compile(r"\]<\]minimax\[>\[\s*<(?P<close>/?)(?P<key>[\w.-]+)[^<>]*>")
+_NS_TAG = re.compile(
+    r"\]<\]minimax\[>\[\s*<(?P<close>/?)(?P<key>[\w.-]+)(?:\s+[\w.-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*\s*>"
+)
 _PAIR = re.compile(r"<arg_key>(?P<key>[^<]*)</arg_key>(?:\s|\\n)*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL)
 _ATTRIBUTE = re.compile(r"(?P<key>[\w.-]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)", re.DOTALL)
 

@@ -20,9 +20,16 @@ _ARGUMENT = r"\s{0,20}(?:\)|[^\W\d]\w{0,127}\s{0,20}=)"
 
 
 @lru_cache(maxsize=256)
-def after_json(closer: str, depth: int) -> regex.Pattern[str]:
-    """After an object that is a call, or (at depth 1) an element of the array of calls."""
+def after_json(closer: str, depth: int, *, doubtful: bool) -> regex.Pattern[str]:
+    """After an object that is a call, or (at depth 1) an element of the array of calls.
+
+    Where no quote was doubtful, words may follow too, if they are not such that a quote and a brace of theirs may be
+    those that really close the object.
+    """
     ends = rf"(?:{closer})|{_MARK}"
+    if not doubtful:
+        following = r"\s{0,200}[,\]}]" if depth else r"[ \t]{0,200}(?:[<\[{}\]);`✿]|,\s{0,100}\{)"
+        return compiled(rf"{ends}|{following}|\s{{0,200}}\n|[^\n\"]{{0,1000}}\n|[^\n}}]{{0,1000}}\n")
     if depth:
         return compiled(rf"\s{{0,200}},\s{{0,200}}\{{|\s{{0,200}}\](?:{ends})|{ends}")
     return compiled(rf"{ends}|\s{{0,200}}[;,]?\s{{0,200}}\{{\s{{0,200}}[\"']")

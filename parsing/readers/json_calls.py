@@ -103,7 +103,7 @@ class JsonCalls:
         if hit in "{[":
             self._opened(hit, depth, buf, pos)
         elif hit in "}])":
-            if self._inside and depth < self._home and self._nesting.doubtful:
+            if self._inside and depth < self._home and (self._nesting.doubtful or self._nesting.ends_in_text):
                 self._take(buf, pos - (self._home == 2 and depth == 0))
                 self._doubted = True
             else:
@@ -124,7 +124,8 @@ class JsonCalls:
         Return False to see more first.
         """
         nesting = self._nesting
-        end, _ = match_at(after_json(self._closer.pattern, nesting.depth), buf, pos, last)
+        pattern = after_json(self._closer.pattern, nesting.depth, doubtful=nesting.doubtful)
+        end, _ = match_at(pattern, buf, pos, last)
         if end == NEED_MORE:
             return False
         self._doubted = False
