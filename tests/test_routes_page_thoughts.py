@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.provider import TextChunk
-from app.models.scripted import Reply, Scripted
+from app.core.provider import ProviderFailed, TextChunk
+from app.models.scripted import Raise, Reply, Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.pages import pauses, shell, turns
 from tests.serving import serving
@@ -50,6 +50,22 @@ async def test_an_answer_that_was_thought_moves_into_the_thoughts(tmp_path: Path
             await expect(turn.get_by_text("the time", exact=True)).to_have_count(1)
             await expect(answer).to_have_count(1)
             await shot(page, "thought-in-hindsight")
+            await page.reload()
+
+
+async def test_a_thought_that_broke_off_moves_whole(tmp_path: Path) -> None:
+    lost = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=True))
+    replies: list[Reply] = [("The person asks ", lost), ("for the time.", "</think>", "Noon.")]
+    async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "What time is it?")
+        turn = turns(page)
+        for _ in ("as it came", "as it is in the log"):
+            await expect(page.locator(".answer")).to_have_text("Noon.")
+            await expect(turn.locator("details.reasoning")).to_have_count(1)
+            await turn.locator("details.reasoning summary").click()
+            await expect(turn.get_by_text("The person asks for the time.")).to_be_visible()
             await page.reload()
 
 

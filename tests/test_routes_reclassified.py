@@ -14,6 +14,7 @@ from app.models.capabilities.prompt_prefill import ONE_WORD, WORD
 from app.models.http.client import model_client
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.models.wire.openai.provider import OpenAIChat
+from app.redaction.redactor import MARK
 from app.transcript.reply import THOUGHT
 from tests.abilities import SLOT, models, said
 from tests.chatting import DONE, LIMIT_S, chunk, says
@@ -108,7 +109,9 @@ async def test_a_reply_of_nothing_but_a_draft_ends_the_run_like_one_without_word
 # replies -> the answer, the reasoning
 BROKEN: dict[str, tuple[Sequence[Reply], str, str]] = {
     "behind the thought": ([["Hm.</think>Half an ", LOST], ["answer."]], "Half an answer.", "Hm."),
-    "with a thought of its own": ([["Half an ", LOST], ["Go on.</think>answer."]], "Half an answer.", "Go on."),
+    "in the thought": ([["They ", LOST], ["greet me.</think>Hello."]], "Hello.", "They greet me."),
+    "in the thought, twice": ([["They ", LOST], ["greet ", LOST], ["me.</think>Hello."]], "Hello.", "They greet me."),
+    "in both": ([["A", LOST], ["B.</think>Half ", LOST], ["C.</think>an answer."]], "Half an answer.", "AB.C."),
     "twice": ([["A.</think>Half an ", LOST], ["B.</think>answer."]], "Half an answer.", "A.B."),
 }
 
@@ -121,6 +124,16 @@ async def test_an_answer_that_broke_off_and_went_on(
         events = await served.chat()
     assert (events[-1]["reason"], events[-1]["text"]) == ("answered", answer)
     assert read(events) == (answer, reasoning)
+
+
+async def test_a_secret_in_a_thought_that_broke_off_is_counted_as_its_mark(tmp_path: Path) -> None:
+    key = "sk-canary-4711-Zeisig"
+    provider = Scripted([["Well. ", f"The key is {key}, ", LOST], ["so.</think>Hello."]])
+    async with serving(tmp_path, provider) as served:
+        served.services.redactor.add(key)
+        events = await served.chat()
+    assert read(events) == ("Hello.", f"Well. The key is {MARK}, so.")
+    assert events[-1]["text"] == "Hello."
 
 
 async def test_a_document_in_a_thought_ends_with_it(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextReclassified:
-    """The last `characters` Unicode code points of this round's text were reasoning: a `reasoning.delta` repeats them.
+    """The last `characters` Unicode code points of the text so far were reasoning: `reasoning.delta` repeats them.
 
     That the model had been thinking is known only when it closes the thought that its prompt template opened. A call
     that it drafted there follows as `tool.rejected`; it was not run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +11,12 @@ from secrets import token_hex
 from app.budget.budgets import BudgetSpent
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, View
-from app.core.events import AgentEvent, Notice, RoundStarted, RunStarted, ToolRejected
+from app.core.events import AgentEvent, Notice, ReasoningDelta, RoundStarted, RunStarted, TextReclassified, ToolRejected
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
+from app.runs.emitter import Emit
 from app.runs.run_context import RunContext
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
@@ -161,16 +162,13 @@ class Agent:
                 request = replace(metered_request.request, left_s=self.discipline.left_s())
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
-                        for event in reply.add(piece):
-                            await emit(event)
+                        await self._show(emit, reply.add(piece))
                         metered_request.count_output()
             except (ProviderFailed, BudgetSpent):
-                for event in reply.end():  # what it had said is still shown
-                    await emit(event)
+                await self._show(emit, reply.end())  # what it had said
                 raise
             else:
-                for event in reply.end():
-                    await emit(event)
+                await self._show(emit, reply.end())
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
@@ -178,6 +176,15 @@ class Agent:
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
         if spent := metered_request.spent(reply.stopped):
             raise spent
+
+    async def _show(self, emit: Emit[AgentEvent], events: Iterable[AgentEvent]) -> None:
+        """Emit a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
+        for event in events:
+            if isinstance(event, TextReclassified) and (earlier := self.discipline.take_back()):
+                await emit(TextReclassified(len(earlier) + event.characters))
+                await emit(ReasoningDelta(earlier))
+            else:
+                await emit(event)
 
     def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
         said = self.discipline.so_far + reply.shown

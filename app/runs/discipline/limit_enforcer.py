@@ -60,6 +60,8 @@ class LimitEnforcer:
         self._breaks = 0  # answers in a row that broke off
         self._broken = False  # the last one did
         self.so_far = ""  # what was said in them
+        self._answered = ""  # as far as it is surely no reasoning
+        self._unsure = ""  # the rest of it, before redaction
         self.wanting = ""  # what a check found
         self.over: str | None = None  # why the run has ended
         self._most_rounds = limits.rounds
@@ -85,7 +87,7 @@ class LimitEnforcer:
         self._offers = offers
         go_on, self._broken = GO_ON if self._broken else "", False
         if not go_on:
-            self._breaks, self.so_far = 0, ""
+            self._breaks, self.so_far, self._answered, self._unsure = 0, "", "", ""
         if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
             return RoundPlan(
@@ -102,7 +104,16 @@ class LimitEnforcer:
         if not may or self._breaks >= MOST_BREAKS:
             return None
         self._breaks, self._broken, self.so_far = self._breaks + 1, True, totals.text
+        if reply.may_be_thought:
+            self._unsure += reply.shown
+        else:
+            self._answered, self._unsure = totals.text, ""
         return Notice("continued", GOES_ON.format(why=failure.message))
+
+    def take_back(self) -> str:
+        """Return what was shown of a thought that broke off: the reply that goes on from there has ended it."""
+        thought, self._unsure, self.so_far = self._unsure, "", self._answered
+        return thought
 
     def refusals(self, plan: RoundPlan, reply: Reply, totals: RunTotals) -> Mapping[str, str]:
         """The calls of a reply that are not run, and why; those that were not understood are refused already."""

@@ -9,7 +9,7 @@ import { ToolCard } from "../cards/tool_card.js";
 
 const HANDLERS = {
   "run.started": (view, event) => view.start(event),
-  "round.started": (view) => view.startRound(),
+  "round.started": (view) => view.close(),
   "text.delta": (view, { text }) => view.write(Answer, text),
   "reasoning.delta": (view, { text }) => view.write(Reasoning, text),
   "text.reclassified": (view, { characters }) => view.reclassify(characters),
@@ -41,7 +41,7 @@ export class RunView {
   #part = null;
   #note = null;
   #blank = null; // blank text that is held back: `{ Kind, text }`
-  #texts = []; // of this round, in order: answers, and blank text that was not shown
+  #texts = []; // all, in order: answers, and blank text that was not shown
   #cards = new Map();
   #open = new Set(); // calls without a result
   #steers = []; // messages that the run has not read yet
@@ -111,11 +111,6 @@ export class RunView {
     this.#cancelButton?.remove();
   }
 
-  startRound() {
-    this.close();
-    this.#texts = [];
-  }
-
   /** Blank text between calls is held back until other text of its kind follows. */
   write(Kind, text) {
     if (this.#blank && this.#blank.Kind !== Kind) this.#dropBlank();
@@ -130,7 +125,7 @@ export class RunView {
     this.#blank = null;
   }
 
-  /** The last `characters` of this round's text were reasoning, which follows: it takes the place of that text. */
+  /** The last `characters` of the text so far were reasoning, which follows: it takes the place of that text. */
   reclassify(characters) {
     this.close();
     let left = characters,
