@@ -25,9 +25,11 @@ from parsing import (
     Thought,
     parse,
 )
+from parsing.fitting import fit
 from tools.base.permit import canonical
 
 ONLY_TEXT = "text_call"  # the code of a notice
+REPAIRED = "repaired"  # another
 TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
@@ -205,9 +207,13 @@ class Reply:
             case Call(index, name, arguments, dialect) if reason := unfit(arguments):
                 self._id(source, index, name)
                 yield from self._see(BadCall(index, "", reason), source)
-            case Call(index, name, arguments, dialect):
+            case Call(index, name, arguments, dialect, repairs):
                 call_id, seal = self._id(source, index, name), self._seal(source, index)
+                if source == NATIVE:  # the parser has done so with those in the text
+                    arguments, repairs = fit(arguments, self._tools.get(name, {}))
                 yield from self._take(AskedCall(call_id, name, arguments, dialect, seal))
+                if repairs:
+                    yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
