@@ -7,17 +7,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 BAR = "[｜|]{1,4}"
-_STARTED = r"<\|start\|>(?:assistant)?"
+_SPACE = r"\s{0,3}"
+_STARTED = rf"<\|start\|>{_SPACE}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
-_MUSE_ENDS = r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)"
+_TO = r"(?: ?to=[\w.:-]{1,128})"
+_MUSE_ENDS = r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)|(?= to=[\w.:-]{1,128}<\|message\|>)"
 _WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
+_CHANNEL = rf"<\|channel\|>{_SPACE}"
+_NOBODY = "(?: to=(?:assistant|user|all|self|commentary|analysis|final))"  # recipients that are no tools
+_CHANNEL_HEADER = rf"{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}<\|message\|>"
+_HEADER = rf"{_STARTED}{_TO}?{_SPACE}(?:{_CHANNEL})?|{_CHANNEL_HEADER}"
+# A message of harmony may quote these tokens: they end it where a header follows, or at the end of the stream.
+_HARMONY_END = r"<\|(?:end|return|call)\|>"
+_HARMONY_SHUTS = rf"{_HARMONY_END}(?=\s{{0,20}}(?:<\|start\|>|{_CHANNEL}\w))|(?=<\|start\|>|{_CHANNEL_HEADER})"
+_HARMONY_LAST = rf"{_HARMONY_END}\s*(?:{_HEADER})?|{_HEADER}"
 
 
 @dataclass(frozen=True)
 class Reasoning:
     """The marks around reasoning. An `answer` is text to the user instead, in which markup is quoted.
 
-    `alone` is the closer where the opener stood in the prompt, for marks whose usual closer ends other messages too.
+    `last` is what ends it at the end of the message only: the header of another one may be cut there. `alone` is the
+    closer where the opener stood in the prompt, for marks whose usual closer ends other messages too.
     """
 
     name: str
@@ -25,6 +36,7 @@ class Reasoning:
     shuts: str
     answer: bool = False
     alone: str = ""
+    last: str = ""
 
     @property
     def orphan(self) -> str:
@@ -38,11 +50,13 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("longcat", r"<longcat_think>", r"</longcat_think>"),
     Reasoning("k2_horizon", r"<ifm\|think(?:_fast|_faster)?>", r"</ifm\|think(?:_fast|_faster)?>"),
     Reasoning("magistral", r"\[THINK\]", r"\[/THINK\]"),
-    Reasoning("gemma4", r"<\|channel>thought", r"<channel\|>"),
+    Reasoning("gemma4", r"(?:<\|channel>\s{0,3}){1,3}thought", r"<channel\|>"),
+    Reasoning("gemma4", r"(?:<\|channel>\s{0,3}){1,3}(?=[^\s<])", r"<channel\|>"),
     Reasoning(
         "harmony",
-        rf"{_START}<\|channel\|>analysis{_WORD}<\|message\|>(?=[^{{])|{_START}<\|channel\|>analysis<\|message\|>",
-        r"<\|end\|>|<\|return\|>|(?=<\|start\|>|<\|channel\|>)",
+        rf"{_START}{_CHANNEL}analysis{_NOBODY}?{_WORD}<\|message\|>(?=[^{{])|{_START}{_CHANNEL}analysis<\|message\|>",
+        _HARMONY_SHUTS,
+        last=_HARMONY_LAST,
         alone=rf"<\|end\|>(?={_START}(?: to=[^<]{{1,128}})?<\|channel\|>[^<]{{1,160}}(?:<\|constrain\|>\w{{1,20}})?"
         r"<\|message)",
     ),
@@ -73,12 +87,21 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("pangu", r"\[unused16\]", r"\[unused17\]"),
     Reasoning("hyperclova", r"<\|im_start\|>assistant/think", r"<\|im_end\|>|(?=<\|im_start\|>)"),
     Reasoning("muse", rf"{_STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
+    Reasoning(
+        "harmony",
+        rf"{_START}{_TO}?{_CHANNEL}final{_TO}?{_WORD}<\|message\|>",
+        _HARMONY_SHUTS,
+        answer=True,
+        last=_HARMONY_LAST,
+    ),
 )
 # The rest of a header whose beginning stood in the prompt.
 HEADERS: tuple[Reasoning, ...] = (
     Reasoning("muse", r" ?to=self<\|message\|>", _MUSE_ENDS),
     Reasoning("muse", r" ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
 )
+# Its opener usually stands in the prompt.
+APRIEL = Reasoning("apriel", r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]")
 # Only at the beginning of the message.
 FIRST_REASONING: tuple[Reasoning, ...] = (
     Reasoning(
@@ -86,20 +109,35 @@ FIRST_REASONING: tuple[Reasoning, ...] = (
         r"<(?P<tag>thinking|thought|scratch_pad|reflection)[^<>]{0,80}>",
         r"</(?:thinking|thought|scratch_pad|reflection)>",
     ),
+    APRIEL,
     Reasoning("granite32", r"Here is my thought process:", r"Here is my response:"),
     Reasoning("cohere_plan", r"(?:Plan|Reflection):(?=[^\n]{0,600}\n{1,2}(?:Action|Reflection):)", r"(?=Action:)"),
     Reasoning("react", r"Thought:", r"(?=Action:)|Final Answer:"),
     Reasoning("harmony_text", r"analysis(?=[^\W\d_])", r"assistantfinal|(?=assistantcommentary)"),
 )
 
-# Whole tokens that are never shown.
+# Whole tokens that are never shown. Those of a known family are known by their shape.
+_FAMILIES = (
+    "begin|end|start|stop|eot|eom|eos|bos|im|fim|pad|sep|file|turn|role|message|channel|recipient|constrain|content|from|"
+    "header|system|user|assistant|developer|observation|reserved_special_token|unk|refusal|audio|image|video|vision|media"
+)
+SHAPED = rf"<\|/?(?:(?:{_FAMILIES})(?:[_:./-][\w:./-]{{0,60}})?|[A-Z][A-Z_]{{2,60}})\|>"
 STOPS = (
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|END_OF_TURN_TOKEN|return|call|calls|end|eom|eot|role_end|observation|"
     r"user|tool_response|message_sep|stop|end_message|message_model|content_text|content|flush|START_RESPONSE|END_RESPONSE|"
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
 )
 TOKENS: tuple[str, ...] = (
+    rf"{_START}{_TO}?{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
+    rf"{_STARTED}{_TO}?{_SPACE}(?=<\|)",
+    r"<\|channel\|>(?:final|commentary|analysis)(?=\W)",
+    r"<\|message_model\|>[^<\n]{0,128}(?=<\|content_)",
     STOPS,
+    r"<｜[^｜<>\n]{1,60}｜>|<\|?reserved_1[2-5]\|?>|<(?:turn|tool|tool_call|image|audio)\|>|<\|(?:think|tool|image|audio)>",
+    r"<\|turn>(?:model|user|assistant|system)\s",
+    r"<\|turn>",
+    rf"</?{BAR}[A-Z]{{1,12}}{BAR}\s?(?:tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter)[^<>]{{0,200}}>",
+    r"\[END FINAL RESPONSE\]",
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
     rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
     r"</s>(?=\s{0,20}[<\[])|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",
@@ -107,18 +145,42 @@ TOKENS: tuple[str, ...] = (
     r"<co>|</co(?::[^<>]{0,80})?>",
     r"<\|(?:open|close)\|>(?:response|message|tools)[^<]{0,80}<\|sep\|>",
     r"<\|tool_calls?_section_(?:begin|end)\|>",
-    r"<\|start\|>assistant",
     r"<\|im_start\|>assistant",
     r"(?:<\|from\|>assistant\s{0,3})?<\|recipient\|>all\s{0,3}<\|content\|>",
     r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
     r"<tool_calls?>\s{0,100}</tool_calls?>",
+    r"<tool_call>(?=\s{0,100}<tool_call>)",
+    r"</(?:(?:minimax|seed|atem|antml):(?:tool_calls?|function_calls)|ifm\|tool_calls?|TOOLCALL|"
+    r"(?:longcat_|iquest_|iquestcoder_)tool_call|dots_function_call)\s?>",
+    SHAPED,
 )
 # Tokens behind which the answer stands: what is shown is no thought.
 ANSWERS: tuple[str, ...] = (
-    rf"{_START}<\|channel\|>(?:final|commentary){_WORD}<\|message\|>",
+    rf"{_START}{_TO}?{_CHANNEL_HEADER}|{_STARTED}{_TO}?{_SPACE}<\|message\|>",
     r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>",
 )
-LINE_TOKENS: tuple[str, ...] = (r">>>all[ \t]{0,5}\r?\n",)
+LINE_TOKENS: tuple[str, ...] = (
+    r">>>all[ \t]{0,5}\r?\n",
+    r"(?:commentary|analysis|final)(?=<\|(?:channel|start)\|>)",
+)
+# The rest of a header whose beginning stood in the prompt, or was left out.
+LINE_ANSWERS: tuple[str, ...] = (
+    rf" ?to=[\w.:-]{{1,128}}(?:{_CHANNEL}\w{{1,20}}{_WORD})?{_SPACE}<\|message\|>",
+    r" ?<\|message\|>",
+)
+# Lines of nothing but what is shaped like tokens, or of the closers of calls, where nothing has begun.
+SHAPES: tuple[str, ...] = (
+    r"(?:<\|[^\s<>|]{1,60}\|>[ \t]{0,5}){1,10}\r?\n",
+    r"(?:</(?:tool_calls?|function_calls?|tool_use)>[ \t]{0,5}){1,10}\r?\n",
+)
+# A header that the end of the message cuts.
+CUT_HEADER = rf"(?:{_STARTED}{_TO}?{_SPACE})?(?:{_CHANNEL}\w{{0,20}}{_TO}{{0,2}}{_WORD})?"
+# The header of another role's message: invented as well, and not the answer.
+FOREIGN = (
+    rf"<\|start\|>{_SPACE}(?:functions\.[\w.:-]{{1,128}}|tool|user|developer|system)(?=[ <])[^<\n]{{0,100}}"
+    rf"(?:{_CHANNEL}[^<\n]{{0,60}})?<\|message\|>"
+)
+FOREIGN_SHUTS = r"<\|(?:end|eom|eot)\|>|(?=<\|start\|>)"
 # A result that the model invents after a call: the message ends there.
 ECHOES: tuple[str, ...] = (
     r"<(?:tool_response|tool_result|function_results?|function_response|TOOL_RESPONSE|tool_output)>",
@@ -128,7 +190,7 @@ ECHOES: tuple[str, ...] = (
 )
 ECHO_LINES: tuple[str, ...] = (r"Observation:", r"```tool_outputs?[ \t]{0,20}\n", r"Thought:")
 
-ORPHANS: tuple[str, ...] = tuple(each.orphan for each in REASONING if each.orphan)
+ORPHANS: tuple[str, ...] = tuple(dict.fromkeys(each.orphan for each in (*REASONING, APRIEL) if each.orphan))
 ANY_CLOSER = "|".join(ORPHANS)
 # A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
 THINKING_PROMPT = "|".join(rf"(?:{each.opens})\Z" for each in REASONING if not each.answer)

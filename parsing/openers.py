@@ -20,13 +20,16 @@ from parsing.framing import (
     ECHOES,
     FIRST_REASONING,
     HEADERS,
+    LINE_ANSWERS,
     LINE_TOKENS,
     ORPHANS,
     REASONING,
+    SHAPES,
     STOPS,
     TOKENS,
     Reasoning,
 )
+from parsing.framing import FOREIGN as FOREIGN_HEADER
 from parsing.matching import BRIEF, HOLD, NEED_MORE, compiled, first_characters, group_in, match_anew
 from parsing.readers.bodies import Groups
 
@@ -36,6 +39,7 @@ ECHO = "echo"
 TOKEN = "token"
 ANSWER = "answer"
 ORPHAN = "orphan"
+FOREIGN = "foreign"
 AHEAD = 4
 _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
@@ -142,13 +146,24 @@ class Openers:
     @cached_property
     def tokens(self) -> Table:
         """Tokens that are never shown, and closers that close nothing."""
-        kinds = ((ECHO, ECHOES), (ANSWER, ANSWERS), (ORPHAN, ORPHANS), (TOKEN, TOKENS))
+        kinds = ((FOREIGN, (FOREIGN_HEADER,)), (ECHO, ECHOES), (ANSWER, ANSWERS), (ORPHAN, ORPHANS), (TOKEN, TOKENS))
         return _table((each, kind) for kind, rows in kinds for each in rows)
+
+    @cached_property
+    def shapes(self) -> Table:
+        """Lines of what is shaped like tokens, where nothing else has begun."""
+        return _table((each, TOKEN) for each in SHAPES)
 
     @cached_property
     def lines(self) -> Table:
         """Openers at the beginning of a line."""
-        return _table([*_rows(self._all.lines), *((each, TOKEN) for each in LINE_TOKENS)])
+        return _table(
+            [
+                *_rows(self._all.lines),
+                *((each, TOKEN) for each in LINE_TOKENS),
+                *((each, ANSWER) for each in LINE_ANSWERS),
+            ]
+        )
 
     @cached_property
     def echo_lines(self) -> Table:

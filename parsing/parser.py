@@ -76,7 +76,10 @@ class Parser:
         self._pass: Pass = self._pass_line  # for a piece without it
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
-            self._state.open_channel(opened.shuts if opened else ANY_CLOSER, verbatim=bool(opened and opened.answer))
+            if opened is None:
+                self._state.open_channel(ANY_CLOSER)
+            else:
+                self._state.open_channel(opened.shuts, verbatim=opened.answer, last=opened.last)
             self._state.hinted = True
         elif prompt_suffix and (match := re.search(PROMPT_ENDS, prompt_suffix)):
             self._held = match.group()

@@ -13,18 +13,20 @@ from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import Text, Thought
 from parsing.fences import info_string_arguments
-from parsing.framing import Reasoning
+from parsing.framing import CUT_HEADER, FOREIGN_SHUTS, Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
-from parsing.openers import AHEAD, ANSWER, ECHO, ORPHAN, Kind, Openers, Opening, groups_of, tool_elements
+from parsing.openers import AHEAD, ANSWER, ECHO, FOREIGN, ORPHAN, Kind, Openers, Opening, groups_of, tool_elements
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT, Sink
 from parsing.state import OVER, TEXT, State
 from parsing.truncation import is_truncated, is_truncated_call
 
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
+_CUT_HEADER = compiled(CUT_HEADER)
 _TICKS = re.compile("`+")
 _VISIBLE = re.compile(r"\S")
 _SPAN_LIMIT = 4096
+CUT_TOKEN = 3  # characters of a token that can be nothing else where the message ends
 
 
 class Prose:
@@ -194,23 +196,32 @@ class Prose:
 
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
         """At a token that is never shown, or at an opener that the end of the message cuts."""
+        if self._state.last_closer is not None:
+            return NO_MATCH  # a message of harmony may quote them
         tokens = self._openers.tokens
         end, opening = tokens.match_at(buf, pos, last)
-        if opening:
+        if opening and not (last and _is_cut_header(buf, pos)):
             self._pass_token(opening.kind)
             return end
-        if not last or not self._blocks.enabled or not is_truncated(buf[pos:], self._sink.tools, self._openers):
+        if end == NO_MATCH and self._state.line_start:
+            end, _ = self._openers.shapes.match_at(buf, pos, last)
+        if not opening and (end >= 0 or not last or not self._is_truncated(buf[pos:])):
             return end
         answered = self._state.channel is Text and self._output.draft is None
         if answered and is_truncated_call(buf[pos:], self._openers):
             self._sink.bad(buf[pos:], CUT)
         return len(buf)
 
+    def _is_truncated(self, text: str) -> bool:
+        return self._blocks.enabled and is_truncated(text, self._sink.tools, self._openers)
+
     def _pass_token(self, kind: Kind) -> None:
         """Let a token that is never shown have its effect."""
         state = self._state
-        if kind == ECHO and self._sink.made:
+        if kind in (ECHO, FOREIGN) and self._sink.made:
             state.enter(OVER)
+        elif kind == FOREIGN:
+            state.open_channel(FOREIGN_SHUTS)
         elif kind == ANSWER:
             if state.hinted:
                 state.close_channel()
@@ -228,9 +239,11 @@ class Prose:
         if isinstance(kind, Reasoning):
             if state.closer is not None and not state.hinted:  # open reasoning is ended by its own mark only
                 return NO_MATCH
-            if state.shown and not state.line_start and (after := buf[end : end + 1]) in ("", " "):
+            if state.shown and not state.line_start and not kind.last and (after := buf[end : end + 1]) in ("", " "):
                 return NO_MATCH if after else NEED_MORE  # in the middle of a sentence the mark is only mentioned
-            state.open_channel(kind.shuts, verbatim=kind.answer)
+            state.open_channel(kind.shuts, verbatim=kind.answer, last=kind.last)
+        if isinstance(kind, str):
+            self._pass_token(kind)
         return end
 
     def _open_span(self, buf: str, pos: int, last: bool) -> int:
@@ -267,6 +280,8 @@ class Prose:
         if closer is None:
             return NO_MATCH
         end, _ = match_at(closer, buf, pos, last)
+        if end == NO_MATCH and last and (final := self._state.last_closer) is not None and len(buf) - pos >= CUT_TOKEN:
+            end = len(buf) if final.fullmatch(buf, pos, partial=True) else NO_MATCH
         if end >= 0:
             self.end_reasoning()
         return end
@@ -277,6 +292,10 @@ class Prose:
         if draft is not None and draft.channel is Thought:
             self._output.release(draft)
         self._state.close_channel()
+
+
+def _is_cut_header(buf: str, pos: int) -> bool:
+    return len(buf) - pos >= CUT_TOKEN and _CUT_HEADER.fullmatch(buf, pos, partial=True) is not None
 
 
 def _first_key(attributes: str | None) -> str:

@@ -13,13 +13,16 @@ from parsing.matching import CLOSER
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
 _FIRST_WORD = re.compile(r"\w[^\s<>\"'=(){}\[\],;]*")
+_TOKEN = re.compile(r"\s*<[|｜][^<>\n]{0,60}[|｜]>")
 _PREFIXES = ("functions.", "default_api.", "functions:", "tools.")
 
 
 def offered_name(written: str, tools: Tools) -> str:
-    """Return the name as it is, or without a prefix or a doubling if only that is offered."""
+    """Return the name as it is, or without a prefix, a doubling or tokens if only that is offered."""
     if written in tools:
         return written
+    if token := _TOKEN.search(written):  # the words behind it are a header's
+        written = written[: token.start()] or _TOKEN.sub("", written)
     name = written.strip().strip("\"'`").strip()
     if name in tools:
         return name

@@ -81,6 +81,7 @@ class State:
     channel: Channel = Text
     closer: regex.Pattern[str] | None = None  # ends the reasoning, or the verbatim answer, that is open
     closer_gates: frozenset[str] = frozenset()  # the characters that it begins with
+    last_closer: regex.Pattern[str] | None = None  # what ends it as well, all up to the end of the message
     verbatim: bool = False  # an answer in which markup is text
     shown: bool = False  # something visible has been shown
     characters: int = 0  # that have been shown, as long as nothing is `declared`
@@ -103,7 +104,7 @@ class State:
         self.enter(FENCE)
         self.fence = run
 
-    def open_channel(self, closer: str, *, verbatim: bool = False) -> None:
+    def open_channel(self, closer: str, *, verbatim: bool = False, last: str = "") -> None:
         """Begin reasoning, or a verbatim answer, that ends with `closer`."""
         self.declared = True
         self.hinted = False
@@ -111,6 +112,7 @@ class State:
         self.verbatim = verbatim
         self.closer = compiled(closer)
         self.closer_gates = first_characters(closer)
+        self.last_closer = compiled(last) if last else None
 
     def find_closer(self, buf: str, pos: int, last: bool) -> tuple[int, int]:
         """The start of the first closer and its end, NEED_MORE if more text may make it one. Else the buffer's end."""
@@ -130,6 +132,7 @@ class State:
         self.verbatim = False
         self.closer = None
         self.closer_gates = frozenset()
+        self.last_closer = None
         self.line_start = True
 
 

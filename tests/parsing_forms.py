@@ -81,6 +81,7 @@ WRITERS: dict[str, Writer] = {
     ),
     "step_audio2": headed("<tool_call>function\n%N\n%J</tool_call>"),
     "laguna_json": headed("<tool_call>%N\n%J\n</tool_call>", between="\n"),
+    "glm53_flash": headed("<![%N>%J"),
     "functionary_v32": headed(">>>%N\n%J", between="\n"),
     "llama31_function": headed("<function=%N>%J</function>", between="\n"),
     "glm4_name_json": headed("%N\n%J"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from parsing.dialects.row import Dialect
 from parsing.grammar import (
+    BAR_WRAP,
+    CALL,
     CALL_ELEMENTS,
     CALL_TAG,
     EXPLICIT,
@@ -14,6 +16,8 @@ from parsing.grammar import (
     SPACE,
     SUFFIX,
     USER_TAGS,
+    WRAP,
+    P,
     S,
     element,
     quoted,
@@ -38,6 +42,14 @@ MARKED: tuple[Dialect, ...] = (
         rf"<{CALL_TAG}{SUFFIX}>{S}(?P<name>{_WORD})[ \t]{{0,20}}\r?\n{S}{OBJECT}"
         rf"|{_OPEN}(?P<offered>{_WORD}){S}{OBJECT}",
         body.named_json, shuts=r"\s{0,100}</user>",
+    ),
+    Dialect(
+        "hermes", "json_sentinel", "Laguna",
+        rf"<user>{S}{CALL}", body.json_calls, shuts=r"\s{0,100}</user>",
+    ),
+    Dialect(
+        "glm53_flash", "header_json", "GLM 5.3 Flash",
+        rf"<!\[(?:[\w .-]{{1,60}}/)?{OFFERED}>{S}{OBJECT}", body.named_json,
     ),
     Dialect(
         "poolside", "arg_pairs", "Laguna",
@@ -87,10 +99,14 @@ REST: tuple[Dialect, ...] = (
         rf"<tool:\s?{OFFERED}(?:\s{S}(?=[^\s>{{])|\s?>{S}(?=[\"'=(\[,;:|<]))", body.words_until(r"</tool>"),
     ),
 )  # fmt: skip
+# A wrapper round values without a call.
+NAMELESS = Dialect(
+    "nameless", "adhoc_tag", "any model", rf"(?:{BAR_WRAP}|{WRAP})(?=<{P}(?:parameter|param)\s)", body.untaught
+)
 # An explicit opener round the name of an offered tool in a form that no row knows: answered, and never shown.
 UNTAUGHT = Dialect(
     "untaught", "adhoc_tag", "any model",
-    rf"{EXPLICIT}{S}(?:(?:<[\w:|-]{{1,40}}(?:\s?[\w-]{{0,20}}\s?=\s?)?>?|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
+    rf"{EXPLICIT}{S}(?:(?:<(?!tool_?call|function_?call|longcat|iquest|ifm)[\w:|-]{{1,40}}(?:\s?[\w-]{{0,20}}\s?=\s?)?>?|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
     rf"(?P<offered>\w(?:[\w.:/-]{{0,126}}\w)?)(?=[.:/-]{{0,8}}[^\w.:/-])",
     body.untaught,
 )  # fmt: skip

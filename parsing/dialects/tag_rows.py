@@ -36,7 +36,7 @@ _PAIRED = rf"{SPACE}(?:<tool_sep{SUFFIX}>{SPACE})?"
 _TOOLS = rf"<{BAR}tool{BLANK}calls{BLANK}begin{BAR}>{S}|<{BAR}tool{BLANK}calls{BAR}>{S}"
 _ITEM = rf"(?:{_TOOLS})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
-_STARTED = r"<\|start\|>(?:assistant)?"
+_STARTED = r"<\|start\|>\s{0,3}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
 _TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
@@ -54,17 +54,30 @@ def _addressed(start: str) -> tuple[Dialect, ...]:
             rf"{start} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
             body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
         ),
+        Dialect(
+            "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
+            rf"{start} ?to={OFFERED}<\|message\|>{S}{OBJECT}", body.named_json,
+        ),
     )  # fmt: skip
 
 
-_HARMONY = r" to=(?P<name>[\w.:-]{1,128})<\|channel\|>\w{1,20}"
-_HARMONY_CHANNEL = r"<\|channel\|>\w{1,20} to=(?P<name>[\w.:-]{1,128})"
+_CHANNEL = r"<\|channel\|>\s{0,3}\w{1,20}"
+_NOBODY = r"(?!(?:assistant|user|all|self|commentary|analysis|final)(?:<|\s))"  # recipients that are no tools
+_HARMONY = rf" to={_NOBODY}(?P<name>[\w.:-]{{1,128}})(?:\s{{1,3}}\w{{1,20}})?{_CHANNEL}"
+_HARMONY_CHANNEL = rf"{_CHANNEL} to={_NOBODY}(?P<name>[\w.:-]{{1,128}})(?:{_CHANNEL})?"
+_HARMONY_HEADER = rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}\s{{0,3}}<\|message\|>"
+_OFFERED_HEADER = _HARMONY_HEADER.replace("<name>", "<offered>")
+_EMPTY = rf"{S}(?P<void><\|(?:call|end|return)\|>)"
 # The rest of a header whose beginning stood in the prompt.
 LINES = _addressed("")
 HEADERS: tuple[Dialect, ...] = (
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"{_HARMONY}{_TYPE}<\|message\|>{S}{OBJECT}", body.named_json,
+        rf"{_HARMONY}{_TYPE}\s{{0,3}}<\|message\|>{S}{OBJECT}", body.named_json,
+    ),
+    Dialect(
+        "harmony", "channel", "gpt-oss, GPT-5",
+        rf"{_HARMONY.replace('<name>', '<offered>')}{_TYPE}\s{{0,3}}<\|message\|>{_EMPTY}", body.empty_call,
     ),
     *LINES,
 )  # fmt: skip
@@ -203,8 +216,11 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}<\|message\|>{S}{OBJECT}",
-        body.named_json,
+        rf"{_HARMONY_HEADER}{S}{OBJECT}", body.named_json,
+    ),
+    Dialect(
+        "harmony", "channel", "gpt-oss, GPT-5",
+        rf"{_OFFERED_HEADER}{_EMPTY}", body.empty_call,
     ),
     *_addressed(_STARTED),
     Dialect(
@@ -230,7 +246,7 @@ REST: tuple[Dialect, ...] = (
     ),
     Dialect(
         "harmony", "channel", "gpt-oss",
-        rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}<\|message\|>(?={S}[^\s{{<])",
+        rf"{_HARMONY_HEADER}(?={S}[^\s{{<])",
         body.text_until(r"<\|(?:call|end|start|return)\|>", whole_at_end=True),
     ),
     Dialect(

@@ -76,6 +76,11 @@ def tool_element(sink: Sink, groups: Groups) -> Reader:
     return TaggedCall(sink, children_tags(name, sink), name)
 
 
+def empty_call(sink: Sink, groups: Groups) -> Reader:
+    """A call without a body."""
+    return EmptyCall(sink, name_in(groups))
+
+
 def named_children(sink: Sink, groups: Groups) -> Reader:
     name = name_in(groups)
     return TaggedCall(sink, children_tags(name, sink, "parameters"), name)

@@ -49,5 +49,6 @@ class UntaughtCall:
     def _finish(self, buf: str, pos: int, end: int) -> int:
         self.done = True
         raw = f"{self._name}{buf[pos:end]}"
-        self._sink.bad(raw, f"This is no form of a call that can be read, so it was not run. {call_usage(self._name)}")
+        usage = call_usage(self._name or "NAME")
+        self._sink.bad(raw, f"This is no form of a call that can be read, so it was not run. {usage}")
         return end
