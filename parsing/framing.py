@@ -11,6 +11,7 @@ _SPACE = r"\s{0,3}"
 _STARTED = rf"<\|start\|>{_SPACE}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
 _TO = r"(?: ?to=[\w.:-]{1,128})"
+_ADDRESSED = rf"(?:{_STARTED}{_TO}?)?"
 _MUSE_ENDS = r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)|(?= to=[\w.:-]{1,128}<\|message\|>)"
 _WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 _CHANNEL = rf"<\|channel\|>{_SPACE}"
@@ -89,7 +90,7 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("muse", rf"{_STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
     Reasoning(
         "harmony",
-        rf"{_START}{_TO}?{_CHANNEL}final{_TO}?{_WORD}<\|message\|>",
+        rf"{_ADDRESSED}{_CHANNEL}final{_TO}?{_WORD}<\|message\|>",
         _HARMONY_SHUTS,
         answer=True,
         last=_HARMONY_LAST,
@@ -127,8 +128,12 @@ STOPS = (
     r"user|tool_response|message_sep|stop|end_message|message_model|content_text|content|flush|START_RESPONSE|END_RESPONSE|"
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
 )
+_MARKED_NAMES = "tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter"
+_MARKED_TAG = rf"{BAR}[A-Z]{{1,12}}{BAR}\s?(?:{_MARKED_NAMES})[^<>]{{0,200}}>"
+# An opener that holds no call: where the message ends behind it, one was cut.
+WRAPPERS: tuple[str, ...] = (rf"<{_MARKED_TAG}",)
 TOKENS: tuple[str, ...] = (
-    rf"{_START}{_TO}?{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
+    rf"{_ADDRESSED}{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
     rf"{_STARTED}{_TO}?{_SPACE}(?=<\|)",
     r"<\|channel\|>(?:final|commentary|analysis)(?=\W)",
     r"<\|message_model\|>[^<\n]{0,128}(?=<\|content_)",
@@ -136,7 +141,7 @@ TOKENS: tuple[str, ...] = (
     r"<｜[^｜<>\n]{1,60}｜>|<\|?reserved_1[2-5]\|?>|<(?:turn|tool|tool_call|image|audio)\|>|<\|(?:think|tool|image|audio)>",
     r"<\|turn>(?:model|user|assistant|system)\s",
     r"<\|turn>",
-    rf"</?{BAR}[A-Z]{{1,12}}{BAR}\s?(?:tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter)[^<>]{{0,200}}>",
+    rf"</{_MARKED_TAG}",
     r"\[END FINAL RESPONSE\]",
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
     rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
@@ -156,7 +161,7 @@ TOKENS: tuple[str, ...] = (
 )
 # Tokens behind which the answer stands: what is shown is no thought.
 ANSWERS: tuple[str, ...] = (
-    rf"{_START}{_TO}?{_CHANNEL_HEADER}|{_STARTED}{_TO}?{_SPACE}<\|message\|>",
+    rf"{_ADDRESSED}{_CHANNEL_HEADER}|{_STARTED}{_TO}?{_SPACE}<\|message\|>",
     r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>",
 )
 LINE_TOKENS: tuple[str, ...] = (

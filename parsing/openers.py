@@ -27,6 +27,7 @@ from parsing.framing import (
     SHAPES,
     STOPS,
     TOKENS,
+    WRAPPERS,
     Reasoning,
 )
 from parsing.framing import FOREIGN as FOREIGN_HEADER
@@ -40,6 +41,7 @@ TOKEN = "token"
 ANSWER = "answer"
 ORPHAN = "orphan"
 FOREIGN = "foreign"
+WRAPPER = "wrapper"
 AHEAD = 4
 _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
@@ -146,7 +148,14 @@ class Openers:
     @cached_property
     def tokens(self) -> Table:
         """Tokens that are never shown, and closers that close nothing."""
-        kinds = ((FOREIGN, (FOREIGN_HEADER,)), (ECHO, ECHOES), (ANSWER, ANSWERS), (ORPHAN, ORPHANS), (TOKEN, TOKENS))
+        kinds = (
+            (FOREIGN, (FOREIGN_HEADER,)),
+            (WRAPPER, WRAPPERS),
+            (ECHO, ECHOES),
+            (ANSWER, ANSWERS),
+            (ORPHAN, ORPHANS),
+            (TOKEN, TOKENS),
+        )
         return _table((each, kind) for kind, rows in kinds for each in rows)
 
     @cached_property

@@ -15,7 +15,19 @@ from parsing.events import Text, Thought
 from parsing.fences import info_string_arguments
 from parsing.framing import CUT_HEADER, FOREIGN_SHUTS, Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
-from parsing.openers import AHEAD, ANSWER, ECHO, FOREIGN, ORPHAN, Kind, Openers, Opening, groups_of, tool_elements
+from parsing.openers import (
+    AHEAD,
+    ANSWER,
+    ECHO,
+    FOREIGN,
+    ORPHAN,
+    WRAPPER,
+    Kind,
+    Openers,
+    Opening,
+    groups_of,
+    tool_elements,
+)
 from parsing.readers.fence_calls import FenceCall
 from parsing.sink import CUT, Sink
 from parsing.state import OVER, TEXT, State
@@ -200,7 +212,7 @@ class Prose:
             return NO_MATCH  # a message of harmony may quote them
         tokens = self._openers.tokens
         end, opening = tokens.match_at(buf, pos, last)
-        if opening and not (last and _is_cut_header(buf, pos)):
+        if opening and not (last and self._is_cut(opening.kind, buf, pos)):
             self._pass_token(opening.kind)
             return end
         if end == NO_MATCH and self._state.line_start:
@@ -211,6 +223,10 @@ class Prose:
         if answered and is_truncated_call(buf[pos:], self._openers):
             self._sink.bad(buf[pos:], CUT)
         return len(buf)
+
+    def _is_cut(self, kind: Kind, buf: str, pos: int) -> bool:
+        """Return whether the message ends in the header, or in the block, that this token begins."""
+        return _is_cut_header(buf, pos) or (kind == WRAPPER and is_truncated_call(buf[pos:], self._openers))
 
     def _is_truncated(self, text: str) -> bool:
         return self._blocks.enabled and is_truncated(text, self._sink.tools, self._openers)
