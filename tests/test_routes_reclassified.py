@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core.events import MAX_DELTA
 from app.core.provider import ProviderFailed
 from app.models.capabilities.prompt_prefill import ONE_WORD, WORD
 from app.models.http.client import model_client
@@ -134,6 +135,14 @@ async def test_a_secret_in_a_thought_that_broke_off_is_counted_as_its_mark(tmp_p
         events = await served.chat()
     assert read(events) == ("Hello.", f"Well. The key is {MARK}, so.")
     assert events[-1]["text"] == "Hello."
+
+
+async def test_a_long_thought_is_repeated_in_events_of_bounded_size(tmp_path: Path) -> None:
+    thought = "I think. 😀 " * (1 << 16)
+    async with serving(tmp_path, Scripted([[thought, "</think>", "Hello."]])) as served:
+        events = await served.chat()
+    assert read(events) == ("Hello.", thought)
+    assert max(len(event.get("text", "")) for event in events) <= MAX_DELTA
 
 
 async def test_a_document_in_a_thought_ends_with_it(tmp_path: Path) -> None:
