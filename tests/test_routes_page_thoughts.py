@@ -114,4 +114,5 @@ async def test_a_draft_of_a_call_stays_as_a_card_behind_the_thought(tmp_path: Pa
             await turn.locator("details.reasoning summary").click()
             await expect(turn.locator(".reasoning-text")).to_contain_text("First the clock.")
             await expect(turn.locator(".reasoning-text")).to_contain_text("Or not.")
+            await shot(page, "draft-in-a-thought")
             await page.reload()
