@@ -6,6 +6,7 @@ leading lines fill the earlier required strings in order and the rest is the las
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +23,7 @@ RULE = (
 )
 
 Schema = Mapping[str, Any]
+_TICKS = re.compile("`+")
 USUAL = ("command", "code", "query", "content", "text", "input")
 
 
@@ -52,6 +54,19 @@ def fill(body: str, schema: Schema) -> Arguments:
         raise Misfit(f"The fence has too few lines. {fence_usage(schema)}")
     leading = [line.removesuffix("\r") for line in lines[:-1]]
     return dict(zip(texts, [*leading, lines[-1]], strict=True))
+
+
+def fenced_call(name: str, arguments: Arguments, schema: Schema) -> str:
+    """Return the fence that calls the tool `name` with these arguments, as plain text if that means the same."""
+    body = "\n".join(str(arguments.get(text, "")) for text in text_parameters(schema))
+    try:
+        plain = fill(body, schema) == arguments and not body.endswith("\r")  # of a line end, that is left out
+    except Misfit:
+        plain = False
+    if not plain:
+        body = json.dumps(arguments, ensure_ascii=False)
+    fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(body))])
+    return f"{fence}{name}\n{body}\n{fence}"
 
 
 def fitting_object(body: str, schema: Schema) -> Arguments | None:

@@ -71,6 +71,11 @@ async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any],
         yield fields | {"seq": int(message.id)}
 
 
+def answer_in(text: str) -> str:
+    """The text behind the blocks of code that were calls."""
+    return text.rpartition("```\n")[2].lstrip("\n")
+
+
 async def until(turn: AsyncGenerator[dict[str, Any], None], kind: str) -> dict[str, Any]:
     async for event in turn:  # the caller closes the generator
         if event["type"] == kind:

@@ -31,6 +31,7 @@ MODELS = {
     "gemma-2-9b-it": "no no -",
     "gemma3:4b": "no - -",
     "gemma-3-270m": "no no -",
+    "gemma-3-1b-it": "no no -",
     "gemma4:12b": "yes - -",
     "functiongemma": "yes no -",
     "SmolLM2-135M-Instruct": "no - -",
@@ -57,7 +58,7 @@ MODELS = {
     "database-expert": "- - -",
     "auto": "- - -",
 }
-FENCED = {"SmolLM2-135M-Instruct"}
+FENCED = {"SmolLM2-135M-Instruct", "gemma-3-270m"}
 WORDS: dict[object, str] = {True: "yes", False: "no", None: "-"}
 
 

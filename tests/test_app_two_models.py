@@ -182,7 +182,7 @@ async def test_a_server_killed_in_the_middle_is_another_one_when_it_is_back() ->
             assert chat.native_tools  # as far as anybody knows
             server.start(Served(name=OTHER.name, template=PLAIN, context=512))
             assert await chat.window() == 512
-            assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
+            assert (chat.native_tools, chat.call_form) == (False, CallForm.FENCED)
             assert Finished("length") in await pieces_of(chat, replace(HELLO, tools=BASH))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parsing import CallDelta, CallOpened, Parser, Text, parse
-from parsing.fences import fence_usage, fill
+from parsing.fences import fence_usage, fenced_call, fill, text_parameters
 from parsing.shapes import Misfit
 
 STRING = {"type": "string"}
@@ -118,3 +120,28 @@ def test_a_body_that_fills_nothing_says_what_would(tool: str, body: str) -> None
 def test_the_rule_in_words() -> None:
     assert fence_usage(TOOLS["bash"]) == "The fence's body is the command."
     assert "the path, each on a line of its own, then the content" in fence_usage(TOOLS["write_file"])
+
+
+WRITTEN: list[tuple[str, dict[str, Any], str]] = [
+    ("bash", {"command": "ls -la"}, "```bash\nls -la\n```"),
+    ("bash", {"command": '{"command": "ls"}'}, '```bash\n{"command": "{\\"command\\": \\"ls\\"}"}\n```'),
+    ("write_file", {"content": "# A\n\ntext", "path": "a.md"}, "```write_file\na.md\n# A\n\ntext\n```"),
+    ("write_file", {"path": "a.md", "content": "```js\nx\n```"}, "````write_file\na.md\n```js\nx\n```\n````"),
+    ("write_file", {"path": "a\nb", "content": "x"}, '```write_file\n{"path": "a\\nb", "content": "x"}\n```'),
+    ("list_files", {"path": "a", "depth": 2}, '```list_files\n{"path": "a", "depth": 2}\n```'),
+    ("ping", {}, "```ping\n\n```"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "fence"), WRITTEN)
+def test_a_call_is_written_as_the_fence_that_makes_it(tool: str, arguments: dict[str, Any], fence: str) -> None:
+    assert fenced_call(tool, arguments, TOOLS[tool]) == fence
+    assert [(call.name, call.arguments) for call in parse(fence, TOOLS).calls] == [(tool, arguments)]
+
+
+@given(st.sampled_from(sorted(TOOLS)), st.text(), st.text())
+def test_any_call_is_written_as_a_fence_that_makes_it(tool: str, first: str, second: str) -> None:
+    texts = text_parameters(TOOLS[tool])
+    arguments = dict(zip(texts, (first, second), strict=False))
+    [call] = parse(fenced_call(tool, arguments, TOOLS[tool]), TOOLS).calls
+    assert (call.name, call.arguments) == (tool, arguments)

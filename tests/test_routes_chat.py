@@ -58,9 +58,11 @@ async def test_one_turn_with_a_tool(tmp_path: Path) -> None:
         assert progress[-1]["tail"] == ["hello world"]
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
         shown = "".join(event["text"] for event in events if event["type"] == "text.delta")
-        assert shown.split() == ["I", "will", "run", "it.", "All", "done."]
+        block = "```bash\necho hello world\n```\n"
+        assert shown.split() == f"I will run it. {block} All done.".split()
         last = events[-1]
-        assert (last["reason"], last["text"], last["rounds"], last["calls"]) == ("answered", "All done.", 2, 1)
+        assert (last["reason"], last["rounds"], last["calls"]) == ("answered", 2, 1)
+        assert last["text"] == f"{block}\nAll done."
 
         session = (await served.client.get(f"/sessions/{events[0]['session']}")).json()
         assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]

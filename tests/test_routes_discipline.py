@@ -18,7 +18,7 @@ from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
 from parsing import Call, Thought
 from tests.guards import Event, notices, of_kind
 from tests.parsing_forms import WRITERS
-from tests.serving import Served, serving, until
+from tests.serving import Served, answer_in, serving, until
 from tests.test_routes_approvals_survive import following, left_as_killed, say, waiting
 
 pytestmark = pytest.mark.anyio
@@ -35,11 +35,11 @@ def bashes(*commands: str) -> str:
 
 def ended(events: Sequence[Event]) -> tuple[str, str]:
     assert [event["type"] for event in events].count("run.finished") == 1
-    return events[-1]["reason"], events[-1]["text"]
+    return events[-1]["reason"], answer_in(events[-1]["text"])
 
 
 def text_of(events: Sequence[Event]) -> str:
-    return "".join(event["text"] for event in of_kind(events, "text.delta"))
+    return answer_in("".join(event["text"] for event in of_kind(events, "text.delta")))
 
 
 def told(provider: Scripted, request: int) -> str:
@@ -220,7 +220,9 @@ async def test_what_was_said_beside_a_call_that_is_not_run_stands_if_nothing_bet
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=2)
         await history(served, events)
-    assert ended(events)[1].strip() == text_of(events).strip() == "It is one."
+    first, last = bash("echo one"), bash("touch ran")
+    assert events[-1]["text"] == f"{first}\n\nIt is one.\n{last}\n"
+    assert "".join(event["text"] for event in of_kind(events, "text.delta")) == f"{first}\nIt is one.\n{last}\n"
 
 
 async def test_an_empty_reply_is_no_answer_in_any_round(tmp_path: Path) -> None:
@@ -291,5 +293,9 @@ async def test_limits_hold_after_a_restart(tmp_path: Path) -> None:
             await say(served.client, question["run"], second["call"], "deny")
             finished = await until(events, "run.finished")
         rejected = of_kind(await served.events(question["run"]), "tool.rejected")
-    assert (finished["reason"], finished["text"], finished["calls"]) == ("call_limit", "As far as I came.", 3)
+    assert (finished["reason"], answer_in(finished["text"]), finished["calls"]) == (
+        "call_limit",
+        "As far as I came.",
+        3,
+    )
     assert len(rejected) == 3 and not provider.requests[1].tools

@@ -17,7 +17,7 @@ from app.runs.discipline.round_end import TIME_LIMIT_S
 from app.runs.discipline.verifier import EARLIER, RULE, listed, verify
 from app.transcript.run_totals import RunTotals
 from tests.guards import notices
-from tests.serving import serving, until
+from tests.serving import answer_in, serving, until
 from tests.test_app_judges import court
 from tests.test_routes_approvals_survive import following, left_as_killed, say, waiting
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history, told
@@ -130,7 +130,9 @@ async def test_a_message_during_the_check_is_answered(tmp_path: Path) -> None:
             assert sent.status_code == 202
             go_on.set()
             finished = await until(turn, "run.finished")
-    assert (finished["reason"], finished["text"]) == ("answered", "And that.") and told(provider, 3) == "And that?"
+    assert (finished["reason"], answer_in(finished["text"])) == ("answered", "And that.") and told(
+        provider, 3
+    ) == "And that?"
 
 
 def test_many_actions_are_listed_from_the_end() -> None:

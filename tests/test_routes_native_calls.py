@@ -128,7 +128,7 @@ async def test_a_reply_that_promises_a_call_and_makes_none_is_an_answer(tmp_path
 AGAIN = '{"command": "echo ran >> ran.txt; cat ran.txt"}'
 WAYS = {
     "markup": f'<tool_call>\n{{"name": "bash", "arguments": {AGAIN}}}\n</tool_call>',
-    "a fence": "```bash\necho ran >> ran.txt; cat ran.txt\n```",
+    "a fence": f'```tool_call\n{{"name": "bash", "arguments": {AGAIN}}}\n```',
 }
 
 

@@ -18,7 +18,7 @@ from app.policy.canary import BLOCKED, LENGTH, Canary
 from app.policy.guards import GIVEN_AWAY, LEAKED
 from parsing import Call, CallDelta, CallOpened, Thought
 from tests.guards import audited, kept, notices, of_kind, rows_kept, streamed
-from tests.serving import serving
+from tests.serving import answer_in, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -110,7 +110,7 @@ async def test_a_call_with_the_code_is_not_run(tmp_path: Path, says: Callable[[s
     assert not of_kind(events, "tool.started")
     assert not list((tmp_path / "work").iterdir())
     assert notices(events) == [("canary", LEAKED)]
-    assert events[-1]["text"] == "Done."
+    assert answer_in(events[-1]["text"]) == "Done."
     assert model.code not in kept(tmp_path).decode("latin1")
     told = model.requests[-1].messages
     assert told[-1].text == GIVEN_AWAY

@@ -38,7 +38,7 @@ class RoundStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the answer's text."""
+    """A piece of the answer's text. A call that is a block of code is text as well, once it is whole."""
 
     type: ClassVar[str] = "text.delta"
     text: str
@@ -241,7 +241,8 @@ class Usage:
 class RunFinished:
     """The run has ended without an error; `reason` is one of the codes listed below.
 
-    `text` is the final answer, at most 200,000 characters of it; `usage` holds the totals of the run.
+    `text` is the final answer, at most 200,000 characters of it; in front of it stand the blocks of code that were
+    calls. `usage` holds the totals of the run.
     """
 
     type: ClassVar[str] = "run.finished"

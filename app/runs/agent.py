@@ -11,7 +11,16 @@ from secrets import token_hex
 from app.budget.budgets import BudgetSpent
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, View
-from app.core.events import AgentEvent, Notice, ReasoningDelta, RoundStarted, RunStarted, TextReclassified, ToolRejected
+from app.core.events import (
+    AgentEvent,
+    Notice,
+    ReasoningDelta,
+    RoundStarted,
+    RunFinished,
+    RunStarted,
+    TextReclassified,
+    ToolRejected,
+)
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import LimitEnforcer
@@ -24,6 +33,8 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from parsing.dialects import FENCED
+from parsing.fences import fenced_call
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
@@ -88,7 +99,15 @@ class Agent:
             await round_end.conclude(plan, reply, conversation.messages[before:])
         for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
-        await context.emit(self.totals.finished(self.discipline.over))
+        await context.emit(self.finished(self.discipline.over, conversation))
+
+    def finished(self, reason: str, conversation: Conversation | None) -> RunFinished:
+        """Return the terminal event of a run of this conversation, if that was read."""
+        messages = conversation.messages[conversation.begins :] if conversation else ()
+        calls = (call for message in messages for call in message.calls if call.dialect == FENCED.name)
+        schemas = self.toolbox.schemas
+        code = [fenced_call(call.name, call.arguments, schemas.get(call.name, {})) for call in calls]
+        return self.totals.finished(reason, code)
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(

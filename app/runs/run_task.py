@@ -128,7 +128,7 @@ class RunTask:
         except asyncio.CancelledError:
             terminal = self._stopped(self.stopping or "cancelled")
         except Paused:
-            terminal = self.agent.totals.finished("paused")
+            terminal = self.agent.finished("paused", self.conversation)
         except BudgetSpent as spent:
             self.log.add(Notice("budget", str(spent)))
             terminal = self._stopped("budget")
@@ -210,7 +210,7 @@ class RunTask:
         if reason in SPOKEN and self.conversation:
             self.conversation.settle(STOPPED)
             self.agent.totals.text = answer_of(self.conversation) or self._fallback_answer(reason, self.conversation)
-        return self.agent.totals.finished(reason)
+        return self.agent.finished(reason, self.conversation)
 
     def _fallback_answer(self, reason: str, conversation: Conversation) -> str:
         words = self.agent.calls.guards.plain(fallback_answer(reason, self.agent.totals, conversation))

@@ -25,6 +25,8 @@ from parsing import (
     Thought,
     parse,
 )
+from parsing.dialects import FENCED
+from parsing.fences import fenced_call
 from parsing.fitting import fit
 from tools.base.permit import canonical
 
@@ -65,6 +67,8 @@ class Reply:
     and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
     took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
     given that it has (or has not) called natively in this reply.
+
+    A call that is a block of code is shown as well, once it is whole: who asked for code finds it in the answer.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Reply:
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
         self._wrote = StringIO()  # not a list: a text for each token would take ten times the memory
         self._shown = StringIO()
+        self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
@@ -140,6 +145,8 @@ class Reply:
             return
         for seen in self._parser.close():
             yield from self._see(seen, "text")
+        if self._shown.tell() in (after for _, after in self._blocks.values()):
+            yield from self._see(Text("\n"), "text")  # the next reply begins a line
         raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
         for id in raw.keys() & self._made.keys():
             self._made[id] = replace(self._made[id], raw=raw[id])
@@ -174,6 +181,15 @@ class Reply:
     @property
     def shown(self) -> str:
         return self._shown.getvalue()
+
+    @property
+    def prose(self) -> str:
+        """The text that is shown, without the blocks of code that are calls."""
+        shown, end, parts = self._shown.getvalue(), 0, list[str]()
+        for begin, after in self._blocks.values():
+            parts.append(shown[end:begin])
+            end = after
+        return "".join([*parts, shown[end:]])
 
     def message(self, *, cut: bool = False) -> Message:
         return Message(
@@ -211,6 +227,8 @@ class Reply:
                 call_id, seal = self._id(source, index, name), self._seal(source, index)
                 if source == NATIVE:  # the parser has done so with those in the text
                     arguments, repairs = fit(arguments, self._tools.get(name, {}))
+                if dialect == FENCED.name:
+                    yield self._show_block(call_id, fenced_call(name, arguments, self._tools.get(name, {})))
                 yield from self._take(AskedCall(call_id, name, arguments, dialect, seal))
                 if repairs:
                     yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")
@@ -223,8 +241,9 @@ class Reply:
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
             case Reclassified(characters, calls):
-                yield from self._reclassify(characters)
-                yield from self._take_back(calls)
+                drafts = self._written[max(0, len(self._written) - calls) :]
+                yield from self._reclassify(characters + self._characters_of_blocks(drafts))
+                yield from self._take_back(drafts)
 
     def _reclassify(self, characters: int) -> Iterator[AgentEvent]:
         """Move the end of what was shown to the thoughts."""
@@ -238,11 +257,14 @@ class Reply:
             yield TextReclassified(len(thought))
             yield ReasoningDelta(thought)
 
-    def _take_back(self, calls: int) -> Iterator[AgentEvent]:
+    def _characters_of_blocks(self, drafts: Sequence[AskedCall]) -> int:
+        """Return how much of the shown text is blocks of these calls, which are forgotten."""
+        blocks = [self._blocks.pop(draft.id, (0, 0)) for draft in drafts]
+        return sum(after - begin for begin, after in blocks)
+
+    def _take_back(self, drafts: Sequence[AskedCall]) -> Iterator[AgentEvent]:
         """Take the last calls in the text out of the reply, as if they had never been made."""
-        begin = max(0, len(self._written) - calls)
-        drafts = self._written[begin:]
-        del self._written[begin:]
+        del self._written[len(self._written) - len(drafts) :]
         for draft in reversed(drafts):
             same = canonical({draft.name: draft.arguments})
             unpaired = self._unpaired[False].get(same)
@@ -254,6 +276,16 @@ class Reply:
             self.refused.pop(draft.id, None)
             if self._made.pop(draft.id, None):  # else a native call is made in its place
                 yield ToolRejected(THOUGHT, draft.id, draft.name or None)
+
+    def _show_block(self, call: str, block: str) -> TextDelta:
+        """Show a call that is a block of code, on lines of its own; what follows it begins with a line end."""
+        begin = self._shown.tell()
+        self._shown.seek(max(0, begin - 1))
+        before = self._shown.read()
+        text = block if before in ("", "\n") else f"\n{block}"
+        self._shown.write(text)
+        self._blocks[call] = begin, self._shown.tell()
+        return TextDelta(text)
 
     def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
         """One more call, unless it is there already, made in the other way."""

@@ -94,7 +94,8 @@ class RunTotals:
             case _:
                 action.outcome = "refused"
 
-    def finished(self, reason: str) -> RunFinished:
+    def finished(self, reason: str, code: Sequence[str] = ()) -> RunFinished:
+        """Return the terminal event. `code`: the blocks of code that the run called, which its text repeats."""
         usage: dict[str, Any] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -102,7 +103,20 @@ class RunTotals:
         }
         if self.cost is not None:
             usage["cost"] = self.cost
-        return RunFinished(reason, self.text[:MAX_TEXT], self.rounds, self.calls, usage)
+        return RunFinished(reason, with_code(self.text, code), self.rounds, self.calls, usage)
+
+
+def with_code(text: str, code: Sequence[str]) -> str:
+    """Return the text behind those of the blocks that it does not hold, as many of the last ones as there is room."""
+    parts, room = [text], MAX_TEXT - len(text)
+    for block in reversed(tuple(dict.fromkeys(code))):
+        if block in text:
+            continue
+        room -= len(block) + len("\n\n")
+        if room < 0:
+            break
+        parts.insert(0, block)
+    return "\n\n".join(filter(None, parts))[:MAX_TEXT]
 
 
 REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolRejected.type, Notice.type})

@@ -9,6 +9,7 @@ from app.context.compaction.steps import GOAL, Measure
 from app.core.data_delimiters import RULE, framed, new_code
 from app.core.messages import Message, in_words
 from app.models.tokens.cutting import shortened
+from parsing.dialects import FENCED
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
 MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of each request that is quoted
@@ -66,6 +67,7 @@ def _transcript_lines(message: Message) -> Iterator[str]:
         case "assistant":
             text = message.text if message.shown is None else message.shown
             yield from [f"Assistant: {text}"] if text.strip() else ()
-            yield from (f"Assistant calls {call.name} {json.dumps(call.arguments)}" for call in message.calls)
+            others = (call for call in message.calls if call.dialect != FENCED.name)  # those stand in the text
+            yield from (f"Assistant calls {call.name} {json.dumps(call.arguments)}" for call in others)
         case _:
             yield f"Note: {message.text}"

@@ -22,7 +22,8 @@ class NameHint:
 
 
 # The first row with a value for an ability counts. A wrong True is corrected by the first refusal; a wrong False would
-# never be tried, so a row denies an ability only if all models of that name lack it.
+# never be tried, so a row denies an ability only if all models of that name lack it. Fences are for the models that
+# were measured to need them (`benchmarks.call_forms`): what such a model writes as an answer is a call, too.
 NAME_HINTS: tuple[NameHint, ...] = (
     NameHint(r"embed|rerank|whisper|\btts\b", tools=False, images=False, pdf=False),
     NameHint(r"distill|\bbase\b|[-_]pt\b", tools=False),
@@ -38,7 +39,8 @@ NAME_HINTS: tuple[NameHint, ...] = (
     NameHint(r"gemini", tools=True, images=True),
     NameHint(r"functiongemma", tools=True, images=False),
     NameHint(r"gemma[:-]?(?:[27]b\b|1\.1|2\b)", tools=False, images=False),
-    NameHint(r"gemma-?3.?(?:270m|1b)", tools=False, images=False),
+    NameHint(r"gemma-?3.?270m", tools=False, images=False, form=CallForm.FENCED),
+    NameHint(r"gemma-?3.?1b", tools=False, images=False),
     NameHint(r"gemma-?3", tools=False),
     NameHint(r"gemma-?[4-9]", tools=True),
     NameHint(r"smollm-?[12]?\b(?!-?3)", tools=False, form=CallForm.FENCED),

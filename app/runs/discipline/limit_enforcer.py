@@ -139,7 +139,7 @@ class LimitEnforcer:
             return None
         if reply.calls:
             told = {message.call: message.text for message in results if message.call}
-            self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.shown.strip()))
+            self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.prose.strip()))
             return None
         return None if self._nudges(reply, totals) else ANSWERED
 

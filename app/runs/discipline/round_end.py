@@ -59,7 +59,7 @@ class RoundEnd:
         if ends is None:
             return
         if no_answer(reply) and not self.discipline.so_far:
-            await self._answer_anyway(ends, reply.shown)
+            await self._answer_anyway(ends, reply.prose)
         elif self._changed() and self.discipline.checks(ends, self.totals):
             await self._check()
             if self.discipline.wanting:
@@ -90,7 +90,7 @@ class RoundEnd:
             for notice in answer.notices:
                 await emit(notice)
             await emit(answer.usage)
-            text, cut = answer.reply.shown.strip(), bool(answer.trouble)
+            text, cut = answer.reply.prose.strip(), bool(answer.trouble)
         if not text and said.strip() and reason != TOKEN_LIMIT:
             return
         self.silent = not text
@@ -115,5 +115,5 @@ class RoundEnd:
 
 def no_answer(reply: Reply) -> bool:
     """Return True if the last reply is empty or little more than an announcement of its calls."""
-    said = reply.shown.strip()
+    said = reply.prose.strip()
     return not said or (bool(reply.calls) and len(said) < SHORT)

@@ -1,0 +1,128 @@
+"""Which form of calls serves a small model: 24 requests that need a tool, and 10 for code that is not to be run.
+
+Two real models under llama.cpp, at temperature 0, with the product's prompt and parser. Gemma (`make real-servers`) is
+a base model, which continues a transcript: its turns have plain names, and it is stopped when it writes the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from app.context.prompt import TEACHINGS, opening
+from app.core.messages import Message
+from app.core.provider import CallForm, ModelRequest, Provider, TextChunk
+from app.models.capabilities.abilities import AbilityOverrides
+from app.models.http.client import model_client
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from parsing import Call, Parsed, parse
+from tests.real_models import GEMMA, LlamaServer, Served
+from tools.catalogue import TOOLS
+
+SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
+MOST_TOKENS = 128
+NEXT_TURN = "\nUser:"
+TRANSCRIPT = "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n\n{% endfor %}Assistant:"
+MODELS = [Served(name="SmolLM2-135M-Instruct", context=4096)]
+if GEMMA.exists():
+    MODELS.append(Served(str(GEMMA), "gemma-3-270m", TRANSCRIPT, context=4096))
+opening_of = partial(opening, TOOLS, workspace=Path("/home/ann/workspace"), now=datetime(2026, 11, 21, 8, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request that needs a tool: patterns for the names of those that serve it, and for the arguments."""
+
+    request: str
+    tools: str
+    arguments: str
+
+    def is_served_by(self, call: Call) -> bool:
+        values = " ".join(map(str, call.arguments.values()))
+        return bool(re.fullmatch(self.tools, call.name) and re.search(self.arguments, values, re.DOTALL))
+
+
+TASKS = (
+    Task("Print hello world with the shell.", "bash", r"echo.*hello"),
+    Task("Show the files in this folder.", "bash|list_files", r"\bls\b|^\W*$"),
+    Task("Show what is in notes.txt.", "bash|read_file", r"notes\.txt"),
+    Task(
+        "Write a file todo.txt with the text Buy milk.", "write_file|bash", r"todo\.txt.*Buy milk|Buy milk.*todo\.txt"
+    ),
+    Task("Compute 37 * 91 with Python.", "python", r"37 ?\* ?91"),
+    Task("Count the lines of log.txt.", "bash|python", r"log\.txt"),
+    Task("Make a folder called drafts.", "bash", r"mkdir.*drafts"),
+    Task("Which Python version is installed? Use the shell.", "bash", r"python3? (-V|--version)"),
+    Task("Search for the word error in server.log.", "bash", r"grep.*error.*server\.log"),
+    Task("Delete the file old.txt.", "bash", r"rm.*old\.txt"),
+    Task("Print today's date with the shell.", "bash", r"date"),
+    Task("Read the file README.md.", "bash|read_file", r"README\.md"),
+    Task("Use Python to add the numbers from 1 to 100.", "python", r"sum|range|for"),
+    Task("Write a file hello.py that prints hello.", "write_file|bash", r"(?=.*hello\.py).*print"),
+    Task("Copy a.txt to b.txt.", "bash", r"cp a\.txt b\.txt"),
+    Task("Show the first 5 lines of data.csv.", "bash", r"head.*data\.csv"),
+    Task("Show how much disk space is free.", "bash", r"df|du"),
+    Task("Read the web page https://example.org.", "web_fetch|bash", r"https://example\.org"),
+    Task("Run uname -a.", "bash", r"uname -a"),
+    Task("Sort names.txt and show it.", "bash", r"sort.*names\.txt"),
+    Task("Use Python to print the square root of 144.", "python", r"144"),
+    Task("Create an empty file named empty.txt.", "bash|write_file", r"empty\.txt"),
+    Task("Show the path of the current folder.", "bash", r"pwd"),
+    Task("Rename a.txt to c.txt.", "bash", r"mv a\.txt c\.txt"),
+)
+FOR_CODE = (
+    "Write me a Python script that prints the first ten squares. Do not run it.",
+    "Show me a bash script that lists all files, but do not run it.",
+    "Give me an example of a for loop in Python.",
+    "Write a Python function that reverses a string. I only want to read it.",
+    "What does a shell script that prints hello look like? Just show the code.",
+    "Show me Python code that reads a file. Do not execute anything.",
+    "Write me a bash one-liner that counts files, do not run it, I will do it myself.",
+    "Give me a Python class for a bank account, as an example.",
+    "Explain with a short Python example what a list comprehension is.",
+    "Write a script in Python that deletes all .tmp files. Do not run it!",
+)
+
+
+async def answer(model: Provider, form: CallForm, request: str) -> Parsed:
+    text = ""
+    asked = ModelRequest([Message("user", request)], opening=partial(opening_of, call_form=form))
+    async with aclosing(model.stream(asked)) as pieces:
+        async for piece in pieces:
+            text += piece.text if isinstance(piece, TextChunk) else ""
+            if NEXT_TURN in text:
+                break
+    return parse(text.partition(NEXT_TURN)[0], SCHEMAS, fences=form is CallForm.FENCED)
+
+
+async def measured(served: Served, form: CallForm) -> str:
+    """One row of the table."""
+    started = time.monotonic()
+    taught = AbilityOverrides("fenced")  # tools are not offered; the prompt is that of `opening_of`
+    defaults, bare = RequestDefaults(MOST_TOKENS, 0.0), not served.weights
+    with LlamaServer(served) as server:
+        async with model_client(url := server.base_url) as client:
+            model = OpenAIChat(client, url, served.name, overrides=taught, defaults=defaults, bare_results=bare)
+            first_calls = [(await answer(model, form, task.request)).calls[:1] for task in TASKS]
+            for_code = [await answer(model, form, request) for request in FOR_CODE]
+    right = sum(task.is_served_by(call) for task, calls in zip(TASKS, first_calls, strict=True) for call in calls)
+    shown = sum(not reply.calls and not reply.rejected for reply in for_code)
+    seconds = time.monotonic() - started
+    return f"{served.name:24} {form:8} {right:3} of {len(TASKS)} {shown:8} of {len(FOR_CODE)} {seconds:6.0f} s"
+
+
+def main() -> None:
+    print("model                    form     tool used      code only shown")
+    for served in MODELS:
+        for form in TEACHINGS:
+            print(asyncio.run(measured(served, form)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
