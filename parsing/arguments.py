@@ -16,7 +16,9 @@ _ORDER = ("null", "integer", "number", "boolean", "object", "array")
 # Names of types in the wild, in schemas and in markup.
 _TYPES = {
     "str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
-    "none": "null", "list": "array", "tuple": "array", "dict": "object",
+    "long": "integer", "short": "integer", "int32": "integer", "int64": "integer", "uint32": "integer",
+    "uint64": "integer", "num": "number", "decimal": "number", "none": "null", "list": "array", "tuple": "array",
+    "dict": "object",
 }  # fmt: skip
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 _FURTHER = frozenset(("$ref", *_ALTERNATIVES))  # a schema has more parts where these stand

@@ -90,6 +90,8 @@ def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> R
                 break
             passed.add(reader.doubtful_end)
         else:
+            if reader.odd_end >= 0 and _reads(text, read, {*passed, reader.odd_end}, options):
+                raise Unreadable("the quotes in its texts can be read in two ways: escape those inside")
             return value
     raise failure or Unreadable("it has no reading")
 
@@ -99,6 +101,17 @@ def is_json(text: str) -> bool:
     try:
         json.loads(text)
     except (ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _reads(text: str, read: Callable[[Literals], object], passed: Set[int], options: dict[str, Any]) -> bool:
+    """Return whether the text has a reading in which these quotes are passed by."""
+    reader = Literals(text, passed=passed, **options)
+    try:
+        read(reader)
+        reader.finish()
+    except Unreadable:
         return False
     return True
 
@@ -128,6 +141,7 @@ class Literals:
         self._open = {"{": 0, "[": 0, "(": 0}
         self._sets = sets
         self._passed = passed
+        self.odd_end = -1  # the last one that closed a string with an odd number of quotes in it
         self.doubtful_end = -1  # the last quote that closed a string with quotes in it
 
     def skip(self) -> str:
@@ -243,6 +257,7 @@ class Literals:
                 pieces.append(self._escape())
             elif self._closes(ends) and match.start() not in self._passed:
                 self.doubtful_end = match.start() if inner else self.doubtful_end
+                self.odd_end = match.start() if inner % 2 else self.odd_end
                 return "".join(pieces)
             elif key:
                 raise Unreadable(f"a quote stands in a key, at character {match.start()}")

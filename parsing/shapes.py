@@ -34,7 +34,13 @@ class Shape(Protocol):
 
 
 class Envelope:
-    """{"name": ..., "arguments": {...}} in all its spellings, alone, nested or in a list."""
+    """{"name": ..., "arguments": {...}} in all its spellings, alone, nested or in a list.
+
+    `filled`: a name alone is no call. Else one without arguments is.
+    """
+
+    def __init__(self, *, filled: bool = False) -> None:
+        self._filled = filled
 
     def role(self, key: str) -> str:
         if key in NESTED:
@@ -62,6 +68,8 @@ class Envelope:
             raise Misfit(f"This call names no tool. {_WRITE_ENVELOPE}")
         name: str = value[name_key]
         held = next((key for key in ARGUMENTS if key in value and key != name_key), None)
+        if held is None and self._filled and len(value) == 1:
+            raise Misfit(f"This is only a name. {_WRITE_ENVELOPE}")
         if held is None:
             return name, self._flat(value, name_key, sink.schema(name))
         if is_definition(value[held], sink.schema(name)):
@@ -161,5 +169,6 @@ def call_usage(name: str) -> str:
 
 
 ENVELOPE = Envelope()
+FILLED_ENVELOPE = Envelope(filled=True)
 SINGLE_KEY = SingleKey()
 UNNAMED = Unnamed()

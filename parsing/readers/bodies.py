@@ -13,7 +13,7 @@ from parsing.readers.python_calls import PythonCalls
 from parsing.readers.raw_calls import RawCall, body_of, code_for, words_of
 from parsing.readers.tags import EmptyCall, TaggedCall
 from parsing.readers.untaught import UntaughtCall
-from parsing.shapes import ENVELOPE, SINGLE_KEY, UNNAMED, Named
+from parsing.shapes import ENVELOPE, FILLED_ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
 
 Groups = dict[str, str | None]
@@ -29,7 +29,7 @@ def json_calls(sink: Sink, groups: Groups) -> Reader:
 
 
 def bare_json(sink: Sink, groups: Groups) -> Reader:
-    return JsonCalls(sink, ENVELOPE, offered_only=True)
+    return JsonCalls(sink, FILLED_ENVELOPE, offered_only=True)
 
 
 def single_key_calls(sink: Sink, groups: Groups) -> Reader:

@@ -51,6 +51,14 @@ class LiteralCall:
                 pos = after
                 continue
             if nesting.foreign:
+                end, _ = match_at(self._sink.closer, buf, after, last)
+                if end == NEED_MORE:
+                    self._take(buf[pos:after])
+                    return after
+                if end > 0:  # the block's closer: the bracket was forgotten
+                    self._take(buf[pos:after])
+                    self._finish(ended=True)
+                    return after
                 after += 0 if nesting.unsettled else 1
                 nesting.settle(closed=False)
             self._take(buf[pos:after])
@@ -79,11 +87,12 @@ class LiteralCall:
             self._parts.append(text)
             self._sink.delta(text)
 
-    def _finish(self) -> None:
+    def _finish(self, *, ended: bool = False) -> None:
         self.done = True
         raw = "".join(self._parts)
         try:
-            value = read_whole(f"{{{raw}}}", Literals.value, strings=STRINGS, words=True)
+            text = f"{{{raw}" if ended else f"{{{raw}}}"
+            value = read_whole(text, Literals.value, ended=ended, strings=STRINGS, words=True)
         except Unreadable as error:
             self._sink.bad(raw, f"This call's arguments cannot be read: {error}. Send the call again.")
             return
