@@ -9,9 +9,7 @@ import regex
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import ParseEvent, Text, Thought
-from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, compiled, group_in, match_at
-from parsing.openers import groups_of
-from parsing.readers.bodies import Groups
+from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, Groups, compiled, groups_at, match_at
 from parsing.readers.json_calls import JsonCalls
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
@@ -241,13 +239,13 @@ class Blocks:
         if (end := self._at_closer(buf, pos, last)) != NO_MATCH:
             return end
         if row is not None and row.more:
-            end, match = match_at(compiled(row.more), buf, pos, last)
-            if match and self.begin(row, buf[pos:end], groups_of(match)):
+            end, groups = groups_at(compiled(row.more), buf, pos, last)
+            if groups is not None and self.begin(row, buf[pos:end], groups):
                 return end
             waits = end == NEED_MORE
-        end, match = match_at(self._after, buf, pos, last)
-        if match:
-            if group_in(match, "shut") is not None:
+        end, groups = groups_at(self._after, buf, pos, last)
+        if groups is not None:
+            if groups.get("shut") is not None:
                 self._after = _after("")
             return end
         if waits or end == NEED_MORE:

@@ -7,6 +7,7 @@ match less at the end of a piece than with more text.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 import regex
@@ -14,8 +15,9 @@ import regex
 HOLD = 4000  # characters: no pattern here can match as many, spaces included
 NEED_MORE = -1
 NO_MATCH = -2
-_MATCH = 0
-BRIEF = 48  # characters: a beginning that comes again and again, in pieces as small as a token
+BRIEF = 64  # characters: a beginning that comes again and again, in pieces as small as a token
+
+Groups = Mapping[str, str | None]
 
 
 @lru_cache(maxsize=512)
@@ -28,9 +30,20 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
 
     The end of the message counts as the end of a line.
     """
-    if not last and len(buf) - pos <= BRIEF and (outcome := _outcome(pattern, buf[pos:])) != _MATCH:
-        return outcome, None
+    if not last and len(buf) - pos <= BRIEF:
+        end, groups = _known(pattern, buf[pos:])
+        if groups is None:
+            return end, None
     return match_anew(pattern, buf, pos, last)
+
+
+def groups_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, Groups | None]:
+    """The same, with the groups of the match alone."""
+    if not last and len(buf) - pos <= BRIEF:
+        end, groups = _known(pattern, buf[pos:])
+        return end if groups is None else pos + end, groups
+    end, match = match_anew(pattern, buf, pos, last)
+    return end, match.groupdict() if match else None
 
 
 def match_anew(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
@@ -47,12 +60,10 @@ def match_anew(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> t
 
 
 @lru_cache(maxsize=4096)
-def _outcome(pattern: regex.Pattern[str], text: str) -> int:
-    """NEED_MORE, NO_MATCH or a match, found once for all replies: models write the same tags in the same tokens."""
-    match = pattern.match(text, partial=True)
-    if match is None:
-        return NO_MATCH
-    return NEED_MORE if match.partial else _MATCH
+def _known(pattern: regex.Pattern[str], text: str) -> tuple[int, Groups | None]:
+    """A brief text, matched once for all replies: models write the same tags in the same tokens."""
+    end, match = match_anew(pattern, text, 0, last=False)
+    return end, match.groupdict() if match else None
 
 
 _WRITTEN_AS_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})")

@@ -11,6 +11,7 @@ _SPACE = re.compile(r"\s*")
 _INSIDE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL).match for quote in "\"'"}
 _ODD = frozenset("<`✿;[")  # no value has these outside its strings
 _WORD_LIMIT = 200
+Brackets = tuple["Brackets", str] | None  # those that are open, the outer ones first: to remember them costs nothing
 
 MORE = "more"  # `hit`: what follows must be seen together with what comes next
 
@@ -42,7 +43,7 @@ class Nesting:
         self._quotes = quotes
         self._strings = strings
         self._odd, self._shallow, self._deep = _runs(marks)
-        self._stack: list[str] = []
+        self._stack: Brackets = None
         self._open = {"{": 0, "[": 0, "(": 0}
         self._quote = ""
         self._escaped = False
@@ -50,7 +51,7 @@ class Nesting:
         self.doubtful = False  # a quote was taken for a part of its string: it may have been another one
         self.ends_in_text = False  # nothing but closing brackets stands behind the last string
         self._seen = 0  # quotes that nobody escaped
-        self._closed: tuple[str, tuple[str, ...], bool] | None = None  # where the last string was closed
+        self._closed: tuple[str, Brackets, bool] | None = None  # where the last string was closed
 
     @property
     def stop(self) -> str:
@@ -91,11 +92,15 @@ class Nesting:
         """Take the quote that closed the last string, and all since, for a part of its text. Return whether it can."""
         if self._closed is None:
             return False
-        self._quote, stack, self.at_key = self._closed
-        self._stack = [*stack]
-        self._open = {bracket: stack.count(bracket) for bracket in self._open}
-        self.depth = len(stack)
+        self._quote, self._stack, self.at_key = self._closed
         self._closed = None
+        self._open = dict.fromkeys(self._open, 0)
+        self.depth = 0
+        rest = self._stack
+        while rest is not None:
+            rest, bracket = rest
+            self._open[bracket] += 1
+            self.depth += 1
         self.doubtful = True
         return True
 
@@ -145,7 +150,7 @@ class Nesting:
         deep = self.depth > self.watch  # where keys and values are not distinguished
         ends = ",:=}])" if deep else ":=" if self.at_key else ",}])"
         if char in ends and (char not in _PAIRS or self._open[_PAIRS[char]]):
-            self._closed = (self.unsettled, tuple(self._stack), self.at_key)
+            self._closed = (self.unsettled, self._stack, self.at_key)
             self.ends_in_text = char in _PAIRS
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
@@ -160,10 +165,11 @@ class Nesting:
         shallow = self.depth <= self.watch
         match = (self._shallow if shallow else self._deep).match(buf, pos)
         end = match.end() if match else pos
-        if shallow and end > pos:
-            self._keep(buf, pos, end)
-        if run := buf[pos:end].rstrip():
-            self._filled = run[-1] not in ",:="
+        if end > pos:
+            if shallow:
+                self._keep(buf, pos, end)
+            if run := buf[pos:end].rstrip():
+                self._filled = run[-1] not in ",:="
         if end == len(buf):
             return end
         char = buf[end]
@@ -181,7 +187,7 @@ class Nesting:
             self._pop(char)
         elif char in ",:":
             self.ends_in_text = False
-            self.at_key = char == "," and self._stack[-1:] == ["{"]
+            self.at_key = char == "," and self._stack is not None and self._stack[1] == "{"
             self.hit = char if shallow else ""
             self.word = "" if char == "," else self.word
         elif char in "\"'":
@@ -207,7 +213,7 @@ class Nesting:
         return pos
 
     def _push(self, char: str) -> None:
-        self._stack.append(char)
+        self._stack = (self._stack, char)
         self._open[char] += 1
         self.depth += 1
         self.at_key = char == "{"
@@ -216,8 +222,8 @@ class Nesting:
 
     def _pop(self, char: str) -> None:
         opener = _PAIRS[char]
-        while True:  # closers that were forgotten in between are proven by this one
-            popped = self._stack.pop()
+        while self._stack is not None:  # closers that were forgotten in between are proven by this one
+            self._stack, popped = self._stack
             self._open[popped] -= 1
             self.depth -= 1
             if popped == opener:

@@ -31,8 +31,7 @@ from parsing.framing import (
     Reasoning,
 )
 from parsing.framing import FOREIGN as FOREIGN_HEADER
-from parsing.matching import BRIEF, HOLD, NEED_MORE, compiled, first_characters, group_in, match_anew
-from parsing.readers.bodies import Groups
+from parsing.matching import BRIEF, HOLD, NEED_MORE, Groups, compiled, first_characters, group_in, match_anew
 
 Kind = Dialect | Reasoning | str
 GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead")  # of an opener, that its body may need

@@ -204,7 +204,7 @@ class Parser:
             return True
         if self._state.mode in (CALL, AFTER):
             return "<" in held[:2]
-        return held[0] == "<" and len(held) >= AHEAD and ">" not in held
+        return held[0] == "<" and len(held) >= AHEAD and held.rfind("<") > held.rfind(">")
 
     # --- the scan ---
 

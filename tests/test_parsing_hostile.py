@@ -93,6 +93,14 @@ def test_hostile_text_is_the_same_in_any_slicing(name: str) -> None:
     assert gather([*(event for char in text for event in parser.feed(char)), *parser.close()]) == whole
 
 
+def test_a_string_costs_the_same_at_any_depth() -> None:
+    """As above: what is remembered of the open brackets at each string is no copy of them."""
+    before, strings = '<tool_call>{"a": ', '"s", ' * 20_000
+    shallow = max(min(feed(f"{before}[{strings}", 4096) for _ in range(2)), 0.001)
+    deep = min(feed(before + "[" * 100_000 + strings, 4096) for _ in range(2))
+    assert deep / shallow < 20
+
+
 def test_a_hundred_thousand_brackets_are_refused() -> None:
     nested = "[" * 100_000 + "]" * 100_000
     parsed = parse(f'<tool_call>{{"name": "note", "arguments": {nested}}}</tool_call> after', TOOLS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from parsing.matching import Groups
 from parsing.sink import Reader, Sink
 
 # How the arguments of a family's dialects are written.
@@ -21,7 +22,6 @@ FAMILIES = {
     "bare_json": "JSON as the whole message",
     "adhoc_tag": "Forms of their own",
 }
-Groups = dict[str, str | None]
 Body = Callable[[Sink, Groups], Reader]
 
 

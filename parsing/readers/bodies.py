@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parsing.arguments import unescaped
+from parsing.matching import Groups
 from parsing.readers.arrows import arrow_calls, assigned_call, attribute_values, nested_calls, pair_calls
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.literal_calls import LiteralCall
@@ -15,8 +16,6 @@ from parsing.readers.tags import EmptyCall, TaggedCall
 from parsing.readers.untaught import UntaughtCall
 from parsing.shapes import ENVELOPE, FILLED_ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
-
-Groups = dict[str, str | None]
 
 
 def name_in(groups: Groups) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parsing.literals import Unreadable, is_json, loads
-from parsing.matching import NEED_MORE, NO_MATCH, first_characters, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, first_characters, groups_at
 from parsing.nesting import MORE, Nesting
 from parsing.readers.followers import after_json
 from parsing.shapes import Misfit, Named, Shape
@@ -84,7 +84,7 @@ class JsonCalls:
 
     def _foreign(self, buf: str, pos: int, last: bool) -> int:
         """Handle a character that no JSON has. Return how many characters to pass, or NEED_MORE."""
-        end, _ = match_at(self._closer, buf, pos, last)
+        end, _ = groups_at(self._closer, buf, pos, last)
         if end == NEED_MORE:
             return NEED_MORE
         self.exact = False
@@ -125,7 +125,7 @@ class JsonCalls:
         """
         nesting = self._nesting
         pattern = after_json(self._closer.pattern, nesting.depth, doubtful=nesting.doubtful)
-        end, _ = match_at(pattern, buf, pos, last)
+        end, _ = groups_at(pattern, buf, pos, last)
         if end == NEED_MORE:
             return False
         self._doubted = False

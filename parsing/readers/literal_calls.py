@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parsing.arguments import coerce_text
 from parsing.literals import Bare, Literals, Unreadable, read_whole
-from parsing.matching import NEED_MORE, NO_MATCH, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, groups_at
 from parsing.nesting import MORE, Nesting
 from parsing.readers.followers import after_literal
 from parsing.sink import CUT, Sink
@@ -35,7 +35,7 @@ class LiteralCall:
         nesting = self._nesting
         while pos < len(buf):
             if self._ended:
-                end, _ = match_at(after_literal(self._sink.closer.pattern), buf, pos, last)
+                end, _ = groups_at(after_literal(self._sink.closer.pattern), buf, pos, last)
                 if end == NEED_MORE:
                     return pos
                 self._decide(may_follow=end != NO_MATCH or (last and nesting.balanced and not buf[pos:].strip()))

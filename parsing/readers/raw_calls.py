@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from parsing.events import Arguments
 from parsing.fences import fill
-from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_mark, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_mark, groups_at
 from parsing.shapes import Misfit
 from parsing.sink import CUT, Sink
 
@@ -44,7 +44,7 @@ class RawCall:
                 pos = len(buf)
                 break
             pos = found
-            end, _ = match_at(self._end, buf, pos, last)
+            end, _ = groups_at(self._end, buf, pos, last)
             if end == NEED_MORE:
                 self.stop = ""
                 break

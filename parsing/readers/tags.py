@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import regex
-
 from parsing.arguments import ANY_JSON, coerce_text, properties_of, unescaped
 from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
-from parsing.matching import NEED_MORE, NO_MATCH, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, Groups, groups_at
 from parsing.readers.elements import nested_value
 from parsing.readers.markup import Framing, Markup, unframed
 from parsing.shapes import Misfit, arguments_object
@@ -78,20 +76,18 @@ class TaggedCall:
             self._sink.bad("".join(self._raw), CUT)
 
     def _between(self, buf: str, pos: int, last: bool) -> int:
-        end, match = match_at(self._markup.between, buf, pos, last)
-        if match is None:
+        end, groups = groups_at(self._markup.between, buf, pos, last)
+        if groups is None:
             return self._stray(buf, pos, end)
-        groups = match.groupdict()
         if groups.get("end") is not None or groups.get("next") is not None:
-            end = match.start("next") if groups.get("end") is None else end
             self._keep(buf, end)
             self._finish()
             return end
         self._key = self._named(groups.get("key") or "")
         self._kind = groups.get("kind")
         self._framing = self._markup.framing
-        if groups.get("string") is not None:
-            self._kind = "string" if groups["string"].lower() == "true" else ANY_JSON
+        if (string := groups.get("string")) is not None:
+            self._kind = "string" if string.lower() == "true" else ANY_JSON
             self._framing = Framing.NONE
         self._keep(buf, end)
         self._start = len(self._raw)
@@ -116,10 +112,10 @@ class TaggedCall:
         if (step := self._quoted(buf, at, last)) != NO_MATCH:
             return (at if at > pos else NEED_MORE) if step == NEED_MORE else step
         pattern = self._markup.final if last else self._markup.closing
-        end, found = match_at(pattern, buf, at, last)
+        end, groups = groups_at(pattern, buf, at, last)
         if end == NEED_MORE:
             return at if at > pos else NEED_MORE
-        if found is None or (found.groupdict().get("sibling") is not None and not self._follows(found)):
+        if groups is None or (groups.get("sibling") is not None and not self._follows(groups)):
             return at + 1
         self._keep(buf, at)
         if end > at:
@@ -134,10 +130,10 @@ class TaggedCall:
         """Pass a call that is quoted in a value. Return its end, NEED_MORE, or NO_MATCH."""
         if self._markup.quoted is None:
             return NO_MATCH
-        end, match = match_at(self._markup.quoted, buf, at, last)
-        if match is None or (match["inner"] is None and not self._depth):
+        end, groups = groups_at(self._markup.quoted, buf, at, last)
+        if groups is None or (groups["inner"] is None and not self._depth):
             return NEED_MORE if end == NEED_MORE and not last else (at + 1 if self._depth else NO_MATCH)
-        self._depth += 1 if match["inner"] is not None else -1
+        self._depth += 1 if groups["inner"] is not None else -1
         return end
 
     def _named(self, written: str) -> str:
@@ -145,9 +141,9 @@ class TaggedCall:
         key = written.strip().strip("\"'")
         return key if key in properties_of(self._schema) else unescaped(key)
 
-    def _follows(self, match: regex.Match[str]) -> bool:
+    def _follows(self, groups: Groups) -> bool:
         """Return whether an opening tag inside a value begins the next parameter, the closing tag being forgotten."""
-        key = self._named(match.groupdict().get("key") or "")
+        key = self._named(groups.get("key") or "")
         return key in properties_of(self._schema) and key != self._key and key not in self._arguments
 
     def _close(self, framing: Framing) -> None:
