@@ -51,7 +51,7 @@ class LiteralCall:
                 pos = after
                 continue
             if nesting.foreign:
-                end, _ = match_at(self._sink.closer, buf, after, last)
+                end, _ = groups_at(self._sink.closer, buf, after, last)
                 if end == NEED_MORE:
                     self._take(buf[pos:after])
                     return after
