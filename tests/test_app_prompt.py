@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,16 @@ from app.context.prompt import (
 from app.core.data_delimiters import RULE, framed
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm, ModelRequest, TextChunk
+from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
+from app.models.http.client import model_client
 from app.models.wire.openai.history import ENOUGH, wire_messages
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.transcript.reply import Reply
 from parsing import parse
 from tests.catalogues import grown
+from tests.real_models import embedded, pieces_of
 from tools.catalogue import TOOLS
 from tools.tool import Tool
 
@@ -265,3 +271,19 @@ async def test_the_embedded_model_calls_the_shell_and_then_answers(tools: Sequen
             assert "hello" in answer.lower()
     finally:
         await provider.close()
+
+
+async def test_a_script_that_is_only_asked_for_is_shown_where_no_fences_are_taught() -> None:
+    """To a model that is taught fences the same reply is a call."""
+    async with embedded() as (model, _), model_client("http://127.0.0.1", inactivity_s=60) as client:
+        assert model.url
+        told, defaults = AbilityOverrides("tagged"), RequestDefaults(128, 0.0)
+        chat = OpenAIChat(client, model.url, "m", model.key, overrides=told, defaults=defaults, bare_results=True)
+        request = Message("user", "Write me a Python script that prints the first ten squares. Do not run it.")
+        asked = ModelRequest([request], TOOLS, opening=partial(beginning, call_form=chat.call_form))
+        reply = Reply(SCHEMAS, fences=lambda: chat.call_form is CallForm.FENCED, new_id=lambda: "c1")
+        for piece in await pieces_of(chat, asked):
+            list(reply.add(piece))
+        list(reply.end())
+    assert reply.calls == [] and "```python\n" in reply.shown and "print" in reply.shown
+    assert [call.name for call in parse(reply.shown, SCHEMAS).calls] == ["python"]
