@@ -88,6 +88,11 @@ class Nesting:
         """Return whether the quotes come in pairs, as those of strings and of the code in them do."""
         return self._seen % 2 == 0
 
+    def forget(self) -> None:
+        """Begin another value: the strings of this one are decided."""
+        self.doubtful = self.ends_in_text = False
+        self._closed = None
+
     def reopen(self) -> bool:
         """Take the quote that closed the last string, and all since, for a part of its text. Return whether it can."""
         if self._closed is None:
@@ -150,7 +155,8 @@ class Nesting:
         deep = self.depth > self.watch  # where keys and values are not distinguished
         ends = ",:=}])" if deep else ":=" if self.at_key else ",}])"
         if char in ends and (char not in _PAIRS or self._open[_PAIRS[char]]):
-            self._closed = (self.unsettled, self._stack, self.at_key)
+            if char not in ":=":  # a key goes on nowhere
+                self._closed = (self.unsettled, self._stack, self.at_key)
             self.ends_in_text = char in _PAIRS
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parsing.arguments import Schema, allowed_types, coerce, kind_of, parts_of, properties_of, types_in
@@ -58,6 +58,18 @@ def nested_value(text: str, schema: Schema, key: str) -> Any:
         return text
     value = text if isinstance(found, str) else typed(found, [declared], schema)
     return value if kind_of(value) in kinds else text
+
+
+def repeated_value(texts: Sequence[str], last: Any, schema: Schema, key: str) -> Any:
+    """The value of a parameter that is written several times: a list where the schema wants one, else the last."""
+    declared = properties_of(schema).get(key)
+    if not isinstance(declared, Mapping):
+        return last
+    parts = parts_of(declared, schema)
+    kinds, _ = types_in(parts)
+    if "string" in kinds or "array" not in kinds:
+        return last
+    return [typed(text, _items(parts), schema) for text in texts]
 
 
 def typed_children(children: list[tuple[str, Node]], declared: list[Schema], root: Schema) -> Arguments:

@@ -131,7 +131,7 @@ class JsonCalls:
         self._doubted = False
         may_follow = end != NO_MATCH or (last and nesting.balanced and not buf[pos:].strip(" \t\r\n]"))
         if may_follow or not nesting.reopen():
-            nesting.doubtful = False
+            nesting.forget()
             self._closed(nesting.depth, buf, pos)
         return True
 

@@ -8,7 +8,7 @@ from parsing.arguments import ANY_JSON, coerce_text, properties_of, unescaped
 from parsing.events import Arguments
 from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, Groups, groups_at
-from parsing.readers.elements import nested_value
+from parsing.readers.elements import nested_value, repeated_value
 from parsing.readers.markup import Framing, Markup, unframed
 from parsing.shapes import Misfit, arguments_object
 from parsing.sink import CUT, Sink
@@ -43,6 +43,7 @@ class TaggedCall:
         self._loose: list[str] = []
         self._unclosed = ""  # a parameter behind whose closing tag words stand
         self._arguments: Arguments = {}
+        self._texts: dict[str, list[str]] = {}  # of each parameter: an array may be written as several
         self._raw: list[str] = []
         self._start = 0  # where in `_raw` the open value begins
         self._mark = 0
@@ -149,10 +150,13 @@ class TaggedCall:
     def _close(self, framing: Framing) -> None:
         key, self._key = self._key or "", None
         text = unframed("".join(self._raw[self._start :]), framing)
+        self._texts.setdefault(key, []).append(text)
         self._arguments[key] = self._value(text, key)
 
     def _value(self, text: str, key: str) -> object:
         value = coerce_text(text, self._schema, key, self._kind)
+        if len(self._texts[key]) > 1 and not isinstance(value, list):
+            return repeated_value(self._texts[key], value, self._schema, key)
         if value is not text or not text.lstrip().startswith("<"):
             return value
         return nested_value(text, self._schema, key)
