@@ -9,7 +9,7 @@ import regex
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import ParseEvent, Text, Thought
-from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, Groups, compiled, groups_at, match_at
+from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, Groups, compiled, first_characters, groups_at, match_at
 from parsing.readers.json_calls import JsonCalls
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
@@ -18,6 +18,8 @@ CALL_LIMIT = 16  # a call may be so many times as long as undecided text
 LEASE = 4096  # characters that pass without a look at the limits
 # What a string of JSON may go on with, up to the next part of its object: no line ends in it.
 _REST_OF_STRING = compiled(r"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrtu]){0,3600}+\"(?=\s{0,100}[,:}\]])")
+
+WRAPPED_WORDS = 1000  # characters in an open wrapper that wait for its next call
 
 
 class Blocks:
@@ -36,6 +38,8 @@ class Blocks:
         self._row: Dialect | None = None
         self._size = 0  # characters of the open call
         self._after = _after("")
+        self._wrapper: regex.Pattern[str] | None = None  # what goes on, or closes, the wrapper round the last call
+        self._trail = ""  # closers behind the last call, while a wrapper is open
         # The last buffer that the end of the reasoning was looked for in, for which closer, and where it is.
         self._searched = ""
         self._key: tuple[regex.Pattern[str] | None, bool] = (None, False)
@@ -62,6 +66,10 @@ class Blocks:
             state.channel = Text
             output.hold(opening)
         self.open(row, opening)
+        if groups.get("wrap"):
+            self._wrapper = _next_in(row)
+        elif self._wrapper is not None and self._wrapper is not _next_in(row):
+            self._wrapper = None
         self.start(row.body(self._sink, groups))
         return True
 
@@ -69,7 +77,9 @@ class Blocks:
         """Open a block of this row: the events of its reader belong to it from now on."""
         self._row = row
         self._sink.dialect = row.name
+        self._sink.pseudo = row.pseudo
         self._sink.closer = _closer(row.shuts)
+        self._trail = ""
         self._excerpts.open(self._sink.index, opening)
 
     def start(self, reader: Reader) -> None:
@@ -210,7 +220,7 @@ class Blocks:
         """
         reader = self._reader
         assert reader is not None
-        room = self._limit - self._size if reader.streams and self._output.draft is None else 0
+        room = self._limit - self._size if reader.streams and self._output.draft is None and not self._sink.muted else 0
         return reader.stop, min(room, LEASE)
 
     def take(self, text: str) -> None:
@@ -247,15 +257,52 @@ class Blocks:
         if groups is not None:
             if groups.get("shut") is not None:
                 self._after = _after("")
+            self._leave(buf[pos:end])
             return end
         if waits or end == NEED_MORE:
             return NEED_MORE
         if last and not buf[pos:].isspace() and self._after.match(buf, pos, partial=True):
             return len(buf)  # the message ends inside a closer
+        if self._wrapper is not None and (end := self._skip_words(self._wrapper, buf, pos, last)) != NO_MATCH:
+            return end
         self._state.enter(TEXT)
         if self._output.draft is not None and self._output.draft.row:
             self._output.draft.closed = True
         return pos
+
+    def _leave(self, closer: str) -> None:
+        """Go behind a closer, which may be the wrapper's."""
+        if self._wrapper is None:
+            return
+        self._trail += closer
+        if (match := self._wrapper.match(closer.lstrip())) and match["end"] is not None:
+            self._wrapper = None
+
+    def _skip_words(self, following: regex.Pattern[str], buf: str, pos: int, last: bool) -> int:
+        """Pass words in an open wrapper, up to its next call or its closer; NO_MATCH if neither comes soon."""
+        draft = self._output.draft
+        if draft is None or draft.channel is Text:
+            marks = _marks(following)
+            reach = min(len(buf), pos + WRAPPED_WORDS)
+            for at in range(pos, reach):
+                if buf[at] not in marks:
+                    continue
+                end, match = match_at(following, buf, at, last)
+                if end == NEED_MORE:
+                    return NEED_MORE
+                if match:
+                    return self._skip_to(buf, pos, at)
+            if reach - pos < WRAPPED_WORDS and not last:
+                return NEED_MORE
+        self._wrapper = None
+        return NO_MATCH
+
+    def _skip_to(self, buf: str, pos: int, at: int) -> int:
+        if at == pos:
+            return NO_MATCH
+        self._excerpts.extend(self._sink.index - 1, self._trail + buf[pos:at])
+        self._trail = ""
+        return at
 
     def _at_closer(self, buf: str, pos: int, last: bool) -> int:
         """At the end of the reasoning that the call stands in, which may look like a closer of the call."""
@@ -267,6 +314,17 @@ class Blocks:
             return end
         self._state.enter(TEXT)
         return pos
+
+
+@lru_cache(maxsize=256)
+def _next_in(row: Dialect) -> regex.Pattern[str] | None:
+    """What may come next in the wrapper of this row: its closer (`end`), or a call."""
+    return compiled(rf"(?P<end>{row.wrapper})|(?:{row.more or row.opens})") if row.wrapper else None
+
+
+@lru_cache(maxsize=256)
+def _marks(pattern: regex.Pattern[str]) -> frozenset[str]:
+    return frozenset(each for each in first_characters(pattern.pattern) if not each.isspace())
 
 
 @lru_cache(maxsize=256)

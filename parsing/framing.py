@@ -83,6 +83,7 @@ REASONING: tuple[Reasoning, ...] = (
         r"<\|end\|>|(?=<\|(?:content|tool_call:begin|begin)\|>)",
         alone=r"<\|end\|>(?=<\|begin\|>)",
     ),
+    Reasoning("solar_open2", r"<\|think:start\|>", r"<\|think:end\|>"),
     Reasoning("plamo3", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
     Reasoning("minicpm", r"<\|thought_start\|>", r"<\|thought_end\|>"),
     Reasoning("pangu", r"\[unused16\]", r"\[unused17\]"),

@@ -22,6 +22,10 @@ LOOSE_NAME = r"[\"']?(?P<name>[^\s<>\"'`=(){}\[\],;|｜]{1,128})[\"']?"
 OFFERED = r"(?P<offered>[^\s<>\"'=(){}\[\],;]{1,128})"
 WRAP_NAMES = "tool_calls?|toolcalls?|function_calls?|calls?|tools?|tool_use|tool"
 WRAP = rf"<(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\w-]{{1,40}})?\s?>{S}"
+WRAP_END = rf"</(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\w-]{{1,40}})?\s?>"
+# Words between a wrapper's opener and its first call.
+STRAY = r"(?:[^<>{}\[\]`]{1,200}+(?=<))?"
+BAR_OPEN = rf"<{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 
 

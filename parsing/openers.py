@@ -34,7 +34,8 @@ from parsing.framing import FOREIGN as FOREIGN_HEADER
 from parsing.matching import BRIEF, HOLD, NEED_MORE, Groups, compiled, first_characters, group_in, match_anew
 
 Kind = Dialect | Reasoning | str
-GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead")  # of an opener, that its body may need
+# The groups of an opener that its body, or its block, may need.
+GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead", "wrap")
 ECHO = "echo"
 TOKEN = "token"
 ANSWER = "answer"

@@ -226,7 +226,10 @@ class Prose:
 
     def _is_cut(self, kind: Kind, buf: str, pos: int) -> bool:
         """Return whether the message ends in the header, or in the block, that this token begins."""
-        return _is_cut_header(buf, pos) or (kind == WRAPPER and is_truncated_call(buf[pos:], self._openers))
+        if kind != WRAPPER:
+            return _is_cut_header(buf, pos)
+        behind = buf[buf.index(">", pos) + 1 :].lstrip()
+        return behind[:1] in ("", "<") and is_truncated_call(buf[pos:], self._openers)
 
     def _is_truncated(self, text: str) -> bool:
         return self._blocks.enabled and is_truncated(text, self._sink.tools, self._openers)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent
+from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Text
 from parsing.fitting import fit
 from parsing.matching import CLOSER
 
@@ -37,7 +37,9 @@ def offered_name(written: str, tools: Tools) -> str:
 class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
-    __slots__ = ("closer", "dialect", "disqualified", "events", "index", "is_open", "made", "tools", "whole")
+    __slots__ = (
+        "closer", "dialect", "disqualified", "events", "index", "is_open", "made", "muted", "pseudo", "tools", "whole",
+    )  # fmt: skip
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
@@ -48,6 +50,8 @@ class Sink:
         self.dialect = ""
         self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
         self.disqualified = False  # and something else has been seen
+        self.pseudo: tuple[str, ...] = ()  # names in the open block that are no tools
+        self.muted = False  # the open call is of one
         self.closer = CLOSER  # the patterns that may end the open block
 
     def offers(self, written: str) -> bool:
@@ -68,17 +72,23 @@ class Sink:
 
     def open(self, written: str) -> None:
         """A call of this tool has surely begun."""
-        if not self.is_open:
+        if written in self.pseudo and not self.offers(written):
+            self.muted = True
+        elif not self.is_open:
             self.is_open = True
             self.events.append(CallOpened(self.index, offered_name(written, self.tools)))
 
     def delta(self, text: str) -> None:
         """A further piece of the open call's arguments."""
-        if text and not self.whole:
+        if text and not self.whole and not self.muted:
             self.events.append(CallDelta(self.index, text))
 
     def call(self, written: str, arguments: Arguments) -> None:
         self.open(written)
+        if self.muted:
+            self.muted = False
+            self.events += [Text(each) for each in arguments.values() if isinstance(each, str) and each]
+            return
         self.disqualified = self.disqualified or (self.whole and not self.offers(written))
         name = offered_name(written, self.tools)
         fitted, repairs = fit(arguments, self.tools.get(name, {}))
@@ -86,6 +96,7 @@ class Sink:
         self._next()
 
     def bad(self, raw: str, reason: str) -> None:
+        self.muted = False
         self.events.append(BadCall(self.index, raw[:RAW_LIMIT], reason))
         self.disqualified = self.whole
         self._next()
@@ -134,6 +145,11 @@ class Excerpts:
         """File the block under its calls: `index` is that of the next one."""
         raw = "".join(self._block)
         self.by_index |= dict.fromkeys(range(self._first, index), raw)
+
+    def extend(self, index: int, text: str) -> None:
+        """Keep what stands behind a call as well."""
+        kept = self.by_index.get(index, "")
+        self.by_index[index] = (kept + text)[:RAW_LIMIT]
 
     def drop(self, first: int, end: int) -> None:
         """Forget the calls from `first` to `end`."""

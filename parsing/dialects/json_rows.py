@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from parsing.dialects.row import Dialect
-from parsing.grammar import BAR, BLANK, CALL, FENCE_END, JSON, LOOSE_NAME, NAME, OBJECT, SUFFIX, S
+from parsing.grammar import BAR, BLANK, CALL, FENCE_END, JSON, LOOSE_NAME, NAME, OBJECT, STRAY, SUFFIX, S
 from parsing.readers import bodies as body
 
 _NEXT_OBJECT = rf"{S}[;,]?{S}(?=\{{)"
 _TOOLS = rf"<{BAR}tool{BLANK}calls{BLANK}begin{BAR}>{S}|<{BAR}tool{BLANK}calls{BAR}>{S}"
-_ITEM = rf"(?:{_TOOLS})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
+_ITEM = rf"(?:(?P<wrap>{_TOOLS}){STRAY})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
+_TOOLS_END = rf"<{BAR}tool{BLANK}calls{BLANK}end{BAR}>"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
 _FENCE = r"```(?:json)?\s{0,20}"
 
 MARKED: tuple[Dialect, ...] = (
     Dialect(
         "hermes", "json_sentinel", "Hermes, Qwen 2.5/3, QwQ, Granite 3.1-4.1, SmolLM3, EXAONE 4, Falcon-H1, ERNIE",
-        rf"(?:<tool_calls{SUFFIX}>{S})?<tool_call>{S}{JSON}", body.json_calls, _NEXT_OBJECT, ("granite31",),
+        rf"(?:(?P<wrap><tool_calls{SUFFIX}>){S}{STRAY})?<tool_call>{S}{JSON}", body.json_calls, _NEXT_OBJECT,
+        ("granite31",), wrapper=rf"</tool_calls{SUFFIX}>",
     ),
     Dialect(
         "longcat", "json_sentinel", "LongCat-Flash",
@@ -45,6 +47,7 @@ MARKED: tuple[Dialect, ...] = (
     Dialect(
         "apertus", "json_sentinel", "Apertus",
         rf"<\|tools_prefix\|>{S}{JSON}", body.single_key_calls, _NEXT_OBJECT,
+        pseudo=("display_answers",),
     ),
     Dialect(
         "cohere_action", "json_sentinel", "Command R7B, Command A, North",
@@ -102,17 +105,19 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "deepseek_v3", "header_json", "DeepSeek V3, R1",
-        rf"{_ITEM}function{_SEP}{LOOSE_NAME}{S}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=FENCE_END,
+        rf"{_ITEM}(?:function)?{_SEP}{LOOSE_NAME}{S}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=FENCE_END,
+        wrapper=_TOOLS_END,
     ),
     Dialect(
         "deepseek_v31", "header_json", "DeepSeek V3.1, Cogito v2",
         rf"{_ITEM}{LOOSE_NAME}{_SEP}(?:{_FENCE})?{OBJECT}", body.named_json, shuts=FENCE_END,
+        wrapper=_TOOLS_END,
     ),
     Dialect(
         "kimi_k2", "header_json", "Kimi K2, K2 Thinking, K2.5",
-        rf"(?:<\|tool_calls?_section_begin\|>{S})?<\|tool_call_begin\|>{S}(?P<name>[^\s<>|]{{1,200}}){S}"
+        rf"(?:(?P<wrap><\|tool_calls?_section_begin\|>){S}{STRAY})?<\|tool_call_begin\|>{S}(?P<name>[^\s<>|]{{1,200}}){S}"
         rf"<\|tool_call_argument_begin\|>{S}(?=\{{|<\|tool_call_end)",
-        body.kimi_json,
+        body.kimi_json, wrapper=r"<\|tool_calls?_section_end\|>",
     ),
     Dialect(
         "mistral_args", "header_json", "Ministral 3, Magistral 1.2, Devstral 2, Mistral Small 3.x",

@@ -32,7 +32,9 @@ class Dialect:
     `family` is a key of FAMILIES. `opens` is a pattern that ends where the call's body begins; look-aheads let the body
     decide between rows that share an opener. Its group `name` is the tool; a group `offered` too, but it must be the
     name of an offered tool, for forms that have no mark of their own. `more` begins a further call of the same block.
-    `shuts` ends this row's call, besides the closers that all rows share. `members` are further dialects with the same
+    `shuts` ends this row's call, besides the closers that all rows share. `wrapper` closes what the group `wrap` has
+    opened: between the calls in it nothing is content. `pseudo` names what is written like a call of a tool and is the
+    answer, or says that there is no call. `members` are further dialects with the same
     opener and grammar.
     """
 
@@ -44,3 +46,5 @@ class Dialect:
     more: str = ""
     members: tuple[str, ...] = ()
     shuts: str = ""
+    wrapper: str = ""
+    pseudo: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parsing.dialects.row import Dialect
 from parsing.grammar import (
     BAR,
+    BAR_OPEN,
     BAR_WRAP,
     BEAM_TAGS,
     BLANK,
@@ -24,9 +25,11 @@ from parsing.grammar import (
     PAIR_TAGS,
     SOLAR_TAGS,
     SPACE,
+    STRAY,
     SUFFIX,
     TAG,
     WRAP,
+    WRAP_END,
     S,
     quoted,
 )
@@ -34,7 +37,8 @@ from parsing.readers import bodies as body
 
 _PAIRED = rf"{SPACE}(?:<tool_sep{SUFFIX}>{SPACE})?"
 _TOOLS = rf"<{BAR}tool{BLANK}calls{BLANK}begin{BAR}>{S}|<{BAR}tool{BLANK}calls{BAR}>{S}"
-_ITEM = rf"(?:{_TOOLS})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
+_ITEM = rf"(?:(?P<wrap>{_TOOLS}){STRAY})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
+_TOOLS_END = rf"<{BAR}tool{BLANK}calls{BLANK}end{BAR}>"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
 _STARTED = r"<\|start\|>\s{0,3}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
@@ -84,25 +88,27 @@ HEADERS: tuple[Dialect, ...] = (
 MARKED: tuple[Dialect, ...] = (
     Dialect(
         "qwen3_coder", "func_param", "Qwen3-Coder, Qwen3.5-3.8, MiMo-V2, Seed-OSS, Step-3.5, Nemotron 3, Granite 4.2",
-        rf"<(?:seed:)?tool_call>{S}<function\s?=\s?{LOOSE_NAME}\s?>(?={S}(?:<param|</function))"
+        rf"(?P<wrap><(?:seed:)?tool_call>){S}<function\s?=\s?{LOOSE_NAME}\s?>(?={S}(?:<param|</function))"
         rf"|<function\s?=\s?[\"']?{OFFERED}[\"']?\s?>(?={S}(?:<param|</function))",
         body.tagged(FUNCTION_TAGS),
         rf"{S}<function\s?=\s?{LOOSE_NAME}\s?>(?={S}(?:<param|</function))",
-        ("mimo", "seed_oss"),
+        ("mimo", "seed_oss"), wrapper=r"</(?:seed:)?tool_call>",
     ),
     Dialect(
         "dsml_v4", "invoke_param", "DeepSeek V3.2, V4, V4.1, GigaChat 3.5",
-        rf"(?:{BAR_WRAP}){{0,2}}{MARKED_INVOKE}",
+        rf"(?:(?P<wrap>(?:{BAR_OPEN}){{1,2}}){STRAY})?{MARKED_INVOKE}",
         body.tagged(INVOKE_TAGS), rf"{S}{MARKED_INVOKE}", ("dsml_v32", "dsml_v41", "dsml_doubled", "gcml"),
+        wrapper=BAR_WRAP,
     ),
     Dialect(
         "step3", "invoke_param", "Step3",
-        rf"{_ITEM}(?:function)?{_SEP}{INVOKE}", body.tagged(INVOKE_TAGS),
+        rf"{_ITEM}(?:(?:function)?{_SEP}(?:{NAME}\s{{1,20}})?)?{INVOKE}", body.tagged(INVOKE_TAGS), wrapper=_TOOLS_END,
     ),
     Dialect(
         "anthropic_xml", "invoke_param", "Claude text prompts, MiniMax M2, dots, MiMo; many agents",
-        rf"(?:{WRAP}){{1,2}}{INVOKE}|{INVOKE_OFFERED}",
+        rf"(?P<wrap>(?:{WRAP}){{1,2}}){STRAY}{INVOKE}|{INVOKE_OFFERED}",
         body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}", ("anthropic_ns", "minimax_m2", "toolcall_invoke", "dots"),
+        wrapper=WRAP_END,
     ),
     Dialect(
         "anthropic_xml", "invoke_param", "Claude 2.1 prompts",
@@ -115,9 +121,9 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "kimi_k3", "invoke_param", "Kimi K3",
-        rf"(?:<\|open\|>tools<\|sep\|>{S})?<\|open\|>call(?:\s+index=\"?\d{{1,9}}\"?)?\s+tool={quoted('name')}"
+        rf"(?:(?P<wrap><\|open\|>tools<\|sep\|>){S}{STRAY})?<\|open\|>call(?:\s+index=\"?\d{{1,9}}\"?)?\s+tool={quoted('name')}"
         rf"(?:\s+index=\"?\d{{1,9}}\"?)?\s?<\|sep\|>",
-        body.tagged(K3_TAGS),
+        body.tagged(K3_TAGS), wrapper=r"<\|close\|>tools<\|sep\|>",
     ),
     Dialect(
         "minimax_m3", "invoke_param", "MiniMax M3",
@@ -126,7 +132,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "glm45", "arg_pairs", "GLM-4.5 to 5.3, Ling 3, Spark 2.5, Laguna, Hunyuan 3/4, iQuest, LongCat-2, HyperCLOVA X",
-        rf"(?:<(?:ifm\|)?tool_calls{SUFFIX}>{S})?<{CALL_TAG}{SUFFIX}>{SPACE}"
+        rf"(?:(?P<wrap><(?:ifm\|)?tool_calls{SUFFIX}>){S}{STRAY})?<{CALL_TAG}{SUFFIX}>{SPACE}"
         rf"(?:(?P<name>[^\s<>{{}}\[\]\\]{{1,128}}){_PAIRED}(?=<{TAG}arg_key)|(?P<name>[^\s<>{{}}\[\]\\]{{1,128}})"
         rf"{SPACE}<tool_sep{SUFFIX}>{SPACE}(?=</)|(?P<offered>[^\s<>{{}}\[\]\\]{{1,128}}){SPACE}(?=</{CALL_TAG}))",
         body.tagged(PAIR_TAGS),
@@ -134,6 +140,7 @@ MARKED: tuple[Dialect, ...] = (
             "glm47", "ling3", "spark25", "poolside", "hy_v3", "hy_v3_suffixed", "hy_v4", "iquest_q1",
             "iquestcoder", "longcat2", "k2_horizon_xml", "k2_horizon_typed", "hyperclovax_think",
         ),
+        wrapper=rf"</(?:ifm\|)?tool_calls{SUFFIX}>",
     ),
     Dialect(
         "cortex_name_args", "adhoc_tag", "DeepSeek V4 Flash through CortexPrism",
@@ -145,7 +152,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "gemma4", "object_literal", "Gemma 4, FunctionGemma",
-        rf"<(?:\|tool_call\|?|start_function_call)>{S}(?:(?:call)?:{S})?(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?"
+        rf"<(?:\|tool_call\|?|start_function_call)>{S}(?::?(?:call)?:{S})?(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?"
         rf"(?:(?P<bracket>[\{{(])|(?P<void>(?=<tool_call\|>|<end_function_call>)))",
         body.literal, rf"{S}[;,]?{S}(?:call)?:{S}(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?(?P<bracket>[\{{(])",
         ("functiongemma",),

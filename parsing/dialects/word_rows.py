@@ -46,6 +46,7 @@ LINES: tuple[Dialect, ...] = (
     Dialect(
         "cohere_r_action", "fenced", "Command R, R+",
         rf"Action:{S}```(?:json)?{S}{JSON}", body.json_calls, shuts=FENCE_END,
+        pseudo=("directly_answer", "directly-answer"),
     ),
     Dialect(
         "fence_tool_call", "fenced", "CortexPrism, Gemma 3, LangChain",
