@@ -129,8 +129,8 @@ MIXED_TAGS = Markup(
 USER_TAGS = replace(PAIR_TAGS, ends=rf"{SPACE}</(?:{CALL_TAG}|user){SUFFIX}>", after=rf"{PAIR_TAGS.after}|</?user>")
 # Openers that nobody writes in prose: what stands behind one is meant as a call.
 EXPLICIT = (
-    rf"(?:<{P}(?:tool_?calls?|tool-calls?|function_?calls?|function-calls?|TOOLCALL|{CALL_TAG}|{CALL_ELEMENTS})"
-    rf"(?:_name)?{SUFFIX}(?:>|\s?=\s?|\s{{1,20}}[\w-]{{1,20}}\s?=\s?)|<tool>|<user>(?=[\w.:-]{{1,128}}\s{{0,20}}<arg)"
+    rf"(?:<{P}(?P<label>tool_?calls?|tool-calls?|function_?calls?|function-calls?|TOOLCALL|{CALL_TAG}|{CALL_ELEMENTS})"
+    rf"(?:_name)?{SUFFIX}(?:>|\s?=\s?|\s{{1,20}}[\w-]{{1,20}}\s?=\s?)|<(?P<label>tool)>|<(?P<label>user)>(?=[\w.:-]{{1,128}}\s{{0,20}}<arg)"
     rf"|<\|(?:tool_call\|?|tool_call_start\||tool_call:(?:begin|start)\||tool_call_begin\||function_call\||"
     rf"tools_prefix\||START_ACTION\||python_start\||action_start\|>\s{{0,20}}<\|plugin\|)>|<start_function_call>"
     rf"|\[TOOL_(?:CALLS?|REQUEST)\]|<{BAR}tool{BLANK}call{BLANK}begin{BAR}>(?:function<{BAR}tool{BLANK}sep{BAR}>)?"

@@ -203,7 +203,9 @@ class Openers:
     @cached_property
     def gates(self) -> str:
         """The characters in whose absence a piece of prose is prose: of marks, of code spans, of a line's end."""
-        found = self.marked.first | self.rest.first | self.last.first | self.tokens.first | {"`", "\n"}
+        found = (
+            self.marked.first | self.rest.first | self.last.first | self.tokens.first | self.shapes.first | {"`", "\n"}
+        )
         return "".join(sorted(found))
 
     @cached_property
@@ -223,7 +225,8 @@ class Openers:
     def _may_begin(self, ahead: str) -> bool:
         """Return whether an opener may begin with these AHEAD characters, which rule out most brackets of prose."""
         return any(
-            table.pattern.match(ahead, partial=True) for table in (self.marked, self.rest, self.last, self.tokens)
+            table.pattern.match(ahead, partial=True)
+            for table in (self.marked, self.rest, self.last, self.tokens, self.shapes)
         )
 
 

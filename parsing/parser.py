@@ -37,7 +37,8 @@ class Parser:
     """Reads one reply. `tools` maps each offered tool to the JSON Schema of its parameters.
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
-    (the end of the prompt) are hints. `limit`: the characters that an undecided candidate may hold; a call may be
+    (the end of the prompt) are hints, and so is `stop_cut`: the engine's stop string was the closer of the last call.
+    `limit`: the characters that an undecided candidate may hold; a call may be
     sixteen times as long. Without `calls` markup is text that is shown; thoughts are still thoughts.
     `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
     it is whole when the parser is closed. `openers` are the dialects that are read.
@@ -49,6 +50,7 @@ class Parser:
         *,
         fences: bool = True,
         starts_in_thought: bool = False,
+        stop_cut: bool = False,
         prompt_suffix: str = "",
         limit: int = LIMIT,
         calls: bool = True,
@@ -57,6 +59,7 @@ class Parser:
         excerpts = Excerpts()
         self.raw = excerpts.by_index
         self._sink = Sink(tools)
+        self._sink.stop_cut = stop_cut
         self._state = State()
         self._output = Output(self._sink, self._state, excerpts, limit)
         self._blocks = Blocks(self._sink, self._state, self._output, excerpts, limit, enabled=calls)
@@ -291,10 +294,13 @@ def parse(
     *,
     fences: bool = True,
     starts_in_thought: bool = False,
+    stop_cut: bool = False,
     prompt_suffix: str = "",
 ) -> Parsed:
     """The whole of a reply at once."""
-    parser = Parser(tools, fences=fences, starts_in_thought=starts_in_thought, prompt_suffix=prompt_suffix)
+    parser = Parser(
+        tools, fences=fences, starts_in_thought=starts_in_thought, stop_cut=stop_cut, prompt_suffix=prompt_suffix
+    )
     return gather([*parser.feed(text), *parser.close()])
 
 

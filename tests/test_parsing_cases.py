@@ -51,6 +51,7 @@ def parser_for(case: dict[str, Any]) -> Parser:
         {tool["name"]: tool["parameters"] for tool in case["tools"]},
         fences=bool(hint.get("fenced_tools")),
         starts_in_thought=bool(hint.get("starts_in_reasoning")),
+        stop_cut=bool(hint.get("stop_cut")),
         prompt_suffix=hint.get("prompt_suffix", ""),
     )
 

@@ -103,7 +103,7 @@ def assignments(sink: Sink, groups: Groups) -> Reader:
 
 def untaught(sink: Sink, groups: Groups) -> Reader:
     """A form that no row knows, round the name of a tool."""
-    return UntaughtCall(sink, name_in(groups))
+    return UntaughtCall(sink, name_in(groups), groups.get("label") or "")
 
 
 def nested_tags(sink: Sink, groups: Groups) -> Reader:

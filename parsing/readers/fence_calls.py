@@ -72,6 +72,9 @@ class FenceCall:
 
     def cut(self) -> None:
         """Show an unclosed fence as the ordinary text that it is, and report it; it is not run."""
+        if self._sink.stop_cut:
+            self._finish()
+            return
         body = "".join(self._parts)
         self._sink.events.append(Text(self._opening + body))
         self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")

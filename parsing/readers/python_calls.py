@@ -60,7 +60,7 @@ class PythonCalls:
             self._call()
         if self._nesting is not None:
             self._sink.bad("".join(self._parts), CUT)
-        elif not self._in_list and not self._in_fence:
+        elif self._sink.stop_cut or (not self._in_list and not self._in_fence):
             self.done = self._any
 
     def _head(self, buf: str, pos: int, last: bool) -> int:

@@ -71,7 +71,7 @@ class TaggedCall:
             self._sink.delta(piece)
 
     def cut(self) -> None:
-        if self._whole_at_end and self._key is None:
+        if (self._whole_at_end or self._sink.stop_cut) and self._key is None:
             self._finish()
         else:
             self._sink.bad("".join(self._raw), CUT)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from parsing.matching import NEED_MORE, NO_MATCH, first_characters, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_characters, match_at
 from parsing.shapes import call_usage
 from parsing.sink import Sink
 
 REACH = 2000  # characters: a closer that comes later belongs to something else
 
+_ELEMENT_END = r"</(?:[\w.-]{{1,40}}[:|])?{}(?:_name)?(?::[\w-]{{1,40}})?\s?>"
+
 
 class UntaughtCall:
-    """The block up to its closer. Without one the rest of the line is taken: what follows is the answer."""
+    """The block up to its closer: that of the element `label`, if there is one.
 
-    def __init__(self, sink: Sink, name: str) -> None:
+    Without a closer the rest of the line is taken: what follows is the answer.
+    """
+
+    def __init__(self, sink: Sink, name: str, label: str) -> None:
         self.done = False
         self.refused = False
         self.streams = False
@@ -22,7 +28,8 @@ class UntaughtCall:
         self.take: Callable[[str], None] = list[str]().append
         self._sink = sink
         self._name = name
-        self._marks = first_characters(sink.closer.pattern)
+        self._closer = compiled(_ELEMENT_END.format(re.escape(label))) if label else sink.closer
+        self._marks = first_characters(self._closer.pattern)
         self._seen = 0  # characters that have been searched and hold no closer
 
     def read(self, buf: str, pos: int, last: bool) -> int:
@@ -30,7 +37,7 @@ class UntaughtCall:
         for at in range(pos + self._seen, end):
             if buf[at] not in self._marks:
                 continue
-            after, match = match_at(self._sink.closer, buf, at, last)
+            after, match = match_at(self._closer, buf, at, last)
             if match is not None:
                 return self._finish(buf, pos, after)
             if after == NEED_MORE:
