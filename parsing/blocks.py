@@ -244,7 +244,6 @@ class Blocks:
 
     def follow(self, buf: str, pos: int, last: bool) -> int:
         """Drop closers, or begin the block's next call; else the block has ended."""
-        waits = False
         row = self._row
         if (end := self._at_closer(buf, pos, last)) != NO_MATCH:
             return end
@@ -252,14 +251,15 @@ class Blocks:
             end, groups = groups_at(compiled(row.more), buf, pos, last)
             if groups is not None and self.begin(row, buf[pos:end], groups):
                 return end
-            waits = end == NEED_MORE
+            if end == NEED_MORE:
+                return NEED_MORE
         end, groups = groups_at(self._after, buf, pos, last)
         if groups is not None:
             if groups.get("shut") is not None:
                 self._after = _after("")
             self._leave(buf[pos:end])
             return end
-        if waits or end == NEED_MORE:
+        if end == NEED_MORE:
             return NEED_MORE
         if last and not buf[pos:].isspace() and self._after.match(buf, pos, partial=True):
             return len(buf)  # the message ends inside a closer

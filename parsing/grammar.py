@@ -107,8 +107,8 @@ BEAM_TAGS = Markup(
 ARG_LINES = Markup(
     opens=r"BEGIN_ARG:[ \t]{0,20}(?P<key>[^\r\n]{1,200})(?=\r?\n)",
     shuts=r"END_ARG[ \t]{0,20}",
-    ends=r"`{3,20}|~{3,20}|(?=TOOL_NAME:)",
-    after=r"```|~~~",
+    ends=r"`{3,20}+(?=[^`])|~{3,20}+(?=[^~])|(?=TOOL_NAME:)",
+    after=r"`{3,20}+(?=[^`])|~{3,20}+(?=[^~])",
     lead="\n",
     framing=Framing.EACH,
 )

@@ -48,14 +48,15 @@ def groups_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tu
 
 def match_anew(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, regex.Match[str] | None]:
     """The same, without a look at what is known from the last time."""
-    match = pattern.match(buf, pos, partial=True)
+    full = len(buf) - pos >= HOLD  # however much comes with it, no more is looked at
+    match = pattern.match(buf, pos, pos + HOLD, partial=True)
     if match is None:
         return NO_MATCH, None
     if not match.partial:
         return match.end(), match
-    if not last and len(buf) - pos <= HOLD:
+    if not last and not full:
         return NEED_MORE, None
-    match = pattern.match(buf + "\n", pos)
+    match = pattern.match(buf, pos, pos + HOLD) if full else pattern.match(buf + "\n", pos)
     return (min(match.end(), len(buf)), match) if match else (NO_MATCH, None)
 
 

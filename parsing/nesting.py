@@ -114,7 +114,7 @@ class Nesting:
 
     def _keep(self, buf: str, start: int, end: int) -> None:
         if self.depth <= self.watch and len(self.word) < _WORD_LIMIT:
-            self.word += buf[start : min(end, start + _WORD_LIMIT)]
+            self.word += buf[start : min(end, start + _WORD_LIMIT - len(self.word))]
 
     def _inside(self, buf: str, pos: int) -> int:
         run = _INSIDE.get(self._quote)

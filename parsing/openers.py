@@ -77,7 +77,7 @@ class Table:
         if match is None:
             return end, None
         number = match.group(0, *self.ends).index("", 1) - 1
-        if not last and len(buf) - pos <= HOLD:
+        if not last and len(buf) - pos < HOLD:
             rivals = _rivals(self, number, buf[pos : pos + AHEAD])
             if any(compiled(opens).match(buf, pos, partial=True) for opens in rivals):
                 return NEED_MORE, None
@@ -168,6 +168,7 @@ class Openers:
         """Openers at the beginning of a line."""
         return _table(
             [
+                *_rows(HEADERS),
                 *_rows(self._all.lines),
                 *((each, TOKEN) for each in LINE_TOKENS),
                 *((each, ANSWER) for each in LINE_ANSWERS),

@@ -107,6 +107,7 @@ class Parser:
             return []
         self._closed = True
         self._count()
+        self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
         return self._output.taken()

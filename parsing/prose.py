@@ -36,8 +36,11 @@ from parsing.truncation import is_truncated, is_truncated_call
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _CUT_HEADER = compiled(CUT_HEADER)
 _TICKS = re.compile("`+")
+_INDENT = re.compile(r"[^\S\n]+")
+_INDENT_LIMIT = 3  # spaces in front of what begins at the beginning of a line
 _VISIBLE = re.compile(r"\S")
 _SPAN_LIMIT = 4096
+_TICKS_LIMIT = 256
 CUT_TOKEN = 3  # characters of a token that can be nothing else where the message ends
 
 
@@ -66,6 +69,8 @@ class Prose:
             return step
         if not state.verbatim and (step := self._at_beginning(buf, pos, last)) != NO_MATCH:
             return step
+        if state.line_start and (indent := _INDENT.match(buf, pos)):
+            return self._emit(buf, pos, max(pos + 1, indent.end() - _INDENT_LIMIT))
         match = _gate(self._gates, state.closer_gates).search(buf, pos + 1)
         end = match.start() if match else len(buf)
         newline = buf.find("\n", pos, end)
@@ -74,8 +79,9 @@ class Prose:
     def span(self, buf: str, pos: int, last: bool) -> int:
         """Pass inline code, in which markup is text; a span that its line does not close was none."""
         state = self._state
-        newline = buf.find("\n", pos)
-        end = newline if newline >= 0 else len(buf)
+        most = pos + _SPAN_LIMIT
+        newline = buf.find("\n", pos, most)
+        end = newline if newline >= 0 else min(most, len(buf))
         for match in _TICKS.finditer(buf, pos, end):
             if len(match.group()) == state.ticks:
                 if match.end() == len(buf) and not last:
@@ -85,12 +91,12 @@ class Prose:
                 if found and found.end() < match.start():  # a stray tick: the mark is not quoted
                     return self._emit(buf, pos, found.start())
                 return self._emit(buf, pos, match.end())
+        if len(buf) > most and newline < 0:
+            state.enter(TEXT)
+            return self._emit(buf, pos, most)
         if newline >= 0 or last:
             state.enter(TEXT)
             return pos
-        if len(buf) - pos > _SPAN_LIMIT:
-            state.enter(TEXT)
-            return self._emit(buf, pos, len(buf))
         return NEED_MORE
 
     def fence(self, buf: str, pos: int, last: bool) -> int:
@@ -266,9 +272,9 @@ class Prose:
         return end
 
     def _open_span(self, buf: str, pos: int, last: bool) -> int:
-        match = _TICKS.match(buf, pos)
+        match = _TICKS.match(buf, pos, pos + _TICKS_LIMIT)
         end = match.end() if match else pos + 1
-        if end == len(buf) and not last:
+        if end == len(buf) and end < pos + _TICKS_LIMIT and not last:
             return NEED_MORE
         self._state.open_span(end - pos)
         return self._emit(buf, pos, end)

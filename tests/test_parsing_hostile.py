@@ -29,6 +29,7 @@ REPEATED = {
     "near sentinels": ("", "<tool_ca <|tool_cal <｜DSML｜too [TOOL_CAL "),
     "bars": ("", "<｜"),
     "back-ticks": ("", "a `b "),
+    "one run of back-ticks": ("", "`"),
     "fences": ("", "```\n````\n"),
     "thoughts": ("", "<think>a <tool_call>{"),
     "closers in strings of drafts": ("", '<think><tool_call>{"a":"</think>'),

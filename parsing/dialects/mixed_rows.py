@@ -106,7 +106,8 @@ NAMELESS = Dialect(
 # An explicit opener round the name of an offered tool in a form that no row knows: answered, and never shown.
 UNTAUGHT = Dialect(
     "untaught", "adhoc_tag", "any model",
-    rf"{EXPLICIT}{S}(?:(?:<(?!tool_?call|function_?call|longcat|iquest|ifm)[\w:|-]{{1,40}}(?:\s?[\w-]{{0,20}}\s?=\s?)?>?|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
+    rf"{EXPLICIT}{S}(?:(?:<(?!tool_?call|function_?call|longcat|iquest|ifm)"
+    rf"[\w:|-]{{1,40}}+(?:\s?[\w-]{{0,20}}\s?=\s?)?+>?+|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
     rf"(?P<offered>\w(?:[\w.:/-]{{0,126}}\w)?)(?=[.:/-]{{0,8}}[^\w.:/-])",
     body.untaught,
 )  # fmt: skip

@@ -44,18 +44,21 @@ _STARTED = r"<\|start\|>\s{0,3}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
 _TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
 
+_TOOL = "(?!(?:self|user)<)"  # a recipient that is no channel of reasoning or of the answer
+
 
 def _addressed(start: str) -> tuple[Dialect, ...]:
     """Headers that begin with `start` and name the recipient."""
     return (
         Dialect(
             "beam", "channel", "Beam",
-            rf"{start} ?to=(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml<\|message\|>",
+            rf"{start} ?to={_TOOL}(?P<name>[\w.:-]{{1,128}})<\|channel\|>\w{{1,20}}\s{{0,3}}<\|constrain\|>xml"
+            r"<\|message\|>",
             body.tagged(BEAM_TAGS),
         ),
         Dialect(
             "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
-            rf"{start} ?to=[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
+            rf"{start} ?to={_TOOL}[\w.:-]{{1,128}}<\|message\|>{S}(?:{WRAP}){INVOKE}",
             body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}",
         ),
         Dialect(

@@ -38,6 +38,7 @@ class JsonCalls:
         self._inside = False  # a call's object is open
         self._mark = 0
         self._doubted = False  # a call's object seems to be closed: what follows decides
+        self._bracket = ""  # of an array, that closed it too
 
     def read(self, buf: str, pos: int, last: bool) -> int:
         self._mark = pos
@@ -78,9 +79,12 @@ class JsonCalls:
         if pos > self._mark:
             piece = buf[self._mark : pos]
             self._mark = pos
-            self._parts.append(piece)
-            if self.streams:
-                self._sink.delta(piece)
+            self._put(piece)
+
+    def _put(self, piece: str) -> None:
+        self._parts.append(piece)
+        if self.streams:
+            self._sink.delta(piece)
 
     def _foreign(self, buf: str, pos: int, last: bool) -> int:
         """Handle a character that no JSON has. Return how many characters to pass, or NEED_MORE."""
@@ -105,6 +109,7 @@ class JsonCalls:
         elif hit in "}])":
             if self._inside and depth < self._home and (self._nesting.doubtful or self._nesting.ends_in_text):
                 self._take(buf, pos - (self._home == 2 and depth == 0))
+                self._bracket, self._mark = buf[self._mark : pos], pos
                 self._doubted = True
             else:
                 self._closed(depth, buf, pos)
@@ -133,6 +138,8 @@ class JsonCalls:
         if may_follow or not nesting.reopen():
             nesting.forget()
             self._closed(nesting.depth, buf, pos)
+        else:
+            self._put(self._bracket)
         return True
 
     def _opened(self, hit: str, depth: int, buf: str, pos: int) -> None:
