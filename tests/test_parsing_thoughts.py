@@ -74,6 +74,7 @@ PAIRS = {
     "<ifm|think_fast>": "</ifm|think_fast>",
     "[THINK]": "[/THINK]",
     "<|channel>thought\n": "<channel|>",
+    "<|channel>": "<channel|>",
     "<|channel|>analysis<|message|>": "<|end|>",
     "<|start|>assistant to=self<|message|>": "<|eom|>",
     "<|message_model|><|content_thinking|>": "<|end_message|>",
