@@ -75,7 +75,7 @@ PAIRS = {
     "[THINK]": "[/THINK]",
     "<|channel>thought\n": "<channel|>",
     "<|channel>": "<channel|>",
-    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>commentary<|message|>",
     "<|start|>assistant to=self<|message|>": "<|eom|>",
     "<|message_model|><|content_thinking|>": "<|end_message|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
