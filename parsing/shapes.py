@@ -68,8 +68,6 @@ class Envelope:
             raise Misfit(f"This call names no tool. {_WRITE_ENVELOPE}")
         name: str = value[name_key]
         held = next((key for key in ARGUMENTS if key in value and key != name_key), None)
-        if held is None and self._filled and len(value) == 1:
-            raise Misfit(f"This is only a name. {_WRITE_ENVELOPE}")
         if held is None:
             return name, self._flat(value, name_key, sink.schema(name))
         if is_definition(value[held], sink.schema(name)):
@@ -82,6 +80,8 @@ class Envelope:
         rest = {key: each for key, each in value.items() if key != name_key and (key in declared or key not in EXTRAS)}
         if odd := ", ".join(key for key in rest if key not in declared):
             raise Misfit(f"{value[name_key]!r} was not run: {odd[:80]} stands beside its name. {_WRITE_ENVELOPE}")
+        if self._filled and not rest:
+            raise Misfit(f"This is only a name. {_WRITE_ENVELOPE}")
         return rest
 
 
