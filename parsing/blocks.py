@@ -318,7 +318,7 @@ class Blocks:
 
 @lru_cache(maxsize=256)
 def _next_in(row: Dialect) -> regex.Pattern[str] | None:
-    """What may come next in the wrapper of this row: its closer (`end`), or a call."""
+    """The closer (`end`) of this row's wrapper, or its next call."""
     return compiled(rf"(?P<end>{row.wrapper})|(?:{row.more or row.opens})") if row.wrapper else None
 
 

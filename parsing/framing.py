@@ -132,7 +132,11 @@ STOPS = (
 _MARKED_NAMES = "tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter"
 _MARKED_TAG = rf"{BAR}[A-Z]{{1,12}}{BAR}\s?(?:{_MARKED_NAMES})[^<>]{{0,200}}>"
 # An opener that holds no call: where the message ends behind it, one was cut.
-WRAPPERS: tuple[str, ...] = (rf"<{_MARKED_TAG}",)
+WRAPPERS: tuple[str, ...] = (
+    rf"<{_MARKED_TAG}",
+    rf"<{BAR}tool(?:▁|_| )call(?:▁|_| )begin{BAR}>",
+    r"<dots_function_call\s?>",
+)
 TOKENS: tuple[str, ...] = (
     rf"{_ADDRESSED}{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
     rf"{_STARTED}{_TO}?{_SPACE}(?=<\|)",
@@ -155,7 +159,9 @@ TOKENS: tuple[str, ...] = (
     r"(?:<\|from\|>assistant\s{0,3})?<\|recipient\|>all\s{0,3}<\|content\|>",
     r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
     r"<tool_calls?>\s{0,100}</tool_calls?>",
-    r"<tool_call>(?=\s{0,100}<tool_call>)",
+    r"<(?:seed:)?tool_call>(?=\s{0,100}<(?:seed:)?tool_call>)",
+    r"<\|tool_call(?:[:_](?:start|begin))?\|>(?=\s{0,20}<\|tool_call(?:[:_](?:start|begin))?\|>)",
+    r"<\|(?:tool_call_end|tool_call:end|action_end|python_end|tools_suffix|/tool_call)\|>",
     r"</(?:(?:minimax|seed|atem|antml):(?:tool_calls?|function_calls)|ifm\|tool_calls?|TOOLCALL|"
     r"(?:longcat_|iquest_|iquestcoder_)tool_call|dots_function_call)\s?>",
     SHAPED,

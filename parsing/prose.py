@@ -234,7 +234,7 @@ class Prose:
         """Return whether the message ends in the header, or in the block, that this token begins."""
         if kind != WRAPPER:
             return _is_cut_header(buf, pos)
-        behind = buf[buf.index(">", pos) + 1 :].lstrip()
+        behind = buf[buf.index(">", pos) + 1 :].lstrip().removeprefix("function")
         return behind[:1] in ("", "<") and is_truncated_call(buf[pos:], self._openers)
 
     def _is_truncated(self, text: str) -> bool:

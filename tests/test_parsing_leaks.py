@@ -96,7 +96,7 @@ def test_an_explicit_opener_round_a_tool_is_a_call_or_rejected(form: str) -> Non
     [
         "<p>One</p> <b>two</b> <a href='x'>y</a> <br/> <div class=\"c\">z</div>",
         "List<String> m = new HashMap<Integer, List<String>>(); a < b && c > d; x << 2",
-        "Write to me@home.org or <me@home.org>; see <https://home.org>.",
+        "Write to me@example.org or <me@example.org>; see <https://example.org>.",
         "f <| x |> g, a <- b, <|> is a parser, 1 <| 2, <%= name %>",
         "# Title\n\n- [ ] open\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted",
         "<tool> and <call> are tags, <invoke> too; <tool_call> holds JSON.",
@@ -108,7 +108,9 @@ def test_markup_in_prose_is_shown_as_it_is(prose: str) -> None:
     assert shown(prose, 1) == prose
 
 
-@pytest.mark.parametrize("prose", ["<p>One</p> ", "List<String> m ", "a < b ", "me@home.org ", "<b>x</b> ", "f <| x "])
+@pytest.mark.parametrize(
+    "prose", ["<p>One</p> ", "List<String> m ", "a < b ", "me@example.org ", "<b>x</b> ", "f <| x "]
+)
 def test_markup_in_prose_does_not_wait(prose: str) -> None:
     parser = Parser(TOOLS)
     parser.feed("So: ")

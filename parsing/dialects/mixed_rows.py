@@ -44,6 +44,10 @@ MARKED: tuple[Dialect, ...] = (
         body.named_json, shuts=r"\s{0,100}</user>",
     ),
     Dialect(
+        "gemma4", "object_literal", "small Gemma 4",
+        r"<call>(?:call:)?(?P<offered>[^\s<>{}()\[\]:]{1,128})(?P<bracket>\{)", body.literal,
+    ),
+    Dialect(
         "hermes", "json_sentinel", "Laguna",
         rf"<user>{S}{CALL}", body.json_calls, shuts=r"\s{0,100}</user>",
     ),
@@ -106,7 +110,7 @@ NAMELESS = Dialect(
 # An explicit opener round the name of an offered tool in a form that no row knows: answered, and never shown.
 UNTAUGHT = Dialect(
     "untaught", "adhoc_tag", "any model",
-    rf"{EXPLICIT}{S}(?:(?:<(?!tool_?call|function_?call|longcat|iquest|ifm)"
+    rf"{EXPLICIT}{S}(?:(?:<(?![\w:|]{{0,20}}(?:tool_?call|function_?call))"
     rf"[\w:|-]{{1,40}}+(?:\s?[\w-]{{0,20}}\s?=\s?)?+>?+|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
     rf"(?P<offered>\w(?:[\w.:/-]{{0,126}}\w)?)(?=[.:/-]{{0,8}}[^\w.:/-])",
     body.untaught,

@@ -14,6 +14,10 @@ LINES: tuple[Dialect, ...] = (
         rf"functools{S}{JSON}", body.json_calls,
     ),
     Dialect(
+        "gemma4", "object_literal", "Gemma 4 without its tokens",
+        r"call:(?P<offered>[^\s<>{}()\[\]:]{1,128})(?P<bracket>\{)", body.literal,
+    ),
+    Dialect(
         "gigachat3", "json_sentinel", "GigaChat 3",
         rf"function call<\|role_sep\|>{S}{JSON}", body.json_calls,
     ),
