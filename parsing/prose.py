@@ -118,7 +118,9 @@ class Prose:
         if state.closer is not None:
             found = _gate(self._gates, state.closer_gates).search(buf, pos + 1, end)
             end = found.start() if found and buf[found.start()] != "\n" else end
-        return self._emit(buf, pos, end)
+        self._emit(buf, pos, end)
+        state.line_start = buf[end - 1] == "\n"  # behind more than an indentation no fence closes this one
+        return end
 
     def _emit(self, buf: str, pos: int, end: int) -> int:
         self._output.emit(buf[pos:end])

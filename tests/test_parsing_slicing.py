@@ -112,3 +112,17 @@ def test_what_is_looked_at_is_bounded_by_characters_not_by_pieces(long: str, siz
     whole = read([text], {})
     for step in (7, 999, HOLD, 20_011):
         assert read([text[at : at + step] for at in range(0, len(text), step)], {}) == whole, step
+
+
+FOUND = {
+    "an indented fence in a fence": "```]\n\t```\n<|channe",
+    "an indented header in a thought": "<think>\n    to=self<|message|>",
+    "a fence that grows": "```tool\nTOOL_NAME:e\n````",
+    "a header before markup": f"So\n to=self<|message|>{CALL}",
+    "a mark that waits for its end": "[THINK]<|channel>thought",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_depended_on_the_pieces(name: str) -> None:
+    assert read(list(FOUND[name]), {}) == read([FOUND[name]], {})

@@ -86,6 +86,7 @@ PAIRS = {
     "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
     "<|thought_start|>": "<|thought_end|>",
     "[unused16]": "[unused17]",
+    "<|think:start|>": "<|think:end|>",
     "<|im_start|>assistant/think\n": "<|im_end|>",
 }
 SINGLES = [case for case in CASES if case["id"].endswith("/single")]
