@@ -101,11 +101,15 @@ class Parser:
                 return events
         return self._read_on(text)
 
-    def close(self) -> list[ParseEvent]:
-        """Return the events that only the end of the reply decides."""
+    def close(self, *, cut: bool = False) -> list[ParseEvent]:
+        """Return the events that only the end of the reply decides.
+
+        `cut`: the reply broke off, so that a call without a closer of its own may not be whole.
+        """
         if self._closed:
             return []
         self._closed = True
+        self._sink.is_cut = cut
         self._count()
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)

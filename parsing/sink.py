@@ -38,8 +38,8 @@ class Sink:
     """Collects the events of one reply. A call's index is used up when it ends, well or badly."""
 
     __slots__ = (
-        "closer", "dialect", "disqualified", "events", "index", "is_open", "made", "muted", "pseudo", "stop_cut",
-        "tools", "whole",
+        "closer", "dialect", "disqualified", "events", "index", "is_cut", "is_open", "made", "muted", "pseudo",
+        "stop_cut", "tools", "whole",
     )  # fmt: skip
 
     def __init__(self, tools: Tools) -> None:
@@ -52,6 +52,7 @@ class Sink:
         self.whole = False  # only a whole message of offered calls will do, so nothing is shown as it comes
         self.disqualified = False  # and something else has been seen
         self.pseudo: tuple[str, ...] = ()  # names in the open block that are no tools
+        self.is_cut = False  # the message was cut: what only its end would complete is not whole
         self.stop_cut = False  # the closer of the last call was the engine's stop string: it is missing
         self.muted = False  # the open call is of one
         self.closer = CLOSER  # the patterns that may end the open block

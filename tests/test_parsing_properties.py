@@ -206,3 +206,26 @@ def test_a_prefixed_first_name_means_the_same_in_any_slices(prefix: str, form: s
     parser = Parser(BASH)
     events = [event for character in prefix + form for event in parser.feed(character)] + parser.close()
     assert [event for event in events if isinstance(event, Call)] == whole.calls
+
+
+CODE_TOOLS = {
+    "python": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+    "look": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|channel|>commentary to=python<|channel|>commentary code<|message|>remove(old)\nkeep(new",
+        "<|start|>assistant to=python<|channel|>commentary code<|message|>remove(old)\nkeep(new",
+        "<|python_tag|>remove(old)\nkeep(new)",
+        ">>>python\nremove(old)\nkeep(new)",
+        "Action: look\nAction Input: tides of Ob",
+    ],
+)
+def test_a_call_without_a_closer_runs_only_if_the_reply_did_not_break_off(text: str) -> None:
+    for cut in (False, True):
+        parser = Parser(CODE_TOOLS)
+        parsed = gather([*parser.feed(text), *parser.close(cut=cut)])
+        assert (len(parsed.calls), len(parsed.rejected)) == ((0, 1) if cut else (1, 0))

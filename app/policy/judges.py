@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.core.events import Usage
 from app.core.messages import AskedCall, Message, in_words
-from app.core.provider import TOO_LONG
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
@@ -67,7 +66,7 @@ def written(calls: Iterable[AskedCall]) -> str:
 def _broke_off(reply: Reply) -> bool:
     """Return True if the verdict may not be whole, or may be a thought that was to go on."""
     if reply.may_be_thought:
-        return reply.stopped in (None, "length", TOO_LONG)
+        return reply.is_cut
     return reply.stopped is None and len(reply.shown) <= MOST_READ
 
 

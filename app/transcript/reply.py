@@ -10,7 +10,16 @@ from typing import Any
 
 from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, TextReclassified, ToolDelta, ToolRejected
 from app.core.messages import AskedCall, Message, OpaqueMetadata
-from app.core.provider import FallbackUsed, Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
+from app.core.provider import (
+    TOO_LONG,
+    FallbackUsed,
+    Finished,
+    MetadataChunk,
+    Piece,
+    ProviderNotice,
+    TextChunk,
+    TokenUsage,
+)
 from app.models.wire.native_calls import NATIVE
 from parsing import (
     Arguments,
@@ -30,6 +39,7 @@ from parsing.fences import fenced_call
 from parsing.fitting import fit
 from tools.base.permit import canonical
 
+CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
 ONLY_TEXT = "text_call"  # the code of a notice
 REPAIRED = "repaired"  # another
 TWICE = "The same call came twice, natively and in the text: it is made once."
@@ -143,7 +153,7 @@ class Reply:
         """End the stream; emit what the parser still held."""
         if self._parser is None:
             return
-        for seen in self._parser.close():
+        for seen in self._parser.close(cut=self.is_cut):
             yield from self._see(seen, "text")
         if self._shown.tell() in (after for _, after in self._blocks.values()):
             yield from self._see(Text("\n"), "text")  # the next reply begins a line
@@ -163,6 +173,11 @@ class Reply:
     @property
     def calls(self) -> list[AskedCall]:
         return [*self._made.values()]
+
+    @property
+    def is_cut(self) -> bool:
+        """Return True if the stream broke off, or a limit or filter ended it."""
+        return self.stopped in CUT_OFF
 
     @property
     def called_natively(self) -> bool:

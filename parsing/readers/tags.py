@@ -71,7 +71,8 @@ class TaggedCall:
             self._sink.delta(piece)
 
     def cut(self) -> None:
-        if (self._whole_at_end or self._sink.stop_cut) and self._key is None:
+        whole = (self._whole_at_end and not self._sink.is_cut) or self._sink.stop_cut
+        if whole and self._key is None:
             self._finish()
         else:
             self._sink.bad("".join(self._raw), CUT)

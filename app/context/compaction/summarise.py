@@ -13,7 +13,6 @@ from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextSummarised, Notice
 from app.core.messages import Message
-from app.core.provider import TOO_LONG
 from app.models.http.json_body import encodable
 from app.models.tokens.cutting import shortened
 from app.storage.sessions import SummaryRow
@@ -110,7 +109,7 @@ def _rule(words: int) -> str:
 def _trouble(answer: SideAnswer) -> str:
     if answer.trouble:
         return answer.trouble
-    if answer.reply.stopped in (None, "length", TOO_LONG):
+    if answer.reply.is_cut:
         return "was cut off"
     return "" if answer.reply.shown.strip() else "is empty"
 
