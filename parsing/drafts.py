@@ -55,6 +55,7 @@ class Output:
             self._sink.events.append(state.channel(text))
             state.shown = state.shown or (not bare and state.channel is Text)
             state.hinted = state.hinted and bare
+            state.empty = state.empty and bare
             if self.draft is None:
                 state.characters += len(text)
             state.line_start = text[-1] == "\n" or (state.line_start and bare)

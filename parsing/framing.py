@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 BAR = "[｜|]{1,4}"
+_BLANK = "(?:▁|_| )"
 _SPACE = r"\s{0,3}"
 _STARTED = rf"<\|start\|>{_SPACE}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
@@ -22,6 +23,8 @@ _HEADER = rf"{_STARTED}{_TO}?{_SPACE}(?:{_CHANNEL})?|{_CHANNEL_HEADER}"
 _HARMONY_END = r"<\|(?:end|return|call)\|>"
 _HARMONY_SHUTS = rf"{_HARMONY_END}(?=\s{{0,20}}(?:<\|start\|>|{_CHANNEL}\w))|(?=<\|start\|>|{_CHANNEL_HEADER})"
 _HARMONY_LAST = rf"{_HARMONY_END}\s*(?:{_HEADER})?|{_HEADER}"
+
+_K3_SHUTS = r"<\|close\|>think(?:<\|sep\|>|(?=<\|(?:open|close)\|>))"
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,12 @@ REASONING: tuple[Reasoning, ...] = (
         r"<\|end_message\|>|(?=<\|message_model\|>)",
         alone=r"<\|end_message\|>(?=<\|message_model\|>)",
     ),
-    Reasoning("kimi_k3", r"<\|open\|>think<\|sep\|>", r"<\|close\|>think<\|sep\|>"),
+    Reasoning(
+        "kimi_k3",
+        r"<\|open\|>think<\|sep\|>",
+        rf"{_K3_SHUTS}|(?=<\|open\|>response<\|sep\|>)",
+        alone=_K3_SHUTS,
+    ),
     Reasoning("kimi_vl", "◁think▷", "◁/think▷"),
     Reasoning("cohere", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     Reasoning("apertus", r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
@@ -132,11 +140,9 @@ STOPS = (
 _MARKED_NAMES = "tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter"
 _MARKED_TAG = rf"{BAR}[A-Z]{{1,12}}{BAR}\s?(?:{_MARKED_NAMES})[^<>]{{0,200}}>"
 # An opener that holds no call: where the message ends behind it, one was cut.
-WRAPPERS: tuple[str, ...] = (
-    rf"<{_MARKED_TAG}",
-    rf"<{BAR}tool(?:▁|_| )call(?:▁|_| )begin{BAR}>",
-    r"<dots_function_call\s?>",
-)
+WRAPPERS: tuple[str, ...] = (rf"<{_MARKED_TAG}", r"<dots_function_call\s?>")
+# The opener of one call: where the message ends in the header behind it, that is not shown.
+ITEMS: tuple[str, ...] = (rf"<｜{{1,4}}tool{_BLANK}call{_BLANK}begin｜{{1,4}}>",)
 TOKENS: tuple[str, ...] = (
     rf"{_ADDRESSED}{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
     rf"{_STARTED}{_TO}?{_SPACE}(?=<\|)",
@@ -149,12 +155,12 @@ TOKENS: tuple[str, ...] = (
     rf"</{_MARKED_TAG}",
     r"\[END FINAL RESPONSE\]",
     r"<｜(?:end▁of▁sentence|Assistant|User)｜>|<\|tool_response>",
-    rf"<{BAR}tool(?:▁|_| )(?:calls|outputs)(?:▁|_| )(?:begin|end){BAR}>",
+    rf"<{BAR}tool{_BLANK}(?:calls|outputs){_BLANK}(?:begin|end){BAR}>",
     r"</s>(?=\s{0,20}[<\[])|<end_of_turn>|<start_of_turn>model\n|<start_function_response>|\[e~\[|</assistant>|<bot_end>|<eos>",
     r"</?(?:answer|response)>",
     r"<co>|</co(?::[^<>]{0,80})?>",
-    r"<\|(?:open|close)\|>(?:response|message|tools)[^<]{0,80}<\|sep\|>",
-    r"<\|tool_calls?_section_(?:begin|end)\|>",
+    r"<\|(?:open|close)\|>(?:message|tools)[^<]{0,80}<\|sep\|>|<\|close\|>response[^<]{0,80}<\|sep\|>",
+    r"<\|tool_call(?:s?_section_(?:begin|end)|_end)\|>",
     r"<\|im_start\|>assistant",
     r"(?:<\|from\|>assistant\s{0,3})?<\|recipient\|>all\s{0,3}<\|content\|>",
     r"<\|begin\|>assistant|<\|begin\|>(?=[^a])",
@@ -169,7 +175,7 @@ TOKENS: tuple[str, ...] = (
 # Tokens behind which the answer stands: what is shown is no thought.
 ANSWERS: tuple[str, ...] = (
     rf"{_ADDRESSED}{_CHANNEL_HEADER}|{_STARTED}{_TO}?{_SPACE}<\|message\|>",
-    r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>",
+    r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>|<\|open\|>response[^<]{0,80}<\|sep\|>",
 )
 LINE_TOKENS: tuple[str, ...] = (
     r">>>all[ \t]{0,5}\r?\n",
@@ -187,16 +193,16 @@ SHAPES: tuple[str, ...] = (
 )
 # A header that the end of the message cuts.
 CUT_HEADER = rf"(?:{_STARTED}{_TO}?{_SPACE})?(?:{_CHANNEL}\w{{0,20}}{_TO}{{0,2}}{_WORD})?"
-# The header of another role's message: invented as well, and not the answer.
+# The header of another role's message, or of a tool's results: invented as well, and not the answer.
 FOREIGN = (
     rf"<\|start\|>{_SPACE}(?:functions\.[\w.:-]{{1,128}}|tool|user|developer|system)(?=[ <])[^<\n]{{0,100}}"
-    rf"(?:{_CHANNEL}[^<\n]{{0,60}})?<\|message\|>"
+    rf"(?:{_CHANNEL}[^<\n]{{0,60}})?<\|message\|>|<{BAR}tool{_BLANK}outputs{_BLANK}begin{BAR}>(?=\s{{0,20}}<{BAR}tool)"
 )
-FOREIGN_SHUTS = r"<\|(?:end|eom|eot)\|>|(?=<\|start\|>)"
+FOREIGN_SHUTS = rf"<\|(?:end|eom|eot)\|>|(?=<\|start\|>)|<{BAR}tool{_BLANK}outputs{_BLANK}end{BAR}>"
 # A result that the model invents after a call: the message ends there.
 ECHOES: tuple[str, ...] = (
     r"<(?:tool_response|tool_result|function_results?|function_response|TOOL_RESPONSE|tool_output)>",
-    rf"<{BAR}tool(?:▁|_| )outputs(?:▁|_| )begin{BAR}>",
+    rf"<{BAR}tool{_BLANK}outputs{_BLANK}begin{BAR}>",
     r"✿(?:RESULT|RETURN)✿",
     r"\[TOOL_RESULTS\]",
 )

@@ -56,11 +56,12 @@ MARKED_INVOKE = (
     element("invoke|call|function", "name|tool", "name", rf"{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?") + "(?P<void>/)?>"
 )
 PARAMETER = element("parameter|param|argument", "name|key", "key") + ">"
+PACK = "arguments|parameters"  # an element that some models write round all parameters
 
 INVOKE_TAGS = Markup(
-    opens=PARAMETER,
+    opens=rf"(?:<(?:{PACK})>{S})?{PARAMETER}",
     shuts=rf"</{P}(?:parameter|param|argument)\s?>",
-    ends=rf"</{P}(?:invoke|call|function)\s?>",
+    ends=rf"(?:(?:<(?:{PACK})>{S})?</(?:{PACK})>{S})?</{P}(?:invoke|call|function)\s?>",
     after=rf"</{P}(?:{WRAP_NAMES}|dots_function_call)\s?>|<{P}(?:invoke|tool_calls?|function_calls?|function)[\s>]"
     rf"|<{BAR}tool{BLANK}call",
     nests=rf"<{P}invoke\s[^<>]{{1,200}}>(?=\s{{0,100}}(?:<{P}param|</{P}invoke))",

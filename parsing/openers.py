@@ -20,6 +20,7 @@ from parsing.framing import (
     ECHOES,
     FIRST_REASONING,
     HEADERS,
+    ITEMS,
     LINE_ANSWERS,
     LINE_TOKENS,
     ORPHANS,
@@ -42,6 +43,7 @@ ANSWER = "answer"
 ORPHAN = "orphan"
 FOREIGN = "foreign"
 WRAPPER = "wrapper"
+ITEM = "item"
 AHEAD = 4
 _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
@@ -151,6 +153,7 @@ class Openers:
         kinds = (
             (FOREIGN, (FOREIGN_HEADER,)),
             (WRAPPER, WRAPPERS),
+            (ITEM, ITEMS),
             (ECHO, ECHOES),
             (ANSWER, ANSWERS),
             (ORPHAN, ORPHANS),

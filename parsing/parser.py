@@ -188,7 +188,7 @@ class Parser:
         if self._held:
             if self._is_in_tag(self._held):
                 self._stop, self._pass = ">", self._wait
-        elif self._output.draft is not None or state.line_start:
+        elif self._output.draft is not None or state.line_start or state.empty:
             return
         elif state.mode is FENCE and state.closer is None:
             self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_line

@@ -20,6 +20,7 @@ from parsing.openers import (
     ANSWER,
     ECHO,
     FOREIGN,
+    ITEM,
     ORPHAN,
     WRAPPER,
     Kind,
@@ -234,9 +235,11 @@ class Prose:
 
     def _is_cut(self, kind: Kind, buf: str, pos: int) -> bool:
         """Return whether the message ends in the header, or in the block, that this token begins."""
+        if kind == ITEM:
+            return is_truncated_call(buf[pos:], self._openers)
         if kind != WRAPPER:
             return _is_cut_header(buf, pos)
-        behind = buf[buf.index(">", pos) + 1 :].lstrip().removeprefix("function")
+        behind = buf[buf.index(">", pos) + 1 :].lstrip()
         return behind[:1] in ("", "<") and is_truncated_call(buf[pos:], self._openers)
 
     def _is_truncated(self, text: str) -> bool:
@@ -264,7 +267,8 @@ class Prose:
         if isinstance(kind, Dialect):
             return end if self._blocks.begin(kind, buf[pos:end], opening.groups) else NO_MATCH
         if isinstance(kind, Reasoning):
-            if state.closer is not None and not state.hinted:  # open reasoning is ended by its own mark only
+            again = state.empty and state.closer is compiled(kind.shuts)  # its opener, written twice
+            if state.closer is not None and not state.hinted and not again:  # its own mark only ends open reasoning
                 return NO_MATCH
             if state.shown and not state.line_start and not kind.last and (after := buf[end : end + 1]) in ("", " "):
                 return NO_MATCH if after else NEED_MORE  # in the middle of a sentence the mark is only mentioned

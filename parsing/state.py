@@ -86,6 +86,7 @@ class State:
     shown: bool = False  # something visible has been shown
     characters: int = 0  # that have been shown, as long as nothing is `declared`
     declared: bool = False  # a mark, or a hint, has told the answer from the reasoning
+    empty: bool = False  # a channel has been opened, and nothing visible has come in it yet
     hinted: bool = False  # a hint alone opened the channel, and nothing visible has come yet
     line_start: bool = True
     ticks: int = 0  # how many back-ticks opened the inline code
@@ -108,6 +109,7 @@ class State:
         """Begin reasoning, or a verbatim answer, that ends with `closer`."""
         self.declared = True
         self.hinted = False
+        self.empty = True
         self.channel = Text if verbatim else Thought
         self.verbatim = verbatim
         self.closer = compiled(closer)
@@ -127,6 +129,7 @@ class State:
         """Go back to the answer: a line begins, in no code."""
         self.declared = True
         self.hinted = False
+        self.empty = False
         self.enter(TEXT)
         self.channel = Text
         self.verbatim = False

@@ -34,7 +34,8 @@ def is_truncated(text: str, tools: Iterable[str], openers: Openers) -> bool:
     special = text[0] in openers.rare_marks or _SPECIAL.match(text)
     if not named and (not special or _PUNCTUATION.issuperset(word)):
         return False  # words after a tag: it is written about
-    return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest, openers.tokens))
+    tables = (openers.marked, openers.rest, openers.tokens)
+    return any((match := table.pattern.match(text, partial=True)) and match.partial for table in tables)
 
 
 def _may_be_truncated(text: str, openers: Openers) -> bool:

@@ -45,7 +45,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "gemma4", "object_literal", "small Gemma 4",
-        r"<call>(?:call:)?(?P<offered>[^\s<>{}()\[\]:]{1,128})(?P<bracket>\{)", body.literal,
+        rf"<call>{S}(?:call:{S})?{OFFERED}\s?(?P<bracket>\{{)", body.literal,
     ),
     Dialect(
         "hermes", "json_sentinel", "Laguna",
@@ -112,6 +112,6 @@ UNTAUGHT = Dialect(
     "untaught", "adhoc_tag", "any model",
     rf"{EXPLICIT}{S}(?:(?:<(?![\w:|]{{0,20}}(?:tool_?call|function_?call))"
     rf"[\w:|-]{{1,40}}+(?:\s?[\w-]{{0,20}}\s?=\s?)?+>?+|[\[{{(]|[\"'`*]{{1,3}}){S}){{0,3}}"
-    rf"(?P<offered>\w(?:[\w.:/-]{{0,126}}\w)?)(?=[.:/-]{{0,8}}[^\w.:/-])",
+    rf"(?P<offered>\w(?:[\w.:/-]{{0,126}}?\w)?)(?::\d{{1,9}})?(?=[.:/-]{{0,8}}[^\w.:/-])",
     body.untaught,
 )  # fmt: skip

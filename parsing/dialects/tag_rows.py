@@ -22,6 +22,7 @@ from parsing.grammar import (
     NAME,
     OBJECT,
     OFFERED,
+    PACK,
     PAIR_TAGS,
     SOLAR_TAGS,
     SPACE,
@@ -40,6 +41,7 @@ _TOOLS = rf"<{BAR}tool{BLANK}calls{BLANK}begin{BAR}>{S}|<{BAR}tool{BLANK}calls{B
 _ITEM = rf"(?:(?P<wrap>{_TOOLS}){STRAY})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>{S}"
 _TOOLS_END = rf"<{BAR}tool{BLANK}calls{BLANK}end{BAR}>"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
+_TAG_END = rf"(?:\s?>{S}|\s{{0,20}})(?=<param|</function)"  # the end of a tag that names the tool: models forget it
 _STARTED = r"<\|start\|>\s{0,3}(?:assistant)?"
 _START = rf"(?:{_STARTED})?"
 _TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
@@ -91,10 +93,10 @@ HEADERS: tuple[Dialect, ...] = (
 MARKED: tuple[Dialect, ...] = (
     Dialect(
         "qwen3_coder", "func_param", "Qwen3-Coder, Qwen3.5-3.8, MiMo-V2, Seed-OSS, Step-3.5, Nemotron 3, Granite 4.2",
-        rf"(?P<wrap><(?:seed:)?tool_call>){S}<function\s?=\s?{LOOSE_NAME}\s?>(?={S}(?:<param|</function))"
-        rf"|<function\s?=\s?[\"']?{OFFERED}[\"']?\s?>(?={S}(?:<param|</function))",
+        rf"(?P<wrap><(?:seed:)?tool_call>){S}<function\s?=\s?{LOOSE_NAME}{_TAG_END}"
+        rf"|<function\s?=\s?[\"']?{OFFERED}[\"']?{_TAG_END}",
         body.tagged(FUNCTION_TAGS),
-        rf"{S}<function\s?=\s?{LOOSE_NAME}\s?>(?={S}(?:<param|</function))",
+        rf"{S}<function\s?=\s?{LOOSE_NAME}{_TAG_END}",
         ("mimo", "seed_oss"), wrapper=r"</(?:seed:)?tool_call>",
     ),
     Dialect(
@@ -119,7 +121,8 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "minicpm5", "invoke_param", "MiniCPM5",
-        rf"<function{S}name\s?=\s?{quoted('offered')}\s?(?P<void>/)?>(?={S}(?:<param|</function|\{{))",
+        rf"<function{S}name\s?=\s?{quoted('offered')}\s?(?P<void>/)?>"
+        rf"(?={S}(?:<param|<(?:{PACK})>|</function|\{{))",
         body.tagged(INVOKE_TAGS),
     ),
     Dialect(

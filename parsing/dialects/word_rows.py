@@ -14,10 +14,6 @@ LINES: tuple[Dialect, ...] = (
         rf"functools{S}{JSON}", body.json_calls,
     ),
     Dialect(
-        "gemma4", "object_literal", "Gemma 4 without its tokens",
-        r"call:(?P<offered>[^\s<>{}()\[\]:]{1,128})(?P<bracket>\{)", body.literal,
-    ),
-    Dialect(
         "gigachat3", "json_sentinel", "GigaChat 3",
         rf"function call<\|role_sep\|>{S}{JSON}", body.json_calls,
     ),
@@ -107,6 +103,11 @@ WHOLE: tuple[Dialect, ...] = (
     Dialect(
         "nexusraven", "pythonic", "NexusRaven",
         rf"Call:{S}(?=(?P<offered>[^\W\d][\w.:-]{{0,127}}){S}\()", body.bare_python, shuts=r"\s{0,20}<bot_end>",
+    ),
+    Dialect(
+        "gemma4", "object_literal", "Gemma 4 without its special tokens",
+        rf"call:{S}{OFFERED}\s?(?P<bracket>\{{)", body.literal,
+        rf"{S}[;,]?{S}call:{S}{OFFERED}\s?(?P<bracket>\{{)",
     ),
     Dialect(
         "glm4_name_json", "header_json", "GLM-4-9B, GLM-Z1, CodeGeeX4",
