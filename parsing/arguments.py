@@ -20,6 +20,7 @@ _TYPES = {
     "uint64": "integer", "num": "number", "decimal": "number", "none": "null", "list": "array", "tuple": "array",
     "dict": "object",
 }  # fmt: skip
+_OBJECT = (dict, Mapping)  # nearly always the first, which is found much faster
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 _FURTHER = frozenset(("$ref", *_ALTERNATIVES))  # a schema has more parts where these stand
 _NUMBERS = {"number": "integer", "integer": "number"}  # either name may stand for the other
@@ -30,7 +31,7 @@ _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});"
 def properties_of(schema: Schema) -> Mapping[str, Any]:
     """The parameters that a tool declares; empty for a schema that names none."""
     found = schema.get("properties")
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, _OBJECT) else {}
 
 
 def required_of(schema: Schema) -> list[str]:

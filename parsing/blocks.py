@@ -15,6 +15,8 @@ from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
 from parsing.state import AFTER, CALL, OVER, TEXT, State
 
 CALL_LIMIT = 16  # a call may be so many times as long as undecided text
+PATIENCE = 64  # characters that wait for one that may matter
+MARKS = frozenset("{}[]()<>`\n")  # such characters of a call of which nothing is shown yet
 LEASE = 4096  # characters that pass without a look at the limits
 # What a string of JSON may go on with, up to the next part of its object: no line ends in it.
 _REST_OF_STRING = compiled(r"(?:[^\"\\\x00-\x1f]|\\[\"\\/bfnrtu]){0,3600}+\"(?=\s{0,100}[,:}\]])")
@@ -93,6 +95,11 @@ class Blocks:
 
     # --- a call is read ---
 
+    @property
+    def is_fresh(self) -> bool:
+        """Of the open call, nothing has been read or shown yet: words of it may wait for the next bracket or line."""
+        return not self._size and self._output.draft is None and self._reader is not None and not self._reader.streams
+
     def read(self, buf: str, pos: int, last: bool) -> int:
         """Let the reader take all it can; in reasoning, up to where that ends."""
         draft = self._output.draft
@@ -143,6 +150,8 @@ class Blocks:
         """Let the reader take all it can, up to the limit."""
         reader, draft = self._reader, self._output.draft
         assert reader is not None
+        if not last and self.is_fresh and len(buf) - pos < PATIENCE and MARKS.isdisjoint(buf[pos + 1 :]):
+            return NEED_MORE
         room = self._limit - draft.size if draft is not None else CALL_LIMIT * self._limit - self._size
         full = len(buf) - pos > room
         step = reader.read(buf[: pos + room], pos, last=False) if full else reader.read(buf, pos, last)

@@ -76,6 +76,13 @@ class Nesting:
                 pos = self._outside(buf, pos)
         return pos
 
+    def pass_head(self) -> None:
+        """Stand in an object behind a key and its colon; a key and a string before them were plain as well."""
+        self._push("{")
+        self._closed = ('"', self._stack, True)
+        self._seen += 6
+        self.at_key = self._filled = False
+
     def settle(self, closed: bool) -> None:
         """Decide about the last quote: it closed its string, or was a part of it."""
         if self.unsettled and not closed:

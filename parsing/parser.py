@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from parsing.blocks import LEASE, Blocks
+from parsing.blocks import LEASE, MARKS, PATIENCE, Blocks
 from parsing.drafts import Output
 from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Reclassified, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
@@ -24,9 +24,7 @@ LIMIT = 1 << 20
 _KNOWN_PIECES = 8192
 _KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
-_PATIENCE = 64  # characters of a tag that wait for its `>`
 _TOKENS = ("<|", "<｜", "</")
-_MARKS = frozenset("{}[]()<>`\n")  # what a call of which nothing is shown yet may wait for
 _QUOTES = ('"', "'")
 Pass = Callable[[str], list[ParseEvent] | None]
 Known = dict[str, ParseEvent]
@@ -110,7 +108,8 @@ class Parser:
             return []
         self._closed = True
         self._sink.is_cut = cut
-        self._count()
+        if self._passed:
+            self._count()
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
@@ -156,25 +155,23 @@ class Parser:
 
     def _wait(self, text: str) -> list[ParseEvent] | None:
         """Hold a part of a tag: another match is worth its price only when the tag may have ended."""
-        if len(self._held) + len(text) >= _PATIENCE:
+        if len(self._held) + len(text) >= PATIENCE:
             return None
         self._held += text
         return []
 
     def _wait_for_mark(self, text: str) -> list[ParseEvent] | None:
         """Hold words of a call of which nothing is shown yet, up to the next bracket or line."""
-        return self._wait(text) if _MARKS.isdisjoint(text) else None
+        return self._wait(text) if MARKS.isdisjoint(text) else None
 
     def _count(self) -> None:
         """Account for the pieces that have passed."""
-        passed = self._passed
-        if not passed:
-            return
+        text = "".join(self._passed)
+        self._passed.clear()
         if self._state.mode is CALL:
-            self._blocks.take("".join(passed))
+            self._blocks.take(text)
         else:
-            self._state.characters += sum(map(len, passed))
-        passed.clear()
+            self._state.characters += len(text)
 
     # --- how the next piece is looked at ---
 
@@ -188,6 +185,8 @@ class Parser:
         if self._held:
             if self._is_in_tag(self._held):
                 self._stop, self._pass = ">", self._wait
+            elif state.mode is CALL and self._blocks.is_fresh:
+                self._stop, self._pass = "\n", self._wait_for_mark
         elif self._output.draft is not None or state.line_start or state.empty:
             return
         elif state.mode is FENCE and state.closer is None:
@@ -218,7 +217,8 @@ class Parser:
 
     def _read_on(self, text: str) -> list[ParseEvent]:
         """Read a piece in which something may matter."""
-        self._count()
+        if self._passed:
+            self._count()
         if not self._held and self._state.mode is CALL and self._output.draft is None:
             step = self._blocks.read_piece(text)
             if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
@@ -237,8 +237,8 @@ class Parser:
             held, self._held = self._held, ""
             self._scan(held + text[at:end], last and end >= len(text))
             at = end
-            if again := self._output.take_again():
-                text, at, self._held = again + self._held + text[at:], 0, ""
+            if self._output.again:
+                text, at, self._held = self._output.take_again() + self._held + text[at:], 0, ""
             elif at >= len(text):
                 return
 

@@ -14,6 +14,7 @@ NAMES = ("name", "tool", "tool_name", "function", "action", "recipient_name", "f
 ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "params")
 NESTED = ("function", "function_call")
 LISTS = ("tool_calls", "tool_uses", "calls")
+_WRAPPERS = frozenset((*NESTED, *LISTS))
 EXTRAS = ("type", "id", "index", "call_id", "tool_call_id")
 
 _WRITE_ENVELOPE = 'Write {"name": "the tool", "arguments": {...}}.'
@@ -54,12 +55,13 @@ class Envelope:
             return [call for each in value for call in self.calls(each, sink)]
         if not isinstance(value, dict):
             raise Misfit('A call is a JSON object such as {"name": "...", "arguments": {...}}.')
-        for key in LISTS:
-            if isinstance(value.get(key), list) and not any(isinstance(value.get(name), str) for name in NAMES):
-                return self.calls(value[key], sink)
-        for key in NESTED:
-            if isinstance(value.get(key), dict):
-                return self.calls(value[key], sink)
+        if not _WRAPPERS.isdisjoint(value):
+            for key in LISTS:
+                if isinstance(value.get(key), list) and not any(isinstance(value.get(name), str) for name in NAMES):
+                    return self.calls(value[key], sink)
+            for key in NESTED:
+                if isinstance(value.get(key), dict):
+                    return self.calls(value[key], sink)
         return [self._call(value, sink)]
 
     def _call(self, value: dict[str, Any], sink: Sink) -> Found:
@@ -67,12 +69,13 @@ class Envelope:
         if name_key is None:
             raise Misfit(f"This call names no tool. {_WRITE_ENVELOPE}")
         name: str = value[name_key]
+        schema = sink.schema(name)
         held = next((key for key in ARGUMENTS if key in value and key != name_key), None)
         if held is None:
-            return name, self._flat(value, name_key, sink.schema(name))
-        if is_definition(value[held], sink.schema(name)):
+            return name, self._flat(value, name_key, schema)
+        if is_definition(value[held], schema):
             raise Misfit(f"This repeats the definition of {name!r}. To call it, send its arguments.")
-        return name, arguments_object(value[held], sink.schema(name))
+        return name, arguments_object(value[held], schema)
 
     def _flat(self, value: dict[str, Any], name_key: str, schema: Mapping[str, Any]) -> Arguments:
         """Arguments beside the name, if the tool declares every one of them. Raises Misfit."""
@@ -158,9 +161,9 @@ def _decoded(text: str, schema: Mapping[str, Any]) -> Any:
 
 def is_definition(value: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether this is a JSON Schema, repeated from the prompt, instead of arguments."""
-    if not isinstance(value, dict) or "properties" in properties_of(schema):
+    if not isinstance(value, dict) or value.get("type") != "object":
         return False
-    return value.get("type") == "object" and isinstance(value.get("properties"), dict)
+    return isinstance(value.get("properties"), dict) and "properties" not in properties_of(schema)
 
 
 def call_usage(name: str) -> str:

@@ -142,7 +142,7 @@ class Excerpts:
 
     def keep(self, text: str) -> None:
         self._block.append(text[: self.room])
-        self.room -= min(len(text), self.room)
+        self.room = max(0, self.room - len(text))
 
     def close(self, index: int) -> None:
         """File the block under its calls: `index` is that of the next one."""
