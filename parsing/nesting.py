@@ -11,7 +11,6 @@ _SPACE = re.compile(r"\s*")
 _INSIDE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL).match for quote in "\"'"}
 _ODD = frozenset("<`✿;[")  # no value has these outside its strings
 _WORD_LIMIT = 200
-Brackets = tuple["Brackets", str] | None  # those that are open, the outer ones first: to remember them costs nothing
 
 MORE = "more"  # `hit`: what follows must be seen together with what comes next
 
@@ -43,7 +42,7 @@ class Nesting:
         self._quotes = quotes
         self._strings = strings
         self._odd, self._shallow, self._deep = _runs(marks)
-        self._stack: Brackets = None
+        self._stack: list[str] = []
         self._open = {"{": 0, "[": 0, "(": 0}
         self._quote = ""
         self._escaped = False
@@ -51,7 +50,11 @@ class Nesting:
         self.doubtful = False  # a quote was taken for a part of its string: it may have been another one
         self.ends_in_text = False  # nothing but closing brackets stands behind the last string
         self._seen = 0  # quotes that nobody escaped
-        self._closed: tuple[str, Brackets, bool] | None = None  # where the last string was closed
+        # Where the last string was closed: its quote, and whether it was a key; how many of the brackets that were open
+        # there still are, and the others, the innermost first. To copy them at each string would take quadratic time.
+        self._closed: tuple[str, bool] | None = None
+        self._kept = 0
+        self._popped: list[str] = []
 
     @property
     def stop(self) -> str:
@@ -79,7 +82,7 @@ class Nesting:
     def pass_head(self) -> None:
         """Stand in an object behind a key and its colon; a key and a string before them were plain as well."""
         self._push("{")
-        self._closed = ('"', self._stack, True)
+        self._close('"', key=False)  # a key goes on nowhere
         self._seen += 6
         self.at_key = self._filled = False
 
@@ -104,17 +107,19 @@ class Nesting:
         """Take the quote that closed the last string, and all since, for a part of its text. Return whether it can."""
         if self._closed is None:
             return False
-        self._quote, self._stack, self.at_key = self._closed
+        self._quote, self.at_key = self._closed
         self._closed = None
-        self._open = dict.fromkeys(self._open, 0)
-        self.depth = 0
-        rest = self._stack
-        while rest is not None:
-            rest, bracket = rest
-            self._open[bracket] += 1
-            self.depth += 1
+        self._stack[self._kept :] = reversed(self._popped)
+        self._open = {bracket: self._stack.count(bracket) for bracket in self._open}
+        self.depth = len(self._stack)
         self.doubtful = True
         return True
+
+    def _close(self, quote: str, *, key: bool) -> None:
+        """Remember where a string was closed."""
+        self._closed = (quote, key)
+        self._kept = len(self._stack)
+        self._popped.clear()
 
     def _captures(self) -> bool:
         return self.depth <= self.watch and len(self.word) < _WORD_LIMIT
@@ -163,7 +168,7 @@ class Nesting:
         ends = ",:=}])" if deep else ":=" if self.at_key else ",}])"
         if char in ends and (char not in _PAIRS or self._open[_PAIRS[char]]):
             if char not in ":=":  # a key goes on nowhere
-                self._closed = (self.unsettled, self._stack, self.at_key)
+                self._close(self.unsettled, key=self.at_key)
             self.ends_in_text = char in _PAIRS
             self.unsettled = ""
             self.hit = '"' if self.depth <= self.watch else ""
@@ -200,7 +205,7 @@ class Nesting:
             self._pop(char)
         elif char in ",:":
             self.ends_in_text = False
-            self.at_key = char == "," and self._stack is not None and self._stack[1] == "{"
+            self.at_key = char == "," and self._stack[-1:] == ["{"]
             self.hit = char if shallow else ""
             self.word = "" if char == "," else self.word
         elif char in "\"'":
@@ -226,7 +231,7 @@ class Nesting:
         return pos
 
     def _push(self, char: str) -> None:
-        self._stack = (self._stack, char)
+        self._stack.append(char)
         self._open[char] += 1
         self.depth += 1
         self.at_key = char == "{"
@@ -235,8 +240,11 @@ class Nesting:
 
     def _pop(self, char: str) -> None:
         opener = _PAIRS[char]
-        while self._stack is not None:  # closers that were forgotten in between are proven by this one
-            self._stack, popped = self._stack
+        while True:  # closers that were forgotten in between are proven by this one
+            popped = self._stack.pop()
+            if len(self._stack) < self._kept:
+                self._kept -= 1
+                self._popped.append(popped)
             self._open[popped] -= 1
             self.depth -= 1
             if popped == opener:
