@@ -163,7 +163,7 @@ class Blocks:
             self._output.release(draft)
         elif reader.done:
             self._end()
-            self._state.line_start = True
+            self._state.begin_line()
         elif full:
             self._refuse(buf[pos:step])
         elif step == pos:
@@ -219,7 +219,7 @@ class Blocks:
             self._excerpts.keep(text[:step])
         if reader.done:
             self._end()
-            self._state.line_start = True
+            self._state.begin_line()
         return step
 
     def shortcut(self) -> tuple[str, int]:

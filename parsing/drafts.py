@@ -59,6 +59,7 @@ class Output:
             if self.draft is None:
                 state.characters += len(text)
             state.line_start = text[-1] == "\n" or (state.line_start and bare)
+            state.indent = _indent(text, state.indent) if state.line_start else 0
 
     def open_draft(self, draft: Draft) -> None:
         self.certain += self._sink.taken()
@@ -89,6 +90,7 @@ class Output:
             state.characters += len(raw)
             state.shown = draft.shown or (draft.channel is Text and bool(raw.strip()))
             state.line_start = raw.endswith("\n")
+            state.indent = 0
         if draft.row is not None and raw.startswith("```") and not draft.closed:
             state.open_fence("```")
         if draft.channel is Thought and state.closer is not None:
@@ -137,3 +139,9 @@ class Output:
             return self._sink.taken()
         events, self.certain = self.certain + self._sink.taken(), []
         return events
+
+
+def _indent(text: str, before: int) -> int:
+    """The blanks behind the last line end of `text`, which is blank from there on; `before` it stood others."""
+    newline = text.rfind("\n")
+    return len(text) - newline - 1 if newline >= 0 else before + len(text)

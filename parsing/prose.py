@@ -36,6 +36,7 @@ from parsing.truncation import is_truncated, is_truncated_call
 
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _CUT_HEADER = compiled(CUT_HEADER)
+_FENCE_INDENT = 3  # more makes it indented code
 _TICKS = re.compile("`+")
 _INDENT = re.compile(r"[^\S\n]+")
 _INDENT_LIMIT = 3  # spaces in front of what begins at the beginning of a line
@@ -290,6 +291,8 @@ class Prose:
         end, match = match_at(_FENCE, buf, pos, last)
         if not match:
             return end
+        if state.indent + match.start("run") - pos > _FENCE_INDENT:
+            return NO_MATCH
         if state.closer is not None and state.closer.search(match["info"]):
             return NO_MATCH  # the reasoning ends on this very line
         name, _, rest = match["info"].strip().partition(" ")

@@ -87,6 +87,9 @@ class Sink:
             self.events.append(CallDelta(self.index, text))
 
     def call(self, written: str, arguments: Arguments) -> None:
+        if not written.strip():
+            self.bad("", NAMELESS)
+            return
         self.open(written)
         if self.muted:
             self.muted = False
@@ -181,5 +184,6 @@ class Reader(Protocol):
     def cut(self) -> None: ...
 
 
+NAMELESS = "This call names no tool, so it was not run. Send it again with the tool's name."
 CUT = "The message ended inside this call, so it was not run. Send the whole call again, shorter if need be."
 TOO_LONG = "This call is too long to be read, so it was not run. Split the work into several smaller calls."

@@ -89,6 +89,7 @@ class State:
     empty: bool = False  # a channel has been opened, and nothing visible has come in it yet
     hinted: bool = False  # a hint alone opened the channel, and nothing visible has come yet
     line_start: bool = True
+    indent: int = 0  # spaces in front, at the beginning of a line
     ticks: int = 0  # how many back-ticks opened the inline code
     fence: str = ""  # the run that opened the fence
 
@@ -96,6 +97,10 @@ class State:
         """Go to the next mode."""
         assert mode in FOLLOWS[self.mode], f"{mode.name} cannot follow {self.mode.name}"
         self.mode = mode
+
+    def begin_line(self) -> None:
+        self.line_start = True
+        self.indent = 0
 
     def open_span(self, ticks: int) -> None:
         self.enter(SPAN)
@@ -136,7 +141,7 @@ class State:
         self.closer = None
         self.closer_gates = frozenset()
         self.last_closer = None
-        self.line_start = True
+        self.begin_line()
 
 
 @lru_cache(maxsize=64)

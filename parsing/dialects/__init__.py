@@ -34,7 +34,7 @@ ROWS = Rows(
     headers=tag_rows.HEADERS,
     lines=(*word_rows.LINES, *tag_rows.LINES),
     whole=word_rows.WHOLE,
-    last=(mixed_rows.UNTAUGHT, mixed_rows.NAMELESS),
+    last=(mixed_rows.NAMELESS, mixed_rows.UNTAUGHT),
 )
 # Their openers are made of the tools that are offered.
 TOOL_ELEMENT = Dialect("tool_name_tag", "adhoc_tag", "Cline, Roo, Kilo prompts", "", body.tool_element)

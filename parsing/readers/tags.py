@@ -151,6 +151,9 @@ class TaggedCall:
     def _close(self, framing: Framing) -> None:
         key, self._key = self._key or "", None
         text = unframed("".join(self._raw[self._start :]), framing)
+        if not key:
+            self._loose.append(text.strip() or '""')  # a value without a name is a remainder
+            return
         self._texts.setdefault(key, []).append(text)
         self._arguments[key] = self._value(text, key)
 
