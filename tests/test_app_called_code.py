@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,11 @@ def test_code_in_a_thought_is_thought() -> None:
 def test_a_summary_is_made_of_each_code_once() -> None:
     reply, _ = replied([f"So:\n{BASH}\n"])
     assert transcript([Message("user", "Go."), reply.message()]).count("ls") == 1
+
+
+def test_a_summary_has_a_call_whose_message_was_kept_without_its_code() -> None:
+    reply, _ = replied([BASH])
+    assert transcript([replace(reply.message(), shown="")]) == 'Assistant calls bash {"command": "ls"}'
 
 
 WHOLE: list[tuple[str, list[str], str]] = [

@@ -261,6 +261,7 @@ def test_the_code_of_the_prompt_stays_hidden_in_hindsight() -> None:
     screen, message = Screen().show(events), reply.message()
     assert (screen.text, screen.reasoning) == (message.shown, message.reasoning)
     assert (screen.text, screen.reasoning) == ("It is [blocked].", "My code is [blocked], I think.")
+    assert reply.prose == reply.shown == screen.text
     assert canary.leaked
 
 

@@ -13,7 +13,8 @@ from app.transcript.reply import REPAIRED, Reply
 from parsing import Call, CallOpened
 
 TOOLS: dict[str, dict[str, Any]] = {
-    "wait": {"type": "object", "properties": {"days": {"type": "integer"}, "name": {"type": "string"}}}
+    "wait": {"type": "object", "properties": {"days": {"type": "integer"}, "name": {"type": "string"}}},
+    "sort": {"type": "object", "properties": {"items": {"type": "array"}}},
 }
 
 
@@ -51,3 +52,10 @@ def test_what_fits_or_cannot_be_read_stays(arguments: dict[str, Any]) -> None:
 def test_a_call_made_twice_is_one_however_its_arguments_are_typed() -> None:
     reply, _ = replied(in_text('{"days": 2}'), *native({"days": "2"}))
     assert [(call.arguments, call.dialect) for call in reply.calls] == [({"days": 2}, "native")]
+
+
+@pytest.mark.parametrize("text", ["[" * 65 + "]" * 65, '"' + "[" * 900 + "]" * 900 + '"'])
+def test_text_that_is_read_as_too_deep_a_value_is_refused(text: str) -> None:
+    reply, notices = replied(Call(0, "sort", {"items": text}, "native"))
+    assert [call.arguments for call in reply.calls] == [{}] and notices == []
+    assert ["64 levels" in reason for reason in reply.refused.values()] == [True]

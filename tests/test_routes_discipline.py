@@ -215,6 +215,13 @@ async def test_a_model_that_stays_silent_gets_honest_words(tmp_path: Path, again
     assert "the limit of rounds was reached" in text and "bash once (1 failed)" in text and "“Exit!”" in text
 
 
+async def test_an_answer_that_is_asked_for_keeps_its_code(tmp_path: Path) -> None:
+    script = f"This is the script:\n{bash('touch ran')}"
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["", script])) as served:
+        events = await served.chat("Write me a script.")
+    assert events[-1]["text"] == script and not (tmp_path / "work/ran").exists()
+
+
 async def test_what_was_said_beside_a_call_that_is_not_run_stands_if_nothing_better_comes(tmp_path: Path) -> None:
     provider = Scripted([bash("echo one"), "It is one.\n" + bash("touch ran"), ""])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:

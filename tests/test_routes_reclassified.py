@@ -127,6 +127,14 @@ async def test_an_answer_that_broke_off_and_went_on(
     assert read(events) == (answer, reasoning)
 
 
+async def test_the_answer_is_without_a_draft_of_a_thought_that_broke_off(tmp_path: Path) -> None:
+    provider = Scripted([["I may:\n", RUN.replace("ran", "draft"), "or ", LOST], ["not.</think>So:\n", RUN], "Done."])
+    async with serving(tmp_path, provider) as served:
+        events = await served.chat(tools=["bash"], approval="auto")
+    assert [one["arguments"] for one in of_kind(events, "tool.started")] == [{"command": "touch ran"}]
+    assert events[-1]["text"] == f"{RUN}\nDone."
+
+
 async def test_a_secret_in_a_thought_that_broke_off_is_counted_as_its_mark(tmp_path: Path) -> None:
     key = "sk-canary-4711-Zeisig"
     provider = Scripted([["Well. ", f"The key is {key}, ", LOST], ["so.</think>Hello."]])

@@ -198,6 +198,10 @@ class WatchedReply(Reply):
     def shown(self) -> str:
         return self._canary.redact(super().shown)
 
+    @property
+    def prose(self) -> str:
+        return self._canary.redact(super().prose)
+
     def message(self, *, cut: bool = False) -> Message:
         return self._canary.redact_value(super().message(cut=cut))
 

@@ -23,7 +23,7 @@ from app.core.events import (
 )
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed
 from app.provenance.native_text import name_of, text_may_call
-from app.runs.discipline.limit_enforcer import LimitEnforcer
+from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.emitter import Emit
 from app.runs.run_context import RunContext
@@ -104,7 +104,9 @@ class Agent:
     def finished(self, reason: str, conversation: Conversation | None) -> RunFinished:
         """Return the terminal event of a run of this conversation, if that was read."""
         messages = conversation.messages[conversation.begins :] if conversation else ()
-        calls = (call for message in messages for call in message.calls if call.dialect == FENCED.name)
+        unmade = {message.call for message in messages if message.text == BROKEN_OFF}  # perhaps only thought of
+        made = (call for message in messages for call in message.calls if call.id not in unmade)
+        calls = (call for call in made if call.dialect == FENCED.name)
         schemas = self.toolbox.schemas
         code = [fenced_call(call.name, call.arguments, schemas.get(call.name, {})) for call in calls]
         return self.totals.finished(reason, code)

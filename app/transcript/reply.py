@@ -235,18 +235,8 @@ class Reply:
                 yield ToolDelta(self._id(source, index, name), "", name)
             case CallDelta(index, text):
                 yield ToolDelta(self._id(source, index), text)
-            case Call(index, name, arguments, dialect) if reason := unfit(arguments):
-                self._id(source, index, name)
-                yield from self._see(BadCall(index, "", reason), source)
-            case Call(index, name, arguments, dialect, repairs):
-                call_id, seal = self._id(source, index, name), self._seal(source, index)
-                if source == NATIVE:  # the parser has done so with those in the text
-                    arguments, repairs = fit(arguments, self._tools.get(name, {}))
-                if dialect == FENCED.name:
-                    yield self._show_block(call_id, fenced_call(name, arguments, self._tools.get(name, {})))
-                yield from self._take(AskedCall(call_id, name, arguments, dialect, seal))
-                if repairs:
-                    yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")
+            case Call():
+                yield from self._see_call(seen, source)
             case BadCall(index, _, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
@@ -259,6 +249,21 @@ class Reply:
                 drafts = self._written[max(0, len(self._written) - calls) :]
                 yield from self._reclassify(characters + self._characters_of_blocks(drafts))
                 yield from self._take_back(drafts)
+
+    def _see_call(self, seen: Call, source: str) -> Iterator[AgentEvent]:
+        index, name, dialect, schema = seen.index, seen.name, seen.dialect, self._tools.get(seen.name, {})
+        arguments, repairs = seen.arguments, seen.repairs
+        call_id = self._id(source, index, name)
+        if source == NATIVE:  # the parser has done so with those in the text
+            arguments, repairs = fit(arguments, schema)
+        if reason := unfit(arguments):
+            yield from self._see(BadCall(index, "", reason), source)
+            return
+        if dialect == FENCED.name:
+            yield self._show_block(call_id, fenced_call(name, arguments, schema))
+        yield from self._take(AskedCall(call_id, name, arguments, dialect, self._seal(source, index)))
+        if repairs:
+            yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")
 
     def _reclassify(self, characters: int) -> Iterator[AgentEvent]:
         """Move the end of what was shown to the thoughts."""

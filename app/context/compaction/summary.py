@@ -67,7 +67,7 @@ def _transcript_lines(message: Message) -> Iterator[str]:
         case "assistant":
             text = message.text if message.shown is None else message.shown
             yield from [f"Assistant: {text}"] if text.strip() else ()
-            others = (call for call in message.calls if call.dialect != FENCED.name)  # those stand in the text
-            yield from (f"Assistant calls {call.name} {json.dumps(call.arguments)}" for call in others)
+            unseen = (one for one in message.calls if one.dialect != FENCED.name or f"`{one.name}\n" not in text)
+            yield from (f"Assistant calls {one.name} {json.dumps(one.arguments)}" for one in unseen)
         case _:
             yield f"Note: {message.text}"

@@ -90,7 +90,7 @@ class RoundEnd:
             for notice in answer.notices:
                 await emit(notice)
             await emit(answer.usage)
-            text, cut = answer.reply.prose.strip(), bool(answer.trouble)
+            text, cut = answer_in(answer.reply), bool(answer.trouble)
         if not text and said.strip() and reason != TOKEN_LIMIT:
             return
         self.silent = not text
@@ -117,3 +117,8 @@ def no_answer(reply: Reply) -> bool:
     """Return True if the last reply is empty or little more than an announcement of its calls."""
     said = reply.prose.strip()
     return not said or (bool(reply.calls) and len(said) < SHORT)
+
+
+def answer_in(reply: Reply) -> str:
+    """Return the text of a reply that is not to call anything, with its code, unless it is nothing but calls."""
+    return reply.shown.strip() if reply.prose.strip() else ""
