@@ -24,6 +24,10 @@ _BARE_KEY = re.compile(r"[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>]*(?=:)")
 _SET = re.compile(r"\{\s*(?:'[^'\\]*'|\"[^\"\\]*\"|[\w.+-]+)\s*[,}]")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_END_OF_WORD = re.compile(r"[,}\])]")
+_OTHER_VALUES = re.compile(r"[{}\[\]]|,\s*[\w.-]+\s*:")
+_BEFORE_VALUES = ("", ":", "=", ",", "[", "{", "(")
+_GAP = 20  # characters of space, with some that are visible
 _ENDS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 _WORDS = {
     "true": True, "True": True, "false": False, "False": False,
@@ -141,6 +145,8 @@ class Literals:
         self._open = {"{": 0, "[": 0, "(": 0}
         self._sets = sets
         self._passed = passed
+        self._end_of_delimited = 0  # of the last text between delimiters
+        self._ahead = -1  # the place of the next delimiter
         self.odd_end = -1  # the last one that closed a string with an odd number of quotes in it
         self.doubtful_end = -1  # the last quote that closed a string with quotes in it
 
@@ -214,7 +220,7 @@ class Literals:
         char = self.skip()
         if char == ",":
             self.pos += 1
-        elif char and char not in "}])":
+        elif char and char not in "}])" and not self._delimited_end():
             raise Unreadable(f"a comma is missing at character {self.pos}")
         elif not char and not self._ended:
             raise Unreadable(f"{closer!r} is missing at the end")
@@ -234,12 +240,17 @@ class Literals:
         self.skip()
         return next((each for each in self._strings if self.text.startswith(each, self.pos)), "")
 
+    def _delimited_end(self) -> bool:
+        """Return whether a delimiter has closed the last value: a comma behind it may be forgotten."""
+        match = _SPACE.match(self.text, self._end_of_delimited)
+        return match is not None and match.end() == self.pos > 0
+
     def _delimited(self, delimiter: str) -> str:
         start = self.pos + len(delimiter)
         end = self.text.find(delimiter, start)
         if end < 0:
             raise Unreadable("a string is not closed")
-        self.pos = end + len(delimiter)
+        self.pos = self._end_of_delimited = end + len(delimiter)
         return self.text[start:end]
 
     def string(self, ends: str = ",}])", *, key: bool = False) -> str:
@@ -331,10 +342,31 @@ class Literals:
             return number(word)
         raise Unreadable(f"{word[:40]!r} is not a value")
 
-    def _bare_word(self, start: int) -> Bare:
-        stop = re.compile(r"[,}\])]").search(self.text, start)
+    def _bare_word(self, start: int) -> str:
+        end = self._next_delimiter(start)
+        if end < len(self.text) and self.text[max(start, end - _GAP) : end].rstrip()[-1:] not in _BEFORE_VALUES:
+            return self._unopened(start, end)
+        stop = _END_OF_WORD.search(self.text, start)
         self.pos = stop.start() if stop else len(self.text)
         return Bare(self.text[start : self.pos].strip())
+
+    def _next_delimiter(self, start: int) -> int:
+        """The place of the next delimiter, or the end of the text: looked for once."""
+        if self._ahead < start:
+            found = (self.text.find(each, start) for each in self._strings)
+            self._ahead = min((at for at in found if at >= 0), default=len(self.text))
+        return self._ahead
+
+    def _unopened(self, start: int, end: int) -> str:
+        """The text up to the delimiter at `end`, whose opening one was forgotten: if it can begin nowhere else."""
+        text = self.text[start:end].strip()
+        self.pos = end
+        self.pos += len(self._delimiter())
+        if _OTHER_VALUES.search(text) or self._open["["] or self.skip() not in ("", ",", "}", ")"):
+            raise Unreadable(
+                f"a text ends at character {end}, and where it begins is not clear: its delimiter is missing"
+            )
+        return text
 
 
 def number(word: str) -> int | float:

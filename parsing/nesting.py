@@ -10,6 +10,7 @@ _SPACE = re.compile(r"\s*")
 # The text in a string, up to the quote that may close it or to a backslash at the end of the buffer.
 _INSIDE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL).match for quote in "\"'"}
 _ODD = frozenset("<`✿;[")  # no value has these outside its strings
+_STRUCTURE = frozenset("\"'{}[](),:")
 _WORD_LIMIT = 200
 
 MORE = "more"  # `hit`: what follows must be seen together with what comes next
@@ -19,9 +20,10 @@ class Nesting:
     """Follows one value from its opening bracket on.
 
     `advance` stops after each mark at a depth of at most `watch`: a bracket, a comma, a colon, a closed string (`hit`
-    is then '"'). It stops in front of a character that no value has outside its strings, and in front of text that it
-    must see whole (`hit` is MORE). `hit` is empty at the end of the buffer. `word` is the last string or bare word at a
-    watched depth. `marks` are further characters that no value has outside its strings: closers begin with them.
+    is then '"'), and behind an extra delimiter that opens a string. It stops in front of a character that no value has
+    outside its strings, and in front of text that it must see whole (`hit` is MORE). `hit` is empty at the end of the
+    buffer. `word` is the last string or bare word at a watched depth. `marks` are further
+    characters that no value has outside its strings: closers begin with them.
     """
 
     def __init__(
@@ -60,6 +62,11 @@ class Nesting:
     def stop(self) -> str:
         """The one character that can matter here, but for a backslash at the end of a piece. Empty: all can."""
         return "" if not self._quote or self._escaped or self._captures() else self._quote[0]
+
+    @property
+    def delimiter(self) -> str:
+        """The extra string delimiter that closes the open string. Empty outside of such strings."""
+        return self._quote if self._quote in self._strings else ""
 
     @property
     def in_string(self) -> bool:
@@ -195,6 +202,8 @@ class Nesting:
             self.foreign = True  # no value goes on like this: a closer, perhaps
             self.hit = char
             return end
+        if self._strings and char not in _STRUCTURE and char not in self._quotes:
+            return self._string_token(buf, end)
         self._filled = char in _PAIRS or char in self._quotes
         if char in self._quotes:
             self._quote, self.word = char, ""
@@ -210,18 +219,18 @@ class Nesting:
             self.word = "" if char == "," else self.word
         elif char in "\"'":
             return end + 1
-        elif not self._strings:
+        else:
             self.foreign = True
             self.hit = char
             return end
-        else:
-            return self._string_token(buf, end)
         return end + 1
 
     def _string_token(self, buf: str, pos: int) -> int:
         for token in self._strings:
             if buf.startswith(token, pos):
-                self._quote = token
+                self._quote = "" if self._filled else token  # it closes a bare text: its opener was forgotten
+                self._filled = False
+                self.hit = self._quote
                 return pos + len(token)
             if token.startswith(buf[pos:]):
                 self.hit = MORE

@@ -6,9 +6,14 @@ from parsing.arguments import coerce_text
 from parsing.literals import Bare, Literals, Unreadable, read_whole
 from parsing.matching import NEED_MORE, NO_MATCH, groups_at
 from parsing.nesting import MORE, Nesting
+from parsing.readers.delimited import DelimitedText, Outcome
 from parsing.readers.followers import after_literal
 from parsing.sink import CUT, Sink
 
+_UNCLOSED = (
+    "The call of {name} was not run: a text in it is not closed. Write {delimiter} before and behind every text, and "
+    "send the call again."
+)
 STRINGS = ('<|"|>', "<escape>")
 
 
@@ -26,6 +31,7 @@ class LiteralCall:
         self._nesting.advance(opener, 0)
         self._bracket = "}" if opener == "{" else ")"
         self._ended = False  # the bracket is closed, and a quote was doubtful: what follows decides
+        self._text = DelimitedText()
         self._parts: list[str] = []
         self.take = self._parts.append
         self.streams = True
@@ -34,6 +40,10 @@ class LiteralCall:
     def read(self, buf: str, pos: int, last: bool) -> int:
         nesting = self._nesting
         while pos < len(buf):
+            if nesting.delimiter:
+                pos, reads_on = self._pass_text(buf, pos, last)
+                if not reads_on:
+                    break
             if self._ended:
                 end, _ = groups_at(after_literal(self._sink.closer.pattern), buf, pos, last)
                 if end == NEED_MORE:
@@ -81,6 +91,15 @@ class LiteralCall:
             self._finish()
         else:
             self._take(self._bracket)
+
+    def _pass_text(self, buf: str, pos: int, last: bool) -> tuple[int, bool]:
+        """Pass the open text, or end the call that it has broken. Return the place, and whether to read on there."""
+        at, outcome = self._text.advance(buf, pos, last, self._nesting.delimiter, self._parts)
+        self._take(buf[pos:at])
+        if outcome is Outcome.BROKEN:
+            self.done = True
+            self._sink.bad("".join(self._parts), _UNCLOSED.format(name=self._name, delimiter=self._nesting.delimiter))
+        return at, outcome is Outcome.CLOSED
 
     def _take(self, text: str) -> None:
         if text:
