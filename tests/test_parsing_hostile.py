@@ -54,6 +54,10 @@ REPEATED = {
     "spaces in a key": ("<tool_call>note\n<arg_key>", " "),
     "keys of spaces": ("<tool_call>note\n", "<arg_key>" + " " * 300),
     "calls and calls in thoughts": ("", f"{PING}<think>a{PING}</think>\n"),
+    "closers in a delimited text": ('<|tool_call>call:note{body:<|"|>', "}<tool_call|>"),
+    "openers in a delimited text": ('<|tool_call>call:note{body:<|"|>', "<|tool_call>call:note{"),
+    "broken delimited calls": ("", '<|tool_call>call:note{body:<|"|>a}<tool_call|>'),
+    "bare texts": ("<|tool_call>call:note{", "a:b,"),
     "flags": ('[TOOL_CALL]{tool => "note", args => {', ' --body "x'),
 }
 SMALL, LARGE = 8_000, 64_000
