@@ -57,7 +57,17 @@ def coerce_text(text: str, schema: Schema, key: str, inline: str | None = None) 
     kinds, choices = allowed_types(declared, schema) if isinstance(declared, Mapping) else (set[str](), ())
     if inline == ANY_JSON:
         return _json(text, kinds, choices)
+    if inline is None and not kinds and isinstance(declared, Mapping):
+        return _any_value(text)
     return coerce(text, _narrowed(kinds, inline), choices)
+
+
+def _any_value(text: str) -> Any:
+    """The object or list that a parameter of any type is written as; other words stay text, which such a one may be."""
+    try:
+        return loads(text.strip()) if text.lstrip()[:1] in ("{", "[") else text
+    except Unreadable:
+        return text
 
 
 def _is_only_string(declared: object) -> bool:
@@ -171,14 +181,22 @@ def coerce(text: str, kinds: set[str], choices: tuple[Any, ...]) -> Any:
     word = text.strip()
     if "string" in kinds and (not word or any(isinstance(each, str) and each == text for each in choices)):
         return text
-    for kind in _ORDER:
-        if kind in kinds:
-            read, value = _READ[kind](word)
-            if read:
-                return value
+    for written in (word, *_unquoted(word)):
+        for kind in _ORDER:
+            if kind in kinds:
+                read, value = _READ[kind](written)
+                if read:
+                    return value
     return text
 
 
+def _unquoted(word: str) -> tuple[str, ...]:
+    """The inside of a quoted word, if it is one; the quotes may be escaped."""
+    match = _QUOTED.match(word)
+    return (match["inner"],) if match else ()
+
+
+_QUOTED = re.compile(r"""\\?(?P<quote>["'])(?P<inner>[^"'\\]{1,100})\\?(?P=quote)\Z""")
 _MISS = (False, None)
 
 

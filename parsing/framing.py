@@ -58,7 +58,8 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("gemma4", r"(?:<\|channel>\s{0,3}){1,3}(?=[^\s<])", r"<channel\|>"),
     Reasoning(
         "harmony",
-        rf"{_START}{_CHANNEL}analysis{_NOBODY}?{_WORD}<\|message\|>(?=[^{{])|{_START}{_CHANNEL}analysis<\|message\|>",
+        rf"{_START}{_CHANNEL}analysis{_NOBODY}?{_WORD}{_SPACE}<\|message\|>(?=[^{{])|"
+        rf"{_START}{_CHANNEL}analysis{_SPACE}<\|message\|>",
         _HARMONY_SHUTS,
         last=_HARMONY_LAST,
         alone=rf"<\|end\|>(?={_START}(?: to=[^<]{{1,128}})?<\|channel\|>[^<]{{1,160}}(?:<\|constrain\|>\w{{1,20}})?"
@@ -99,7 +100,7 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("muse", rf"{_STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
     Reasoning(
         "harmony",
-        rf"{_ADDRESSED}{_CHANNEL}final{_TO}?{_WORD}<\|message\|>",
+        rf"{_ADDRESSED}{_CHANNEL}final{_TO}?{_WORD}{_SPACE}<\|message\|>",
         _HARMONY_SHUTS,
         answer=True,
         last=_HARMONY_LAST,
@@ -133,7 +134,7 @@ _FAMILIES = (
 )
 SHAPED = rf"<\|/?(?:(?:{_FAMILIES})(?:[_:./-][\w:./-]{{0,60}})?|[A-Z][A-Z_]{{2,60}})\|>"
 STOPS = (
-    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|END_OF_TURN_TOKEN|return|call|calls|end|eom|eot|role_end|observation|"
+    r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|END_OF_TURN_TOKEN|return|call|calls|end|eom|eot|role_end|observation|iquest_end|"
     r"user|tool_response|message_sep|stop|end_message|message_model|content_text|content|flush|START_RESPONSE|END_RESPONSE|"
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
 )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from parsing.blocks import LEASE, MARKS, PATIENCE, Blocks
-from parsing.drafts import Output
+from parsing.drafts import Draft, Output
 from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Reclassified, Text, Thought
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
@@ -21,6 +21,8 @@ from parsing.sink import Excerpts, Sink
 from parsing.state import AFTER, CALL, FENCE, OVER, TEXT, Channel, State
 
 LIMIT = 1 << 20
+_CLOSER_BEGINS = 3  # so many characters of a closer are no chance
+_CLOSER_MOST = 64  # characters: no closer of reasoning is longer
 _KNOWN_PIECES = 8192
 _KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
@@ -267,7 +269,7 @@ class Parser:
             self._scan_all(output.take_again(), last=True)
         held, self._held = self._held, ""
         ended = self._blocks.cut()
-        if draft is not None and draft.row is not None and not output.is_whole(ended):
+        if draft is not None and (self._goes_on(draft, held) if draft.row is None else not output.is_whole(ended)):
             draft.raw.append(held)
             output.release(draft)
         else:
@@ -276,6 +278,15 @@ class Parser:
                 output.emit(held)
         self._state.enter(OVER)
         self._known, self._stop = _NOTHING, ""
+
+    def _goes_on(self, draft: Draft, held: str) -> bool:
+        """Return whether the reasoning that is open was cut, perhaps within its closer: a call in it is a draft."""
+        closer = self._state.closer
+        if closer is None or self._sink.is_cut:
+            return self._sink.is_cut
+        end = ("".join(draft.raw) + held)[-_CLOSER_MOST:]
+        begins = range(len(end) - _CLOSER_BEGINS + 1)
+        return any(closer.fullmatch(end, begin, partial=True) for begin in begins)
 
 
 @lru_cache(maxsize=8)
