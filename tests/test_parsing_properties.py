@@ -229,3 +229,12 @@ def test_a_call_without_a_closer_runs_only_if_the_reply_did_not_break_off(text: 
         parser = Parser(CODE_TOOLS)
         parsed = gather([*parser.feed(text), *parser.close(cut=cut)])
         assert (len(parsed.calls), len(parsed.rejected)) == ((0, 1) if cut else (1, 0))
+
+
+@pytest.mark.parametrize("dialect", sorted(WRITERS.keys() - WEAK))
+def test_reasoning_that_broke_off_calls_nothing(dialect: str) -> None:
+    text = f"<think>\nperhaps\n{WRITERS[dialect]([('set_lamp', {'room': 'attic', 'level': 2})])}\n"
+    for cut in (False, True):
+        parser = Parser(TOOLS, fences=False)
+        parsed = gather([*parser.feed(text), *parser.close(cut=cut)])
+        assert len(parsed.calls) == (0 if cut else 1)
