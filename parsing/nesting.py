@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 _PAIRS = {"}": "{", "]": "[", ")": "("}
+_CLOSERS = {opener: closer for closer, opener in _PAIRS.items()}
 _SPACE = re.compile(r"\s*")
 # The text in a string, up to the quote that may close it or to a backslash at the end of the buffer.
 _INSIDE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL).match for quote in "\"'"}
@@ -67,6 +68,11 @@ class Nesting:
     def delimiter(self) -> str:
         """The extra string delimiter that closes the open string. Empty outside of such strings."""
         return self._quote if self._quote in self._strings else ""
+
+    @property
+    def closers(self) -> str:
+        """The brackets that close what is open, the last one first."""
+        return "".join(_CLOSERS[opener] for opener in reversed(self._stack))
 
     @property
     def in_string(self) -> bool:
@@ -204,7 +210,7 @@ class Nesting:
             return end
         if self._strings and char not in _STRUCTURE and char not in self._quotes:
             return self._string_token(buf, end)
-        self._filled = char in _PAIRS or char in self._quotes
+        self._filled = char in _PAIRS or char in "\"'"
         if char in self._quotes:
             self._quote, self.word = char, ""
             self._seen += 1

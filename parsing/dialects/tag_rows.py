@@ -159,7 +159,8 @@ MARKED: tuple[Dialect, ...] = (
     Dialect(
         "gemma4", "object_literal", "Gemma 4, FunctionGemma",
         rf"<(?:\|tool_call\|?|start_function_call)>{S}(?::?(?:call)?:{S})?(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?"
-        rf"(?:(?P<bracket>[\{{(])|(?P<void>(?=<tool_call\|>|<end_function_call>)))",
+        rf"(?:(?P<bracket>[\{{(])|(?P<void>(?=<tool_call\|>|<end_function_call>)))"
+        rf"|<(?:\|tool_call|start_function_call)>{S}call:{S}(?P<name>)(?P<bracket>\{{)",
         body.literal, rf"{S}[;,]?{S}(?:call)?:{S}(?P<name>[^\s<>{{}}()\[\]:]{{1,128}})\s?(?P<bracket>[\{{(])",
         ("functiongemma",),
     ),

@@ -7,6 +7,7 @@ what stands behind its closer is not its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -20,6 +21,9 @@ _NEAR = 20
 _BRACKETS = ("}", ")")
 _CLOSES = r"<tool_call\|>|<end_function_call>"
 _OPENS = r"<\|tool_call>|<start_function_call>"
+_NEXT_KEY = re.compile(r",\s*[\w.-]+\s*:")
+_PAIRS = {"{": "}", "[": "]", "(": ")"}
+_ALONE = re.compile(r"\s*(?:\Z|<\||<(?:turn|eos|start_function|end_of_turn))")  # no words
 _BEHIND = compiled(r"\s{0,20}(?:[})\]:]|,\s{0,20}[\w\"<{\[])")  # what may stand behind a text
 
 
@@ -29,6 +33,7 @@ class Outcome(Enum):
     MORE = 1  # what follows must be seen together with what comes next
     CLOSED = 2  # its delimiter is next
     BROKEN = 3  # its delimiter was forgotten, and the call has ended
+    ENDED = 4  # the same, with the call's closer behind it and no words behind that
 
 
 class DelimitedText:
@@ -56,7 +61,8 @@ class DelimitedText:
                 if goes_on is None:
                     return at, Outcome.MORE
                 if not goes_on:
-                    return at, Outcome.BROKEN
+                    alone = not opens and _ALONE.match(buf, found.end())
+                    return at, Outcome.ENDED if alone else Outcome.BROKEN
             self._quoted = max(0, self._quoted + (1 if opens else -1))
             pos = found.end()
 
@@ -76,6 +82,19 @@ def _goes_on(buf: str, pos: int, last: bool, delimiter: str, *, cut: bool) -> bo
         return True if len(buf) - pos >= REACH else cut if last else None
     end, match = match_at(_BEHIND, buf, at + len(delimiter), last)
     return None if end == NEED_MORE else match is not None
+
+
+def closed(raw: str, delimiter: str, closers: str) -> str | None:
+    """`raw` with the delimiter that its last text lacks in front of these closers. None if it may end elsewhere."""
+    head, _, text = raw.rpartition(delimiter)
+    for closer in reversed(closers):
+        text = text.rstrip()
+        if not text.endswith(closer):
+            return None
+        text = text[:-1]
+    if _NEXT_KEY.search(text) or any(text.count(opener) != text.count(closer) for opener, closer in _PAIRS.items()):
+        return None
+    return f"{head}{delimiter}{text}{delimiter}{closers}"
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ from parsing.arguments import coerce_text
 from parsing.literals import Bare, Literals, Unreadable, read_whole
 from parsing.matching import NEED_MORE, NO_MATCH, groups_at
 from parsing.nesting import MORE, Nesting
-from parsing.readers.delimited import DelimitedText, Outcome
+from parsing.readers.delimited import DelimitedText, Outcome, closed
 from parsing.readers.followers import after_literal
 from parsing.sink import CUT, Sink
 
@@ -96,21 +96,30 @@ class LiteralCall:
         """Pass the open text, or end the call that it has broken. Return the place, and whether to read on there."""
         at, outcome = self._text.advance(buf, pos, last, self._nesting.delimiter, self._parts)
         self._take(buf[pos:at])
-        if outcome is Outcome.BROKEN:
-            self.done = True
-            self._sink.bad("".join(self._parts), _UNCLOSED.format(name=self._name, delimiter=self._nesting.delimiter))
+        if outcome in (Outcome.BROKEN, Outcome.ENDED):
+            self._finish_unclosed(mended=outcome is Outcome.ENDED)
         return at, outcome is Outcome.CLOSED
+
+    def _finish_unclosed(self, *, mended: bool) -> None:
+        """End the call in an open text: with the delimiter that it lacks, where only one place is left for it."""
+        raw, delimiter, closers = "".join(self._parts), self._nesting.delimiter, self._nesting.closers
+        whole = closed(raw, delimiter, closers) if mended else None
+        if whole is not None:
+            self._finish(whole[:-1])
+            return
+        self.done = True
+        self._sink.bad(raw, _UNCLOSED.format(name=self._name, delimiter=delimiter))
 
     def _take(self, text: str) -> None:
         if text:
             self._parts.append(text)
             self._sink.delta(text)
 
-    def _finish(self, *, ended: bool = False) -> None:
+    def _finish(self, mended: str = "", *, ended: bool = False) -> None:
         self.done = True
         raw = "".join(self._parts)
+        text = "{" + (mended or raw) + ("" if ended else "}")
         try:
-            text = f"{{{raw}" if ended else f"{{{raw}}}"
             value = read_whole(text, Literals.value, ended=ended, strings=STRINGS, words=True)
         except Unreadable as error:
             self._sink.bad(raw, f"This call's arguments cannot be read: {error}. Send the call again.")
