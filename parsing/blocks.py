@@ -8,7 +8,7 @@ import regex
 
 from parsing.dialects import Dialect
 from parsing.drafts import Draft, Output
-from parsing.events import ParseEvent, Text, Thought
+from parsing.events import Text, Thought
 from parsing.matching import CLOSER, NEED_MORE, NO_MATCH, Groups, compiled, first_characters, groups_at, match_at
 from parsing.readers.json_calls import JsonCalls
 from parsing.sink import TOO_LONG, Excerpts, Reader, Sink
@@ -222,32 +222,27 @@ class Blocks:
             self._state.begin_line()
         return step
 
-    def shortcut(self) -> tuple[str, int]:
-        """Return the one character that can matter in the next piece, and how much text without it may be shown.
-
-        None may be when the call is held, or its reader needs to see it; none may be kept when it is too long.
+    def shortcut(self) -> tuple[str, int, bool]:
+        """Return the one character that can matter in the next piece, how much text without it may pass before the
+        limits are looked at again, and whether it is shown.
         """
-        reader = self._reader
+        reader, draft = self._reader, self._output.draft
         assert reader is not None
-        room = self._limit - self._size if reader.streams and self._output.draft is None and not self._sink.muted else 0
-        return reader.stop, min(room, LEASE)
+        if draft is None:
+            shown = reader.streams and not self._sink.muted
+            limit = self._limit if shown else self._limit // 2
+            return reader.stop, min(limit - self._size, LEASE), shown
+        if draft.row is None:  # in reasoning each piece may end that
+            return "", 0, False
+        return reader.stop, min(self._limit // 2 - self._size, self._limit - draft.size, LEASE), False
 
     def take(self, text: str) -> None:
-        """Let the open call have text that has been shown and holds nothing that matters."""
+        """Let the open call have text that has passed, as it holds nothing that matters."""
         assert self._reader is not None
         self._size += len(text)
         if self._excerpts.room:
             self._excerpts.keep(text)
         self._reader.take(text)
-
-    def keep(self, text: str) -> list[ParseEvent] | None:
-        """Take a piece that is not shown, without the character that can matter; None if it must be read."""
-        draft = self._output.draft
-        if text[-1] == "\\" or self._size + len(text) > self._limit // 2 or (draft is not None and draft.row is None):
-            return None
-        self.take(text)
-        self._output.hold(text)
-        return []
 
     # --- after a call ---
 

@@ -73,10 +73,14 @@ class Parser:
         self._gates = frozenset(openers.gates)
         self._is_prose, self._pieces = _known(openers.gates)
         self._known: Known = _NOTHING  # pieces in which nothing can matter, and their events
-        self._room = 0  # characters of them that may pass before the next scan
+        self._room = 0  # how many of them may pass before the next scan; a longer piece counts as several
         self._passed: list[str] = []  # pieces that have passed since the last one
         self._stop = ""  # the one character that can matter; the empty text is in every piece
         self._pass: Pass = self._pass_line  # for a piece without it
+        self._paused: tuple[Known, Pass] = (
+            self._known,
+            self._pass,
+        )  # both, while a backslash waits for what it escapes
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
             if opened is None:
@@ -91,8 +95,8 @@ class Parser:
     def feed(self, text: str) -> list[ParseEvent]:
         """Return the events of the next piece of the reply. Never raises."""
         event = self._known.get(text)
-        if event is not None and self._room > 0:
-            self._room -= len(text)
+        if event is not None and (room := self._room):
+            self._room = room - 1
             self._passed.append(text)
             return [event]
         if text and self._stop not in text:
@@ -123,36 +127,55 @@ class Parser:
         """Let a piece pass, and know it the next time."""
         if len(text) <= _KNOWN_LENGTH and len(self._known) < _KNOWN_PIECES:
             self._known[text] = event
-        self._room -= len(text)
-        self._passed.append(text)
+        self._let_pass(text)
         return [event]
 
+    def _let_pass(self, text: str) -> None:
+        self._room = max(0, self._room - 1 - len(text) // _KNOWN_LENGTH)
+        self._passed.append(text)
+
     def _pass_prose(self, text: str) -> list[ParseEvent] | None:
-        if self._room <= 0 or not self._is_prose(text):
+        if not self._room or not self._is_prose(text):
             return None
         return self._show(text, self._state.channel(text))
 
     def _pass_line(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a line of code, in which marks of calls are text."""
-        if self._room <= 0:
+        if not self._room:
             return None
-        self._room -= len(text)
-        self._passed.append(text)
+        self._let_pass(text)
         return [self._state.channel(text)]
 
     def _pass_delta(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a value."""
-        if len(text) > self._room:
+        if len(text) > self._room * _KNOWN_LENGTH:
             return None
-        if text[-1] == "\\" and self._stop in _QUOTES and (len(text) - len(text.rstrip("\\"))) % 2:
-            self._held, self._known, self._pass = text, _NOTHING, self._pass_escaped
-            return []
+        if self._ends_in_escape(text):
+            return self._wait_for_escaped(text)
         return self._show(text, CallDelta(self._sink.index, text))
+
+    def _pass_held(self, text: str) -> list[ParseEvent] | None:
+        """Pass a part of a value that is not shown."""
+        if len(text) > self._room * _KNOWN_LENGTH:
+            return None
+        if self._ends_in_escape(text):
+            return self._wait_for_escaped(text)
+        self._let_pass(text)
+        return []
+
+    def _ends_in_escape(self, text: str) -> bool:
+        return text[-1] == "\\" and self._stop in _QUOTES and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+    def _wait_for_escaped(self, text: str) -> list[ParseEvent]:
+        """Hold a piece until what its last backslash escapes is there."""
+        self._held, self._paused = text, (self._known, self._pass)
+        self._known, self._pass = _NOTHING, self._pass_escaped
+        return []
 
     def _pass_escaped(self, text: str) -> list[ParseEvent] | None:
         """Pass what a backslash escapes, together with it."""
         text, self._held = self._held + text, ""
-        self._settle_in_call()
+        self._known, self._pass = self._paused
         return self.feed(text)
 
     def _wait(self, text: str) -> list[ParseEvent] | None:
@@ -172,6 +195,7 @@ class Parser:
         self._passed.clear()
         if self._state.mode is CALL:
             self._blocks.take(text)
+            self._output.hold(text)
         else:
             self._state.characters += len(text)
 
@@ -183,7 +207,7 @@ class Parser:
         if state.mode is CALL and not self._held:
             self._settle_in_call()
             return
-        self._known, self._stop, self._room = _NOTHING, "", LEASE
+        self._known, self._stop, self._room = _NOTHING, "", LEASE // _KNOWN_LENGTH
         if self._held:
             if self._is_in_tag(self._held):
                 self._stop, self._pass = ">", self._wait
@@ -197,14 +221,14 @@ class Parser:
             self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_prose
 
     def _settle_in_call(self) -> None:
-        self._stop, self._room = self._blocks.shortcut()
         self._known = _NOTHING
-        if self._room > 0:
-            if self._stop:
-                self._known, self._pass = _deltas(self._sink.index, self._stop), self._pass_delta
-        elif self._stop:
-            self._pass = self._blocks.keep
-        elif self._output.draft is None:
+        self._stop, room, shown = self._blocks.shortcut()
+        self._room = max(0, room) // _KNOWN_LENGTH
+        if self._stop:
+            self._pass = self._pass_delta if shown else self._pass_held
+            if shown:
+                self._known = _deltas(self._sink.index, self._stop)
+        elif not shown and self._output.draft is None:
             self._stop, self._pass = "\n", self._wait_for_mark
 
     def _is_in_tag(self, held: str) -> bool:
