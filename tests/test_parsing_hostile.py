@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parsing import BadCall, Parser, parse
+from parsing import BadCall, CallDelta, Parser, parse
 from parsing.parser import gather
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -139,6 +139,16 @@ def test_a_call_beyond_all_measure_is_refused() -> None:
     [bad] = gather(events).rejected
     assert isinstance(bad, BadCall) and "too long" in bad.reason
     assert gather(events).calls == []
+
+
+@pytest.mark.parametrize("size", [1, 5, 50_000])
+def test_a_limit_holds_in_a_value_full_of_backslashes(size: int) -> None:
+    text = '<tool_call>{"name": "note", "arguments": {"body": "' + r"\n" * 20_000
+    parser = Parser(TOOLS, limit=1000)
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.close()
+    assert sum(len(event.text) for event in events if isinstance(event, CallDelta)) < 16 * 1000
+    assert isinstance(events[-1], BadCall)
 
 
 def test_a_line_of_ten_megabytes() -> None:
