@@ -272,3 +272,11 @@ def test_a_document_of_a_thought_ends_with_it() -> None:
     documents = [one for one in Documents().with_documents(events) if isinstance(one, DocumentUpdated)]
     assert [one.done for one in documents].count(True) == 2
     assert len({one.document for one in documents}) == 2
+
+
+def test_the_halves_of_a_character_count_as_a_client_counts_them() -> None:
+    reply = new_reply()
+    events = read(reply, ["Hm \ud83d", "\ude00😀", "</think>", "So \ud83d"])
+    assert [event.characters for event in events if isinstance(event, TextReclassified)] == [5]
+    message = reply.message()
+    assert (message.text, message.reasoning, message.shown) == ("Hm 😀😀</think>So \ufffd", "Hm 😀😀", "So \ufffd")

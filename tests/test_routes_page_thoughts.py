@@ -33,9 +33,11 @@ async def test_an_answer_that_was_thought_moves_into_the_thoughts(tmp_path: Path
         await expect(answer.locator("figure.code")).to_be_visible()
         await page.reload()  # in the middle of what will have been a thought
         await expect(answer.get_by_text("another 😀")).to_be_visible()
+        await answer.get_by_role("button").first.focus()
         shown.event.set()
         thought = turn.locator("details.reasoning")
         await expect(thought).to_have_count(1)
+        await expect(thought.locator("summary")).to_be_focused()
         await expect(answer).to_have_count(0)
         await expect(turn.get_by_text("the time", exact=True)).to_be_hidden()
         closed.event.set()
@@ -107,10 +109,11 @@ async def test_a_draft_of_a_call_stays_as_a_card_behind_the_thought(tmp_path: Pa
             await expect(cards).to_have_count(2)
             await expect(cards.nth(0)).to_contain_text("stood in the model's thoughts")
             await expect(cards.nth(1)).to_have_attribute("data-state", "done")
-            await expect(page.locator(".answer")).to_have_count(2)
+            await expect(page.locator(".answer")).to_have_count(3)
             await expect(page.locator(".answer").nth(0)).to_contain_text("I ask it.")
+            await expect(page.locator(".answer").nth(1)).to_contain_text("echo noon")
             parts = await turn.locator(".run-body > *").evaluate_all("(all) => all.map((one) => one.classList[0])")
-            assert parts[:4] == ["reasoning", "card", "answer", "card"]
+            assert parts[:6] == ["reasoning", "card", "answer", "card", "answer", "answer"]
             await turn.locator("details.reasoning summary").click()
             await expect(turn.locator(".reasoning-text")).to_contain_text("First the clock.")
             await expect(turn.locator(".reasoning-text")).to_contain_text("Or not.")

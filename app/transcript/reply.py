@@ -104,6 +104,7 @@ class Reply:
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
+        self._half = ""  # of a character that the server has sent in two pieces
         self._wrote = StringIO()  # not a list: a text for each token would take ten times the memory
         self._shown = StringIO()
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
@@ -120,6 +121,8 @@ class Reply:
 
     def _add_text(self, text: str) -> Sequence[AgentEvent]:
         """Nearly every piece, and nearly always it is text: without a generator."""
+        if self._half or "\ud800" <= text[-1:] <= "\udbff":
+            text = self._whole(text)
         self._wrote.write(text)
         self.characters += len(text)
         self._parser = self._parser or self._new_parser()
@@ -128,6 +131,13 @@ class Reply:
             self._shown.write(shown.text)
             return (TextDelta(shown.text),)
         return [event for seen in found for event in self._see(seen, "text")]
+
+    def _whole(self, text: str) -> str:
+        """Return the text up to its last whole character: clients count one where its two halves meet."""
+        text = f"{self._half}{text}".encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        end = len(text) - ("\ud800" <= text[-1:] <= "\udbff")
+        self._half = text[end:]
+        return text[:end]
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
@@ -151,6 +161,9 @@ class Reply:
 
     def end(self) -> Iterator[AgentEvent]:
         """End the stream; emit what the parser still held."""
+        if self._half:
+            self._half = ""
+            yield from self._add_text("\ufffd")
         if self._parser is None:
             return
         for seen in self._parser.close(cut=self.is_cut):

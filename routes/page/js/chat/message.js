@@ -125,6 +125,10 @@ export class Reasoning {
     this.#flow.add(text);
   }
 
+  focus() {
+    this.element.firstElementChild.focus({ preventScroll: true });
+  }
+
   close() {
     if (this.#empty) this.element.remove();
     const took = this.#elapsed();

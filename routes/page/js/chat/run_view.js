@@ -128,6 +128,7 @@ export class RunView {
   /** The last `characters` of the text so far were reasoning, which follows: it takes the place of that text. */
   reclassify(characters) {
     this.close();
+    const focused = this.body.contains(document.activeElement);
     let left = characters,
       place = null; // of the first answer that has lost text
     while (left > 0 && this.#texts.length) {
@@ -142,6 +143,7 @@ export class RunView {
     this.#part = new Reasoning(this);
     place.after(this.#part.element);
     if (this.#texts.at(-1)?.element !== place) place.remove();
+    if (focused && !this.body.contains(document.activeElement)) this.#part.focus();
   }
 
   /** The open part of this kind: text continues there unless something else came between. */
