@@ -13,6 +13,10 @@ from collections.abc import Callable, Set
 from math import inf
 from typing import Any, NoReturn, TypeVar
 
+import regex
+
+from parsing.matching import CLOSERS
+
 MAX_DEPTH = 100
 MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
 _TRIES = 8
@@ -28,6 +32,8 @@ _END_OF_WORD = re.compile(r"[,}\])]")
 _OTHER_VALUES = re.compile(r"[{}\[\]]|,\s*[\w.-]+\s*:")
 _BEFORE_VALUES = ("", ":", "=", ",", "[", "{", "(")
 _GAP = 20  # characters of space, with some that are visible
+# The closer of one call, and the opener of another.
+_NEXT_CALL = regex.compile(rf"(?:{'|'.join(CLOSERS)})\s{{0,20}}[<\[](?!/)")
 _ENDS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 _WORDS = {
     "true": True, "True": True, "false": False, "False": False,
@@ -269,7 +275,10 @@ class Literals:
             elif self._closes(ends) and match.start() not in self._passed:
                 self.doubtful_end = match.start() if inner else self.doubtful_end
                 self.odd_end = match.start() if inner % 2 else self.odd_end
-                return "".join(pieces)
+                text = "".join(pieces)
+                if inner % 2 and _NEXT_CALL.search(text):
+                    raise Unreadable("a string is not closed before the next call")
+                return text
             elif key:
                 raise Unreadable(f"a quote stands in a key, at character {match.start()}")
             else:
