@@ -94,7 +94,8 @@ MARKED: tuple[Dialect, ...] = (
     Dialect(
         "qwen3_coder", "func_param", "Qwen3-Coder, Qwen3.5-3.8, MiMo-V2, Seed-OSS, Step-3.5, Nemotron 3, Granite 4.2",
         rf"(?P<wrap><(?:seed:)?tool_call>){S}<function\s?=\s?{LOOSE_NAME}{_TAG_END}"
-        rf"|<function\s?=\s?[\"']?{OFFERED}[\"']?{_TAG_END}",
+        rf"|<function\s?=\s?[\"']?{OFFERED}[\"']?{_TAG_END}"
+        rf"|(?P<wrap><(?:seed:)?tool_call>){S}<function\s?=\s?(?P<name>)>(?={S}(?:<param|</function))",
         body.tagged(FUNCTION_TAGS),
         rf"{S}<function\s?=\s?{LOOSE_NAME}{_TAG_END}",
         ("mimo", "seed_oss"), wrapper=r"</(?:seed:)?tool_call>",
