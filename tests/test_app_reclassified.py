@@ -276,7 +276,7 @@ def test_a_document_of_a_thought_ends_with_it() -> None:
 
 def test_the_halves_of_a_character_count_as_a_client_counts_them() -> None:
     reply = new_reply()
-    events = read(reply, ["Hm \ud83d", "\ude00😀", "</think>", "So \ud83d"])
+    events = read(reply, ["Hm \ud83d", "\ude00\ud83d\ude00", "</think>", "So \ud83d"])
     assert [event.characters for event in events if isinstance(event, TextReclassified)] == [5]
     message = reply.message()
     assert (message.text, message.reasoning, message.shown) == ("Hm 😀😀</think>So \ufffd", "Hm 😀😀", "So \ufffd")

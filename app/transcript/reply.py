@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from io import StringIO
@@ -45,6 +46,7 @@ REPAIRED = "repaired"  # another
 TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
+_HALF = re.compile("[\ud800-\udfff]")  # a surrogate
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 
 
@@ -121,7 +123,7 @@ class Reply:
 
     def _add_text(self, text: str) -> Sequence[AgentEvent]:
         """Nearly every piece, and nearly always it is text: without a generator."""
-        if self._half or "\ud800" <= text[-1:] <= "\udbff":
+        if self._half or (not text.isascii() and _HALF.search(text)):
             text = self._whole(text)
         self._wrote.write(text)
         self.characters += len(text)
