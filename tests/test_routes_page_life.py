@@ -18,7 +18,7 @@ from tests.upstream import hang, stream, upstream
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
-GONE = r"Failed to load resource|net::ERR_"  # what Chromium says of a server that is not there
+GONE = r"Failed to load resource|Failed to fetch|net::ERR_"  # what Chromium says of a server that is not there
 WHOLE = stream(says("I am back."), chunk(finish="stop"), DONE)
 WRITES = stream(says("```write_file\nnote.txt\nfirst\n```"), chunk(finish="stop"), DONE)
 
