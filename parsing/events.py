@@ -56,7 +56,7 @@ class CallOpened:
 
 @dataclass(slots=True)
 class CallDelta:
-    """A further piece of an open call's arguments, as the model writes them."""
+    """A further piece of an open call's arguments, as the model writes them. Never change one: replies share it."""
 
     index: int
     text: str
