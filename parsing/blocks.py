@@ -202,6 +202,8 @@ class Blocks:
         if draft is None or draft.channel is not Thought:
             return len(buf)
         at, end = self._closer_in(buf, pos, last)
+        if at - pos > (room := self._limit - draft.size + 1):
+            return pos + room  # with that the draft is too long
         if end >= 0:
             self._state.enter(TEXT)
         return at if at > pos or end >= 0 else NEED_MORE
@@ -247,7 +249,14 @@ class Blocks:
     # --- after a call ---
 
     def follow(self, buf: str, pos: int, last: bool) -> int:
-        """Drop closers, or begin the block's next call; else the block has ended."""
+        """Drop closers, or begin the block's next call; else the block has ended. In reasoning, up to its end."""
+        draft = self._output.draft
+        if draft is None or draft.channel is not Thought:
+            return self._follow(buf, pos, last)
+        at, end = self._closer_in(buf, pos, last)
+        return self._follow(buf, pos, last) if at in (pos, len(buf)) else self._follow(buf[:at], pos, last or end >= 0)
+
+    def _follow(self, buf: str, pos: int, last: bool) -> int:
         row = self._row
         if (end := self._at_closer(buf, pos, last)) != NO_MATCH:
             return end

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from parsing.dialects import Dialect
 from parsing.events import Call, ParseEvent, Reclassified, Text, Thought
 from parsing.sink import Excerpts, Sink
-from parsing.state import AFTER, CALL, TEXT, Channel, State
+from parsing.state import AFTER, CALL, OVER, TEXT, Channel, State
 
 DOUBTS = 8  # times that text of one message may be read again
 
@@ -116,7 +116,7 @@ class Output:
     def drop(self, draft: Draft) -> None:
         """Forget the events of the draft."""
         self.draft = None
-        if self._state.mode in (CALL, AFTER):
+        if self._state.mode in (CALL, AFTER, OVER):
             self._state.enter(TEXT)
         self._excerpts.drop(draft.index, self._sink.index)
         self._sink.rewind(draft.index)

@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
+
+import regex
 
 from parsing.arguments import coerce_text, is_plain_string, properties_of, required_of
 from parsing.events import Arguments
+from parsing.framing import ENDS
 from parsing.literals import Unreadable, loads
+from parsing.matching import compiled
 from parsing.shapes import Misfit
 
 # The same rule in words for a model: the system prompt teaches it with these.
@@ -25,6 +30,12 @@ RULE = (
 Schema = Mapping[str, Any]
 _TICKS = re.compile("`+")
 USUAL = ("command", "code", "query", "content", "text", "input")
+
+
+@lru_cache(maxsize=64)
+def closing_fence(run: str) -> regex.Pattern[str]:
+    """The fence that closes the one which `run` opened: alone in its line, but for a token that ends the message."""
+    return compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n|{ENDS})")
 
 
 def text_parameters(schema: Schema) -> list[str]:

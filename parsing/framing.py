@@ -138,6 +138,8 @@ STOPS = (
     r"user|tool_response|message_sep|stop|end_message|message_model|content_text|content|flush|START_RESPONSE|END_RESPONSE|"
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
 )
+# Those that end a message, in a line behind a fence that closes too.
+ENDS = rf"{STOPS}|</s>|<end_of_turn>|<eos>|<turn\|>|<｜end▁of▁sentence｜>|\[e~\[|</assistant>"
 _MARKED_NAMES = "tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter"
 _MARKED_TAG = rf"{BAR}[A-Z]{{1,12}}{BAR}\s?(?:{_MARKED_NAMES})[^<>]{{0,200}}>"
 # An opener that holds no call: where the message ends behind it, one was cut.

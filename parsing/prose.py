@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import regex
-
 from parsing.arguments import properties_of, required_of
 from parsing.blocks import Blocks
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import Text, Thought
-from parsing.fences import info_string_arguments
+from parsing.fences import closing_fence, info_string_arguments
 from parsing.framing import CUT_HEADER, FOREIGN_SHUTS, Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.openers import (
@@ -107,7 +105,7 @@ class Prose:
         if buf[pos] in state.closer_gates and (step := self._at_closer(buf, pos, last)) != NO_MATCH:
             return step
         if state.line_start:
-            end, match = match_at(_fence_end(state.fence), buf, pos, last)
+            end, match = match_at(closing_fence(state.fence), buf, pos, last)
             if end == NEED_MORE:
                 return NEED_MORE
             if match:
@@ -222,6 +220,8 @@ class Prose:
             return NO_MATCH  # a message of harmony may quote them
         tokens = self._openers.tokens
         end, opening = tokens.match_at(buf, pos, last)
+        if opening and self._has_closer(buf[pos:end]):
+            return NO_MATCH
         if opening and not (last and self._is_cut(opening.kind, buf, pos)):
             self._pass_token(opening.kind)
             return end
@@ -244,7 +244,12 @@ class Prose:
         return behind[:1] in ("", "<") and is_truncated_call(buf[pos:], self._openers)
 
     def _is_truncated(self, text: str) -> bool:
-        return self._blocks.enabled and is_truncated(text, self._sink.tools, self._openers)
+        enabled = self._blocks.enabled
+        return enabled and is_truncated(text, self._sink.tools, self._openers) and not self._has_closer(text)
+
+    def _has_closer(self, text: str) -> bool:
+        """Return whether the reasoning ends in `text`, behind its beginning."""
+        return self._state.closer is not None and self._state.closer.search(text, 1) is not None
 
     def _pass_token(self, kind: Kind) -> None:
         """Let a token that is never shown have its effect."""
@@ -339,8 +344,3 @@ def _first_key(attributes: str | None) -> str:
 @lru_cache(maxsize=64)
 def _gate(gates: str, extra: frozenset[str]) -> re.Pattern[str]:
     return re.compile(f"[{re.escape(gates + ''.join(sorted(extra)))}]")
-
-
-@lru_cache(maxsize=64)
-def _fence_end(run: str) -> regex.Pattern[str]:
-    return compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")

@@ -130,6 +130,16 @@ def test_an_undecided_form_is_not_held_beyond_its_limit() -> None:
     assert shown > 2900
 
 
+@pytest.mark.parametrize("size", [1, 999, 10_000])
+def test_a_result_invented_in_a_thought_ends_nothing_beyond_the_limit(size: int) -> None:
+    thought = f"{PING}<tool_response>{'x' * 5000}"
+    text = f"<think>{thought}</think>Hello."
+    parser = Parser(TOOLS, limit=2000)
+    pieces = (text[at : at + size] for at in range(0, len(text), size))
+    parsed = gather([*(event for piece in pieces for event in parser.feed(piece)), *parser.close()])
+    assert (parsed.reasoning, parsed.content, parsed.calls) == (thought, "Hello.", [])
+
+
 def test_a_call_beyond_all_measure_is_refused() -> None:
     parser = Parser(TOOLS, limit=1000)
     events = parser.feed('<tool_call>{"name": "note", "arguments": {"body": "')

@@ -65,7 +65,7 @@ def _addressed(start: str) -> tuple[Dialect, ...]:
         ),
         Dialect(
             "muse_glimmer", "channel", "Muse Spark, Muse Glimmer",
-            rf"{start} ?to={OFFERED}<\|message\|>{S}{OBJECT}", body.named_json,
+            rf"{start} ?to={_TOOL}{OFFERED}<\|message\|>{S}{OBJECT}", body.named_json,
         ),
     )  # fmt: skip
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from parsing.events import Arguments, Text
-from parsing.fences import fence_usage, fill, fitting_object
+from parsing.fences import closing_fence, fence_usage, fill, fitting_object
 from parsing.literals import Unreadable, loads
-from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, match_at
 from parsing.shapes import ENVELOPE, Misfit
 from parsing.sink import Sink
 
@@ -31,7 +31,7 @@ class FenceCall:
         self._opening = opening
         self._alone = alone
         self._given = given
-        self._shut = compiled(rf" {{0,3}}{re.escape(run[0])}{{{len(run)},100}}[ \t]{{0,100}}(?=\r?\n)")
+        self._shut = closing_fence(run)
         self._parts: list[str] = []
         self.take = self._parts.append
         self._bol = True
