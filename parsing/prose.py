@@ -222,7 +222,7 @@ class Prose:
         end, opening = tokens.match_at(buf, pos, last)
         if opening and self._has_closer(buf[pos:end]):
             return NO_MATCH
-        if opening and not (last and self._is_cut(opening.kind, buf, pos)):
+        if opening and not (last and self._is_cut(opening.kind, buf, pos) and not self._has_closer(buf[pos:])):
             self._pass_token(opening.kind)
             return end
         if end == NO_MATCH and self._state.line_start:
