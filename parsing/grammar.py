@@ -134,6 +134,6 @@ EXPLICIT = (
     rf"(?:_name)?{SUFFIX}(?:>|\s?=\s?|\s{{1,20}}[\w-]{{1,20}}\s?=\s?)|<(?P<label>tool)>|<(?P<label>user)>(?=[\w.:-]{{1,128}}\s{{0,20}}<arg)"
     rf"|<\|(?:tool_call\|?|tool_call_start\||tool_call:(?:begin|start)\||tool_call_begin\||function_call\||"
     rf"tools_prefix\||START_ACTION\||python_start\||action_start\|>\s{{0,20}}<\|plugin\|)>|<start_function_call>"
-    rf"|\[TOOL_(?:CALLS?|REQUEST)\]|<{BAR}tool{BLANK}call{BLANK}begin{BAR}>(?:function<{BAR}tool{BLANK}sep{BAR}>)?"
+    rf"|\[TOOL_(?:CALLS?|REQUEST)\]|<{BAR}tool{BLANK}call{BLANK}begin{BAR}>(?:function<{BAR}tool{BLANK}sep{BAR}>|(?!function<))"
     rf"|✿FUNCTION✿:)"
 )
