@@ -150,6 +150,13 @@ def elements(calls: Sequence[Call]) -> str:
     )
 
 
+def assignments(calls: Sequence[Call]) -> str:
+    return "\n".join(
+        f"<tool_call>{name}" + "".join(f" {key}={dumped(value)}" for key, value in arguments.items()) + "</tool_call>"
+        for name, arguments in calls
+    )
+
+
 def arrow(calls: Sequence[Call]) -> str:
     return "\n".join(
         f'[TOOL_CALL]\n{{tool => "{name}", args => {{\n'
