@@ -115,6 +115,18 @@ def test_only_what_is_old_and_has_no_process_is_stale(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"{PREFIX}young", f"{PREFIX}used", "another"}
 
 
+def test_a_folder_that_goes_while_it_is_searched_holds_nothing_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scandir(path: object) -> object:
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        patch.setattr(os, "listdir", scandir)
+        clear_stale([str(tmp_path)])
+
+
 @levels
 @pytest.mark.parametrize("command", ["true", "exit 3", "kill -9 $$", "(sleep 1000 &); (setsid env -i sleep 1000 &)"])
 def test_nothing_is_left_of_a_command(tmp_path: Path, box: Bubblewrap | Landlock, command: str) -> None:

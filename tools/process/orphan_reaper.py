@@ -75,7 +75,13 @@ def _folders(places: Iterable[str]) -> list[Path]:
     """The places, and the groups of principals in them."""
     found = [Path(place) for place in places]
     groups = [folder for folder in found if (folder / "cgroup.procs").exists()]
-    return [*found, *(inner for group in groups for inner in group.glob(f"{OF_PRINCIPAL}*"))]
+    return [*found, *(inner for group in groups for inner in _inside(group, OF_PRINCIPAL))]
+
+
+def _inside(folder: Path, prefix: str) -> list[Path]:
+    with suppress(FileNotFoundError):  # another server has removed it just now
+        return list(folder.glob(f"{prefix}*"))
+    return []
 
 
 def _remove_empty(places: Iterable[str]) -> None:
@@ -90,7 +96,7 @@ def clear_stale(places: Iterable[str]) -> None:
     """Remove what was made for commands that have ended, left when a server and its orphan reaper were killed."""
     old = time.time() - _STALE_S
     places = tuple(places)
-    left = [path for folder in _folders(places) for path in folder.glob(f"{PREFIX}*") if _is_mine_since(path, old)]
+    left = [path for folder in _folders(places) for path in _inside(folder, PREFIX) if _is_mine_since(path, old)]
     if left:
         environments = b"\0".join(_environment(entry) for entry in _processes())
         for path in left:
@@ -157,7 +163,7 @@ def _outlive(server: str, places: list[str]) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(int(entry.name), signal.SIGKILL)
         for folder in _folders(places):
-            for path in folder.glob(f"{PREFIX}{server}.*"):
+            for path in _inside(folder, f"{PREFIX}{server}."):
                 _remove(path)
         time.sleep(_PAUSE_S)
     _remove_empty(places)
