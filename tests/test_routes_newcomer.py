@@ -62,7 +62,9 @@ def test_the_banner_names_the_model_and_a_curl_that_works(server: Started) -> No
     curl = server.banner[1].removeprefix("Try:").strip()
     ended = subprocess.run(["bash", "-c", curl + " -sS"], capture_output=True, text=True, timeout=100, check=True)
     types = re.findall(r"^event: (\S+)$", ended.stdout, re.M)
-    order = [kind for kind in dict.fromkeys(types) if kind not in ("tool.delta", "text.delta")]
+    # A model this small may send its call again, which is refused, before it answers.
+    passing = ("tool.delta", "text.delta", "notice", "tool.rejected")
+    order = [kind for kind in dict.fromkeys(types) if kind not in passing]
     assert order == [
         "run.started",
         "round.started",
