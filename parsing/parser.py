@@ -141,7 +141,7 @@ class Parser:
 
     def _pass_line(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a line of code, in which marks of calls are text."""
-        if not self._room:
+        if not self._room or "<" in text:  # a stop token may end the message
             return None
         self._let_pass(text)
         return [self._state.channel(text)]

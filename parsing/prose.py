@@ -10,7 +10,7 @@ from parsing.blocks import Blocks
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import Text, Thought
-from parsing.fences import closing_fence, info_string_arguments
+from parsing.fences import FINAL_STOP, closing_fence, info_string_arguments
 from parsing.framing import CUT_HEADER, FOREIGN_SHUTS, Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.openers import (
@@ -113,14 +113,27 @@ class Prose:
                 step = self._emit(buf, pos, end)
                 state.line_start = False
                 return step
+        if buf[pos] == "<" and (step := self._at_stop(buf, pos, last)) != NO_MATCH:
+            return step
         newline = buf.find("\n", pos)
         end = newline + 1 if newline >= 0 else len(buf)
+        mark = buf.find("<", pos + 1, end)
+        end = mark if mark >= 0 else end
         if state.closer is not None:
             found = _gate(self._gates, state.closer_gates).search(buf, pos + 1, end)
             end = found.start() if found and buf[found.start()] != "\n" else end
         self._emit(buf, pos, end)
         state.line_start = buf[end - 1] == "\n"  # behind more than an indentation no fence closes this one
         return end
+
+    def _at_stop(self, buf: str, pos: int, last: bool) -> int:
+        """Drop a stop token that ends the message inside a fence; anywhere else in it, it is quoted."""
+        end, match = match_at(FINAL_STOP, buf, pos, last)
+        if match is None:
+            return end
+        if end < len(buf):
+            return NO_MATCH
+        return end if last else NEED_MORE
 
     def _emit(self, buf: str, pos: int, end: int) -> int:
         self._output.emit(buf[pos:end])

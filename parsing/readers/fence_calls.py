@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from parsing.events import Arguments, Text
-from parsing.fences import closing_fence, fence_usage, fill, fitting_object
+from parsing.fences import FINAL_STOP, closing_fence, fence_usage, fill, fitting_object
 from parsing.literals import Unreadable, loads
-from parsing.matching import NEED_MORE, NO_MATCH, match_at
+from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.shapes import ENVELOPE, Misfit
 from parsing.sink import Sink
 
+_STOP = compiled(rf"(?:{FINAL_STOP.pattern})\Z")
 _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
 
 
@@ -76,7 +77,7 @@ class FenceCall:
             self._finish()
             return
         body = "".join(self._parts)
-        self._sink.events.append(Text(self._opening + body))
+        self._sink.events.append(Text(self._opening + _STOP.sub("", body)))
         self._sink.bad("", f"The {self._name} fence was not closed, so it was not run. Send it again, whole.")
 
     def _finish(self) -> None:
