@@ -55,19 +55,11 @@ def coerce_text(text: str, schema: Schema, key: str, inline: str | None = None) 
     if inline != ANY_JSON and _is_only_string(declared):
         return text
     kinds, choices = allowed_types(declared, schema) if isinstance(declared, Mapping) else (set[str](), ())
-    if inline == ANY_JSON:
+    # A parameter of any type may be an object or a list; other words are text, which such a one may be as well.
+    of_any_type = inline is None and not kinds and isinstance(declared, Mapping)
+    if inline == ANY_JSON or (of_any_type and text.lstrip()[:1] in ("{", "[")):
         return _json(text, kinds, choices)
-    if inline is None and not kinds and isinstance(declared, Mapping):
-        return _any_value(text)
     return coerce(text, _narrowed(kinds, inline), choices)
-
-
-def _any_value(text: str) -> Any:
-    """The object or list that a parameter of any type is written as; other words stay text, which such a one may be."""
-    try:
-        return loads(text.strip()) if text.lstrip()[:1] in ("{", "[") else text
-    except Unreadable:
-        return text
 
 
 def _is_only_string(declared: object) -> bool:

@@ -16,7 +16,7 @@ import regex
 
 from parsing.arguments import coerce_text, is_plain_string, properties_of, required_of
 from parsing.events import Arguments
-from parsing.framing import ENDS, STOPS
+from parsing.framing import ENDS
 from parsing.literals import Unreadable, loads
 from parsing.matching import compiled
 from parsing.shapes import Misfit
@@ -30,8 +30,6 @@ RULE = (
 Schema = Mapping[str, Any]
 _TICKS = re.compile("`+")
 USUAL = ("command", "code", "query", "content", "text", "input")
-# A stop token that is no markup of another language: a message that ends behind it is cut there, in a fence too.
-FINAL_STOP = compiled(rf"{STOPS}|<｜end▁of▁sentence｜>")
 
 
 @lru_cache(maxsize=64)

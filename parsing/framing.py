@@ -9,19 +9,20 @@ from functools import lru_cache
 BAR = "[｜|]{1,4}"
 _BLANK = "(?:▁|_| )"
 _SPACE = r"\s{0,3}"
-_STARTED = rf"<\|start\|>{_SPACE}(?:assistant)?"
-_START = rf"(?:{_STARTED})?"
+STARTED = rf"<\|start\|>{_SPACE}(?:assistant)?"
+START = rf"(?:{STARTED})?"
 _TO = r"(?: ?to=[\w.:-]{1,128})"
-_ADDRESSED = rf"(?:{_STARTED}{_TO}?)?"
+_ADDRESSED = rf"(?:{STARTED}{_TO}?)?"
 _MUSE_ENDS = r"<\|eom\|>|<\|eot\|>|(?=<\|start\|>)|(?= to=[\w.:-]{1,128}<\|message\|>)"
-_WORD = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
-_CHANNEL = rf"<\|channel\|>{_SPACE}"
-_NOBODY = "(?: to=(?:assistant|user|all|self|commentary|analysis|final))"  # recipients that are no tools
-_CHANNEL_HEADER = rf"{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}<\|message\|>"
-_HEADER = rf"{_STARTED}{_TO}?{_SPACE}(?:{_CHANNEL})?|{_CHANNEL_HEADER}"
+TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
+CHANNEL = rf"<\|channel\|>{_SPACE}"
+NO_TOOLS = "assistant|user|all|self|commentary|analysis|final"  # recipients that are no tools
+_TO_NO_TOOL = rf"(?: to=(?:{NO_TOOLS}))"
+_CHANNEL_HEADER = rf"{CHANNEL}\w{{1,20}}{_TO}{{0,2}}{TYPE}{_SPACE}<\|message\|>"
+_HEADER = rf"{STARTED}{_TO}?{_SPACE}(?:{CHANNEL})?|{_CHANNEL_HEADER}"
 # A message of harmony may quote these tokens: they end it where a header follows, or at the end of the stream.
 _HARMONY_END = r"<\|(?:end|return|call)\|>"
-_HARMONY_SHUTS = rf"{_HARMONY_END}(?=\s{{0,20}}(?:<\|start\|>|{_CHANNEL}\w))|(?=<\|start\|>|{_CHANNEL_HEADER})"
+_HARMONY_SHUTS = rf"{_HARMONY_END}(?=\s{{0,20}}(?:<\|start\|>|{CHANNEL}\w))|(?=<\|start\|>|{_CHANNEL_HEADER})"
 _HARMONY_LAST = rf"{_HARMONY_END}\s*(?:{_HEADER})?|{_HEADER}"
 
 _K3_SHUTS = r"<\|close\|>think(?:<\|sep\|>|(?=<\|(?:open|close)\|>))"
@@ -58,16 +59,16 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("gemma4", r"(?:<\|channel>\s{0,3}){1,3}(?=[^\s<])", r"<channel\|>"),
     Reasoning(
         "harmony",
-        rf"{_START}{_CHANNEL}analysis{_NOBODY}?{_WORD}{_SPACE}<\|message\|>(?=[^{{])|"
-        rf"{_START}{_CHANNEL}analysis{_SPACE}<\|message\|>",
+        rf"{START}{CHANNEL}analysis{_TO_NO_TOOL}?{TYPE}{_SPACE}<\|message\|>(?=[^{{])|"
+        rf"{START}{CHANNEL}analysis{_SPACE}<\|message\|>",
         _HARMONY_SHUTS,
         last=_HARMONY_LAST,
-        alone=rf"<\|end\|>(?={_START}(?: to=[^<]{{1,128}})?<\|channel\|>[^<]{{1,160}}(?:<\|constrain\|>\w{{1,20}})?"
+        alone=rf"<\|end\|>(?={START}(?: to=[^<]{{1,128}})?<\|channel\|>[^<]{{1,160}}(?:<\|constrain\|>\w{{1,20}})?"
         r"<\|message)",
     ),
     Reasoning(
         "muse",
-        rf"{_STARTED} ?to=self<\|message\|>",
+        rf"{STARTED} ?to=self<\|message\|>",
         _MUSE_ENDS,
         alone=r"<\|eom\|>(?=<\|start\|>(?:assistant)? ?to=[\w.:-]{1,128}<\|message)",
     ),
@@ -97,10 +98,10 @@ REASONING: tuple[Reasoning, ...] = (
     Reasoning("minicpm", r"<\|thought_start\|>", r"<\|thought_end\|>"),
     Reasoning("pangu", r"\[unused16\]", r"\[unused17\]"),
     Reasoning("hyperclova", r"<\|im_start\|>assistant/think", r"<\|im_end\|>|(?=<\|im_start\|>)"),
-    Reasoning("muse", rf"{_STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
+    Reasoning("muse", rf"{STARTED} ?to=user<\|message\|>", _MUSE_ENDS, answer=True),
     Reasoning(
         "harmony",
-        rf"{_ADDRESSED}{_CHANNEL}final{_TO}?{_WORD}{_SPACE}<\|message\|>",
+        rf"{_ADDRESSED}{CHANNEL}final{_TO}?{TYPE}{_SPACE}<\|message\|>",
         _HARMONY_SHUTS,
         answer=True,
         last=_HARMONY_LAST,
@@ -139,7 +140,9 @@ STOPS = (
     r"START_TEXT|END_TEXT|START_ACTION|END_ACTION|CHATBOT_TOKEN|START_OF_TURN_TOKEN|end_of_role|assistant)\|>"
 )
 # Those that end a message, in a line behind a fence that closes too.
-ENDS = rf"{STOPS}|</s>|<end_of_turn>|<eos>|<turn\|>|<｜end▁of▁sentence｜>|\[e~\[|</assistant>"
+# Tokens that no other language has: a message that ends behind one ends there, in a fence too.
+FINAL_STOPS = rf"{STOPS}|<｜end▁of▁sentence｜>"
+ENDS = rf"{FINAL_STOPS}|</s>|<end_of_turn>|<eos>|<turn\|>|\[e~\[|</assistant>"
 _MARKED_NAMES = "tool_calls|toolcalls|function_calls|calls|tools?|invoke|parameter"
 _MARKED_TAG = rf"{BAR}[A-Z]{{1,12}}{BAR}\s?(?:{_MARKED_NAMES})[^<>]{{0,200}}>"
 # An opener that holds no call: where the message ends behind it, one was cut.
@@ -147,8 +150,8 @@ WRAPPERS: tuple[str, ...] = (rf"<{_MARKED_TAG}", r"<dots_function_call\s?>")
 # The opener of one call: where the message ends in the header behind it, that is not shown.
 ITEMS: tuple[str, ...] = (rf"<｜{{1,4}}tool{_BLANK}call{_BLANK}begin｜{{1,4}}>",)
 TOKENS: tuple[str, ...] = (
-    rf"{_ADDRESSED}{_CHANNEL}\w{{1,20}}{_TO}{{0,2}}{_WORD}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
-    rf"{_STARTED}{_TO}?{_SPACE}(?=<\|)",
+    rf"{_ADDRESSED}{CHANNEL}\w{{1,20}}{_TO}{{0,2}}{TYPE}{_SPACE}(?=<\|(?:start|channel|end|call|return)\|>)",
+    rf"{STARTED}{_TO}?{_SPACE}(?=<\|)",
     r"<\|channel\|>(?:final|commentary|analysis)(?=\W)",
     r"<\|message_model\|>[^<\n]{0,128}(?=<\|content_)",
     STOPS,
@@ -178,7 +181,7 @@ TOKENS: tuple[str, ...] = (
 )
 # Tokens behind which the answer stands: what is shown is no thought.
 ANSWERS: tuple[str, ...] = (
-    rf"{_ADDRESSED}{_CHANNEL_HEADER}|{_STARTED}{_TO}?{_SPACE}<\|message\|>",
+    rf"{_ADDRESSED}{_CHANNEL_HEADER}|{STARTED}{_TO}?{_SPACE}<\|message\|>",
     r"<\|(?:content_text|content|START_RESPONSE|START_TEXT)\|>|<\|open\|>response[^<]{0,80}<\|sep\|>",
 )
 LINE_TOKENS: tuple[str, ...] = (
@@ -187,7 +190,7 @@ LINE_TOKENS: tuple[str, ...] = (
 )
 # The rest of a header whose beginning stood in the prompt, or was left out.
 LINE_ANSWERS: tuple[str, ...] = (
-    rf" ?to=[\w.:-]{{1,128}}(?:{_CHANNEL}\w{{1,20}}{_WORD})?{_SPACE}<\|message\|>",
+    rf" ?to=[\w.:-]{{1,128}}(?:{CHANNEL}\w{{1,20}}{TYPE})?{_SPACE}<\|message\|>",
     r" ?<\|message\|>",
 )
 # Lines of nothing but what is shaped like tokens, or of the closers of calls, where nothing has begun.
@@ -196,11 +199,11 @@ SHAPES: tuple[str, ...] = (
     r"(?:</(?:tool_calls?|function_calls?|tool_use)>[ \t]{0,5}){1,10}\r?\n",
 )
 # A header that the end of the message cuts.
-CUT_HEADER = rf"(?:{_STARTED}{_TO}?{_SPACE})?(?:{_CHANNEL}\w{{0,20}}{_TO}{{0,2}}{_WORD})?"
+CUT_HEADER = rf"(?:{STARTED}{_TO}?{_SPACE})?(?:{CHANNEL}\w{{0,20}}{_TO}{{0,2}}{TYPE})?"
 # The header of another role's message, or of a tool's results: invented as well, and not the answer.
 FOREIGN = (
     rf"<\|start\|>{_SPACE}(?:functions\.[\w.:-]{{1,128}}|tool|user|developer|system)(?=[ <])[^<\n]{{0,100}}"
-    rf"(?:{_CHANNEL}[^<\n]{{0,60}})?<\|message\|>|<{BAR}tool{_BLANK}outputs{_BLANK}begin{BAR}>(?=\s{{0,20}}<{BAR}tool)"
+    rf"(?:{CHANNEL}[^<\n]{{0,60}})?<\|message\|>|<{BAR}tool{_BLANK}outputs{_BLANK}begin{BAR}>(?=\s{{0,20}}<{BAR}tool)"
 )
 FOREIGN_SHUTS = rf"<\|(?:end|eom|eot)\|>|(?=<\|start\|>)|<{BAR}tool{_BLANK}outputs{_BLANK}end{BAR}>"
 # A result that the model invents after a call: the message ends there.
@@ -215,7 +218,6 @@ ECHO_LINES: tuple[str, ...] = (r"Observation:", r"```tool_outputs?[ \t]{0,20}\n"
 ORPHANS: tuple[str, ...] = tuple(dict.fromkeys(each.orphan for each in (*REASONING, APRIEL) if each.orphan))
 ANY_CLOSER = "|".join(ORPHANS)
 # A prompt that ends inside reasoning, or inside the header of the message: the reply continues it.
-THINKING_PROMPT = "|".join(rf"(?:{each.opens})\Z" for each in REASONING if not each.answer)
 PROMPT_ENDS = r"(?:>>>|<\|recipient\|>|<\|im_start\|>assistant)\Z"  # not its line: the text behind that is the answer
 
 

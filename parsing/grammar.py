@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from parsing.framing import BAR
 from parsing.readers.markup import Framing, Markup
 
 S = r"\s{0,100}"
-BAR = "[｜|]{1,4}"
 BLANK = r"(?:▁|_| |\\_)"
 # A tag's prefix: an XML namespace, or a word between bars, or the bars alone.
 P = rf"(?:[\w.-]{{1,40}}:|{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?)?"
@@ -128,7 +128,7 @@ MIXED_TAGS = Markup(
     after=rf"</?(?:{CALL_ELEMENTS})s?[\s>]",
 )
 USER_TAGS = replace(PAIR_TAGS, ends=rf"{SPACE}</(?:{CALL_TAG}|user){SUFFIX}>", after=rf"{PAIR_TAGS.after}|</?user>")
-# Openers that nobody writes in prose: what stands behind one is meant as a call.
+# Openers that do not occur in prose: what stands behind one is meant as a call.
 EXPLICIT = (
     rf"(?:<{P}(?P<label>tool_?calls?|tool-calls?|function_?calls?|function-calls?|TOOLCALL|{CALL_TAG}|{CALL_ELEMENTS})"
     rf"(?:_name)?{SUFFIX}(?:>|\s?=\s?|\s{{1,20}}[\w-]{{1,20}}\s?=\s?)|<(?P<label>tool)>|<(?P<label>user)>(?=[\w.:-]{{1,128}}\s{{0,20}}<arg)"

@@ -52,7 +52,7 @@ class Nesting:
         self._filled = False  # a value has just ended
         self.doubtful = False  # a quote was taken for a part of its string: it may have been another one
         self.ends_in_text = False  # nothing but closing brackets stands behind the last string
-        self._seen = 0  # quotes that nobody escaped
+        self._seen = 0  # unescaped quotes
         # Where the last string was closed: its quote, and whether it was a key; how many of the brackets that were open
         # there still are, and the others, the innermost first. To copy them at each string would take quadratic time.
         self._closed: tuple[str, bool] | None = None

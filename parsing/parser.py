@@ -38,8 +38,8 @@ class Parser:
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
     (the end of the prompt) are hints, and so is `stop_cut`: the engine's stop string was the closer of the last call.
-    `limit`: the characters that an undecided candidate may hold; a call may be
-    sixteen times as long. Without `calls` markup is text that is shown; thoughts are still thoughts.
+    `limit`: the characters that an undecided candidate may hold; a call may be sixteen times as long. Without `calls`
+    markup is text that is shown; thoughts are still thoughts.
     `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
     it is whole when the parser is closed. `openers` are the dialects that are read.
     """
@@ -77,10 +77,7 @@ class Parser:
         self._passed: list[str] = []  # pieces that have passed since the last one
         self._stop = ""  # the one character that can matter; the empty text is in every piece
         self._pass: Pass = self._pass_line  # for a piece without it
-        self._paused: tuple[Known, Pass] = (
-            self._known,
-            self._pass,
-        )  # both, while a backslash waits for what it escapes
+        self._paused: tuple[Known, Pass] = self._known, self._pass  # while a backslash waits for what it escapes
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
             if opened is None:

@@ -10,8 +10,8 @@ from parsing.blocks import Blocks
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
 from parsing.drafts import Draft, Output
 from parsing.events import Text, Thought
-from parsing.fences import FINAL_STOP, closing_fence, info_string_arguments
-from parsing.framing import CUT_HEADER, FOREIGN_SHUTS, Reasoning
+from parsing.fences import closing_fence, info_string_arguments
+from parsing.framing import CUT_HEADER, FINAL_STOPS, FOREIGN_SHUTS, Reasoning
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.openers import (
     AHEAD,
@@ -128,7 +128,7 @@ class Prose:
 
     def _at_stop(self, buf: str, pos: int, last: bool) -> int:
         """Drop a stop token that ends the message inside a fence; anywhere else in it, it is quoted."""
-        end, match = match_at(FINAL_STOP, buf, pos, last)
+        end, match = match_at(compiled(FINAL_STOPS), buf, pos, last)
         if match is None:
             return end
         if end < len(buf):

@@ -86,9 +86,16 @@ class Sink:
         if text and not self.whole and not self.muted:
             self.events.append(CallDelta(self.index, text))
 
+    def is_whole(self, at_end: bool) -> bool:
+        """Return whether a call that the end of the message leaves without a closer is whole.
+
+        `at_end`: its form needs none, but then the message must not have been cut.
+        """
+        return self.stop_cut or (at_end and not self.is_cut)
+
     def call(self, written: str, arguments: Arguments) -> None:
         if not written.strip():
-            self.bad("", NAMELESS)
+            self.bad("", NO_NAME)
             return
         self.open(written)
         if self.muted:
@@ -184,6 +191,6 @@ class Reader(Protocol):
     def cut(self) -> None: ...
 
 
-NAMELESS = "This call names no tool, so it was not run. Send it again with the tool's name."
+NO_NAME = "This call names no tool, so it was not run. Send it again with the tool's name."
 CUT = "The message ended inside this call, so it was not run. Send the whole call again, shorter if need be."
 TOO_LONG = "This call is too long to be read, so it was not run. Split the work into several smaller calls."

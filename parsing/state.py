@@ -85,7 +85,7 @@ class State:
     verbatim: bool = False  # an answer in which markup is text
     shown: bool = False  # something visible has been shown
     characters: int = 0  # that have been shown, as long as nothing is `declared`
-    declared: bool = False  # a mark, or a hint, has told the answer from the reasoning
+    declared: bool = False  # a mark, or a hint, has separated the answer from the reasoning
     empty: bool = False  # a channel has been opened, and nothing visible has come in it yet
     hinted: bool = False  # a hint alone opened the channel, and nothing visible has come yet
     line_start: bool = True

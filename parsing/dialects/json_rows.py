@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from parsing.dialects.row import Dialect
-from parsing.grammar import BAR, BLANK, CALL, FENCE_END, JSON, LOOSE_NAME, NAME, OBJECT, STRAY, SUFFIX, S
+from parsing.framing import BAR
+from parsing.grammar import BLANK, CALL, FENCE_END, JSON, LOOSE_NAME, NAME, OBJECT, STRAY, SUFFIX, S
 from parsing.readers import bodies as body
 
 _NEXT_OBJECT = rf"{S}[;,]?{S}(?=\{{)"

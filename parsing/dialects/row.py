@@ -34,8 +34,8 @@ class Dialect:
     name of an offered tool, for forms that have no mark of their own. `more` begins a further call of the same block.
     `shuts` ends this row's call, besides the closers that all rows share. `wrapper` closes what the group `wrap` has
     opened: between the calls in it nothing is content. `pseudo` names what is written like a call of a tool and is the
-    answer, or says that there is no call. `members` are further dialects with the same
-    opener and grammar.
+    answer, or says that there is no call. `members` are further dialects with the same opener and
+    grammar.
     """
 
     name: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parsing.dialects.row import Dialect
+from parsing.framing import BAR, CHANNEL, NO_TOOLS, START, STARTED, TYPE
 from parsing.grammar import (
-    BAR,
     BAR_OPEN,
     BAR_WRAP,
     BEAM_TAGS,
@@ -42,10 +42,6 @@ _ITEM = rf"(?:(?P<wrap>{_TOOLS}){STRAY})?<{BAR}tool{BLANK}call{BLANK}begin{BAR}>
 _TOOLS_END = rf"<{BAR}tool{BLANK}calls{BLANK}end{BAR}>"
 _SEP = rf"{S}<{BAR}tool{BLANK}sep{BAR}>{S}"
 _TAG_END = rf"(?:\s?>{S}|\s{{0,20}})(?=<param|</function)"  # the end of a tag that names the tool: models forget it
-_STARTED = r"<\|start\|>\s{0,3}(?:assistant)?"
-_START = rf"(?:{_STARTED})?"
-_TYPE = r"(?:\s{0,3}(?:<\|constrain\|>)?\s{0,3}\w{1,20})?"
-
 _TOOL = "(?!(?:self|user)<)"  # a recipient that is no channel of reasoning or of the answer
 
 
@@ -70,11 +66,11 @@ def _addressed(start: str) -> tuple[Dialect, ...]:
     )  # fmt: skip
 
 
-_CHANNEL = r"<\|channel\|>\s{0,3}\w{1,20}"
-_NOBODY = r"(?!(?:assistant|user|all|self|commentary|analysis|final)(?:<|\s))"  # recipients that are no tools
-_HARMONY = rf" to={_NOBODY}(?P<name>[\w.:-]{{1,128}})(?:\s{{1,3}}\w{{1,20}})?{_CHANNEL}"
-_HARMONY_CHANNEL = rf"{_CHANNEL} to={_NOBODY}(?P<name>[\w.:-]{{1,128}})(?:{_CHANNEL})?"
-_HARMONY_HEADER = rf"(?:{_STARTED}{_HARMONY}|{_START}{_HARMONY_CHANNEL}){_TYPE}\s{{0,3}}<\|message\|>"
+_CHANNEL = rf"{CHANNEL}\w{{1,20}}"
+_A_TOOL = rf"(?!(?:{NO_TOOLS})(?:<|\s))"
+_HARMONY = rf" to={_A_TOOL}(?P<name>[\w.:-]{{1,128}})(?:\s{{1,3}}\w{{1,20}})?{_CHANNEL}"
+_HARMONY_CHANNEL = rf"{_CHANNEL} to={_A_TOOL}(?P<name>[\w.:-]{{1,128}})(?:{_CHANNEL})?"
+_HARMONY_HEADER = rf"(?:{STARTED}{_HARMONY}|{START}{_HARMONY_CHANNEL}){TYPE}\s{{0,3}}<\|message\|>"
 _OFFERED_HEADER = _HARMONY_HEADER.replace("<name>", "<offered>")
 _EMPTY = rf"{S}(?P<void><\|(?:call|end|return)\|>)"
 # The rest of a header whose beginning stood in the prompt.
@@ -82,11 +78,11 @@ LINES = _addressed("")
 HEADERS: tuple[Dialect, ...] = (
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"{_HARMONY}{_TYPE}\s{{0,3}}<\|message\|>{S}{OBJECT}", body.named_json,
+        rf"{_HARMONY}{TYPE}\s{{0,3}}<\|message\|>{S}{OBJECT}", body.named_json,
     ),
     Dialect(
         "harmony", "channel", "gpt-oss, GPT-5",
-        rf"{_HARMONY.replace('<name>', '<offered>')}{_TYPE}\s{{0,3}}<\|message\|>{_EMPTY}", body.empty_call,
+        rf"{_HARMONY.replace('<name>', '<offered>')}{TYPE}\s{{0,3}}<\|message\|>{_EMPTY}", body.empty_call,
     ),
     *LINES,
 )  # fmt: skip
@@ -237,7 +233,7 @@ MARKED: tuple[Dialect, ...] = (
         "harmony", "channel", "gpt-oss, GPT-5",
         rf"{_OFFERED_HEADER}{_EMPTY}", body.empty_call,
     ),
-    *_addressed(_STARTED),
+    *_addressed(STARTED),
     Dialect(
         "inkling", "channel", "Inkling",
         rf"(?:<\|message_model\|>[^<]{{0,128}})?<\|content_invoke_tool_json\|>{S}{JSON}", body.json_calls,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from parsing.events import Arguments, Text
-from parsing.fences import FINAL_STOP, closing_fence, fence_usage, fill, fitting_object
+from parsing.fences import closing_fence, fence_usage, fill, fitting_object
+from parsing.framing import FINAL_STOPS
 from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.shapes import ENVELOPE, Misfit
 from parsing.sink import Sink
 
-_STOP = compiled(rf"(?:{FINAL_STOP.pattern})\Z")
+_STOP = compiled(rf"(?:{FINAL_STOPS})\Z")
 _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
 
 

@@ -1,6 +1,6 @@
 """Text that may follow a call whose end is doubtful.
 
-Where a string holds quotes that nobody escaped, the quote that seems to close it may be one of those, and the call that
+Where a string holds unescaped quotes, the quote that seems to close it may be one of those, and the call that
 seems to end may go on. It has ended only if what follows can follow a call: a closer, a token that ends the message,
 a further call of the block, or nothing.
 """
@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import regex
 
-from parsing.framing import STOPS
+from parsing.framing import FINAL_STOPS
 from parsing.matching import compiled
 
 NAME = r"(?:default_api\.)?(?P<name>[^\W\d][\w.:-]{0,127}?)(?:\.call)?\s{0,20}\("
-_MARK = rf"\s{{0,200}}(?:{STOPS}|</s>|<｜end▁of▁sentence｜>|,?\s{{0,20}}<<function>>)"  # the last begins a call
+_MARK = rf"\s{{0,200}}(?:{FINAL_STOPS}|</s>|,?\s{{0,20}}<<function>>)"  # the last begins a call
 _ARGUMENT = r"\s{0,20}(?:\)|[^\W\d]\w{0,127}\s{0,20}=)"
 
 

@@ -57,7 +57,7 @@ class RawCall:
         return pos
 
     def cut(self) -> None:
-        if (self._whole_at_end and not self._sink.is_cut) or self._sink.stop_cut:
+        if self._sink.is_whole(self._whole_at_end):
             self._finish()
         else:
             self._sink.bad("".join(self._parts), CUT)

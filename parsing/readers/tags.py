@@ -71,8 +71,7 @@ class TaggedCall:
             self._sink.delta(piece)
 
     def cut(self) -> None:
-        whole = (self._whole_at_end and not self._sink.is_cut) or self._sink.stop_cut
-        if whole and self._key is None:
+        if self._key is None and self._sink.is_whole(self._whole_at_end):
             self._finish()
         else:
             self._sink.bad("".join(self._raw), CUT)

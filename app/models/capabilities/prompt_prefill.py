@@ -6,13 +6,12 @@ does not start inside the block. A wrong guess would hide whole answers, so the 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from app.core.provider import Ability
 from app.models.http.client import NoAnswer
 from app.models.http.served_model import ServedModel
-from parsing.framing import THINKING_PROMPT
+from parsing.framing import reasoning_open_in
 
 PLACE = "/apply-template"
 WORD = "dragoman"
@@ -53,7 +52,8 @@ def suffix_in(shown: Any) -> str | None:
 
 
 def opens_thinking(suffix: str) -> bool:
-    return re.search(THINKING_PROMPT, suffix.rstrip()) is not None
+    opened = reasoning_open_in(suffix)
+    return opened is not None and not opened.answer
 
 
 def hint_by_answer(suffix: str, answer: Any) -> Ability | None:
