@@ -13,8 +13,6 @@ from importlib.metadata import version
 from types import FrameType
 
 import uvicorn
-from sse_starlette.sse import AppStatus
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
@@ -52,6 +50,7 @@ from routes.http import (
 from routes.http.dashboard_state import Seen
 from routes.protocol.errors import HANDLERS
 from routes.protocol.redaction_middleware import RedactionMiddleware
+from routes.protocol.sse import StreamingApplication
 from routes.services import Services, open_services
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
@@ -116,14 +115,14 @@ class CannotServe(Exception):
     """The server cannot start as configured. The message says what to do."""
 
 
-def create_server(services: Services) -> Starlette:
+def create_server(services: Services) -> StreamingApplication:
     """The ASGI application over services that are open."""
     settings = services.settings
     most = settings.requests_per_minute or None
     access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     layers = [Middleware(SecurityHeadersMiddleware), redacted, access]
-    server = Starlette(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
+    server = StreamingApplication(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
     server.state.services = services
     server.state.seen = Seen()
     return server
@@ -205,7 +204,6 @@ class _Server(uvicorn.Server):
         self._services = services
         self._hurried = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        AppStatus.enable_automatic_graceful_drain = False  # streams end by their run's terminal event instead
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal lets runs end in their time of grace, the second stops them, the third does not wait."""

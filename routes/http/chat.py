@@ -32,7 +32,7 @@ async def chat(request: Request) -> Response:
     with services.presence.place(principal) as place:
         row = await services.runs.start(services.factory.agent(principal, body), principal, turn)
 
-    async def stop(_: object) -> None:
+    async def stop() -> None:
         await services.runs.cancel(row.id)
 
     return event_stream(place, services.runs, row, on_leave=stop if body.on_disconnect == "cancel" else None)

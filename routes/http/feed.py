@@ -26,7 +26,7 @@ from routes.http.runs import run_fields
 from routes.protocol.cursors import bad_cursor
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import whole_number
-from routes.protocol.sse import RETRY, pieces, sse_response
+from routes.protocol.sse import RETRY, EventStreamResponse, pieces
 from routes.services import Services, current_principal, services_of
 
 BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running jobs, without
@@ -49,7 +49,7 @@ async def page_events(request: Request) -> Response:
         following = Following(services.runs, services.store, services.runs.notifier)
         streams += [_session(following, session, after), _waiting(following, session)]
     with services.presence.place(principal) as place:
-        return sse_response(place, _frames(streams))
+        return EventStreamResponse(place, _frames(streams))
 
 
 def position(request: Request) -> Position | None:

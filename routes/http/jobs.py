@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.core.job_events import JobFinished, encode_job_event, job_event
 from app.redaction.redactor import Redactor
 from routes.protocol.errors import ASCIIResponse
-from routes.protocol.sse import RETRY, sse_response
+from routes.protocol.sse import RETRY, EventStreamResponse
 from routes.services import current_principal, services_of
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Glance, Job
@@ -55,7 +55,7 @@ async def job_events(request: Request) -> Response:
     if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
         return Response(status_code=204)  # a browser's EventSource would come back for ever
     with services.presence.place(current_principal(request)) as place:
-        return sse_response(place, _frames(jobs, job.id, principal, services.redactor))
+        return EventStreamResponse(place, _frames(jobs, job.id, principal, services.redactor))
 
 
 async def _frames(jobs: Jobs, job: str, principal: str, redactor: Redactor) -> AsyncGenerator[bytes, None]:
