@@ -1,4 +1,4 @@
-"""Start-up: from the command to a server that answers /readyz, what the imports cost of it, and bare Python as the floor.
+"""Start-up: from the command to a server that answers /readyz, what the imports cost of it, and bare Python.
 
 Wall time and CPU of the process itself, the best and the median of interleaved tries: other work on the machine
 adds to the wall time, and only a quiet machine gives the best of either.

@@ -342,11 +342,11 @@ def _marks(pattern: regex.Pattern[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _closer(shuts: str) -> regex.Pattern[str]:
-    return compiled(rf"(?:{shuts})|(?:{CLOSER.pattern})") if shuts else CLOSER
+    return compiled(rf"(?:{shuts})|(?:{CLOSER})" if shuts else CLOSER)
 
 
 @lru_cache(maxsize=256)
 def _after(shuts: str) -> regex.Pattern[str]:
     """Closers, and brackets too many: dropped after a call."""
-    common = rf"(?:{CLOSER.pattern})|\}}"
+    common = rf"(?:{CLOSER})|\}}"
     return compiled(rf"(?P<shut>{shuts})|{common}" if shuts else common)

@@ -13,9 +13,7 @@ from collections.abc import Callable, Set
 from math import inf
 from typing import Any, NoReturn, TypeVar
 
-import regex
-
-from parsing.matching import CLOSERS
+from parsing.matching import CLOSERS, compiled
 
 MAX_DEPTH = 100
 MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
@@ -33,7 +31,7 @@ _OTHER_VALUES = re.compile(r"[{}\[\]]|,\s*[\w.-]+\s*:")
 _BEFORE_VALUES = ("", ":", "=", ",", "[", "{", "(")
 _GAP = 20  # characters of space, with some that are visible
 # The closer of one call, and the opener of another.
-_NEXT_CALL = regex.compile(rf"(?:{'|'.join(CLOSERS)})\s{{0,20}}[<\[](?!/)")
+_NEXT_CALL = rf"(?:{'|'.join(CLOSERS)})\s{{0,20}}[<\[](?!/)"
 _ENDS = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 _WORDS = {
     "true": True, "True": True, "false": False, "False": False,
@@ -276,7 +274,7 @@ class Literals:
                 self.doubtful_end = match.start() if inner else self.doubtful_end
                 self.odd_end = match.start() if inner % 2 else self.odd_end
                 text = "".join(pieces)
-                if inner % 2 and _NEXT_CALL.search(text):
+                if inner % 2 and compiled(_NEXT_CALL).search(text):
                     raise Unreadable("a string is not closed before the next call")
                 return text
             elif key:

@@ -111,4 +111,4 @@ CLOSERS = (
     r"\[unused12\]|\[END_TOOL_REQUEST\]|\[/TOOL_CALLS?\]|\[/TOOL_REQUEST\]|<bot_end>",
     r"\]<\]minimax\[>\[\s*</(?:tool_call|invoke)>",
 )
-CLOSER = regex.compile(rf"\s{{0,200}}(?:{'|'.join(CLOSERS)})")
+CLOSER = rf"\s{{0,200}}(?:{'|'.join(CLOSERS)})"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Text
 from parsing.fitting import fit
-from parsing.matching import CLOSER
+from parsing.matching import CLOSER, compiled
 
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
@@ -55,7 +55,7 @@ class Sink:
         self.is_cut = False  # the message was cut: what only its end would complete is not whole
         self.stop_cut = False  # the closer of the last call was the engine's stop string: it is missing
         self.muted = False  # the open call is of one
-        self.closer = CLOSER  # the patterns that may end the open block
+        self.closer = compiled(CLOSER)  # the patterns that may end the open block
 
     def offers(self, written: str) -> bool:
         return offered_name(written, self.tools) in self.tools

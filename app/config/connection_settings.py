@@ -9,7 +9,7 @@ from pydantic import BaseModel, field_validator
 from app.core.settings_fields import whole, words
 
 
-class ConnectionSettings(BaseModel):
+class ConnectionSettings(BaseModel, defer_build=True):
     """Connections and proxies."""
 
     max_connections: int = whole(

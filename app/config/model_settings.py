@@ -15,7 +15,7 @@ from app.core.settings_fields import setting, whole, words
 DEFAULT = "default"  # the endpoint of model_url
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(BaseModel, defer_build=True):
     """Models, their endpoints and prices."""
 
     endpoints: Mapping[str, EndpointSpec] = setting(

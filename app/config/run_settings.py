@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 from app.core.settings_fields import path, seconds, setting, whole
 
 
-class RunSettings(BaseModel):
+class RunSettings(BaseModel, defer_build=True):
     """Limits of a run, and its context."""
 
     max_rounds: int = whole(20, 1, 200, "rounds of model and tools in one run")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from app.context.prompt import MOST_OVERRIDE, Override
+from app.core.strict_model import StrictModel
 
 SYSTEM_FORM = 'send a text, or {"text": ..., "mode": "prepend" or "replace"}'
 
 
-class SystemText(BaseModel):
+class SystemText(StrictModel):
     """`replace` replaces the identity and the user's profile, never the rules for tools."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str
     mode: Literal["prepend", "replace"] = "prepend"

@@ -42,7 +42,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
 FilePath = Annotated[Printable, Field(min_length=1, max_length=4096)]
 
 
-class EndpointSpec(BaseModel):
+class EndpointSpec(BaseModel, defer_build=True):
     """One model server. Values that are None, empty or `auto` are detected.
 
     `models`, if there are any, are the only ones that can be requested. Keys are never part of it: `key_env` names
@@ -76,7 +76,7 @@ class EndpointSpec(BaseModel):
         return tuple(dict.fromkeys(filter(None, (self.model, *self.models))))
 
 
-class Price(BaseModel):
+class Price(BaseModel, defer_build=True):
     """Prices of a million tokens; those of `cached` and `cache_written` default to `input`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)

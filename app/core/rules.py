@@ -32,7 +32,7 @@ class WhenAbsent(StrEnum):
     DENY = "deny"  # it is refused at once
 
 
-class ToolRule(BaseModel):
+class ToolRule(BaseModel, defer_build=True):
     """The classification of tools whose names match (`mcp__files__*`). None keeps the tool's own value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

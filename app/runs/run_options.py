@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from app.context.prompt import Override
 from app.context.system_text import SystemText, as_fields
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
+from app.core.strict_model import StrictModel
 
 
-class RunOptions(BaseModel):
+class RunOptions(StrictModel):
     """All are optional; the settings hold where one is left out. A new option of a run is one field here."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str | None = Field(default=None, max_length=256)
     tools: list[str] | None = Field(default=None, max_length=1024)

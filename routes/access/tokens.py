@@ -7,8 +7,9 @@ import time
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.principals import Budget, checked_name, checked_pattern, expiry, in_use
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
@@ -25,10 +26,8 @@ def _some_expiry(text: str) -> str:
     return text
 
 
-class BudgetRequest(BaseModel):
+class BudgetRequest(StrictModel):
     """Limits on what the principal may use; a field that is left out has no limit."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     runs: int | None = Field(default=None, ge=1, le=MOST)
     requests_per_minute: int | None = Field(default=None, ge=1, le=MOST)
@@ -37,10 +36,8 @@ class BudgetRequest(BaseModel):
     cost_per_month: float | None = Field(default=None, gt=0, le=MOST_MONEY, allow_inf_nan=False)
 
 
-class TokenRequest(BaseModel):
+class TokenRequest(StrictModel):
     """The body of POST /tokens."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, AfterValidator(checked_name)]
     role: Literal["guest", "user", "admin"] = "user"

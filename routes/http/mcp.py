@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from app.core.strict_model import StrictModel
 from app.mcp.servers import McpServers
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
@@ -19,10 +20,8 @@ from tools.mcp.model import SignInFailed, Status
 MAX_REASON = 300  # characters of what a page says
 
 
-class ServerRequest(BaseModel):
+class ServerRequest(StrictModel):
     """The body of POST /mcp/servers: a name, and the fields of an entry in `mcp.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(min_length=1, max_length=128)
     type: Literal["stdio", "http", "sse"] | None = None
@@ -42,13 +41,11 @@ class ServerRequest(BaseModel):
         return self.model_dump(exclude={"name"}, exclude_none=True)
 
 
-class ApproveRequest(BaseModel):
+class ApproveRequest(StrictModel):
     """The body of POST /mcp/servers/{name}/approve, which may be empty: one tool, or all that are held.
 
     `digest` is that of the tool as it was looked at: what the server offers since then is not approved.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     tool: str | None = None
     digest: str | None = None

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from app.config.model_settings import ModelSettings
 from app.context.system_text import storable
 from app.core.attachments import File
+from app.core.strict_model import StrictModel
 from app.storage.files.kinds import UnknownKind, file_of
 from routes.protocol.errors import Refused
 
@@ -29,15 +30,15 @@ FINGERPRINT_ORDER = (
     *("message", "session", "model", "tools", "max_rounds", "max_calls", "max_tokens", "time_limit_s", "inactivity_s"),
     *("when_busy", "on_disconnect"),
 )
-FIELDS = TypeAdapter(dict[str, Any])
+FIELDS = TypeAdapter(dict[str, Any], config=ConfigDict(defer_build=True))
 FORMS = frozenset({"a text", "parts", "text part", "data part", "image_url part", "file part"})
 
 Storable = Annotated[str, AfterValidator(storable)]
 Name = Annotated[str, Field(max_length=255), AfterValidator(storable)]
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+class Part(StrictModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
 
 
 class TextPart(Part):
@@ -133,13 +134,11 @@ def file_limits(settings: ModelSettings) -> FileLimits:
     return FileLimits(settings.max_attachments, settings.max_attachment_bytes)
 
 
-class MessageRequest(BaseModel):
+class MessageRequest(StrictModel):
     """The body of POST /runs/{id}/messages. `message` is a string or content parts; `text` is what they say.
 
     `files` are the pictures and PDFs among them, once they have been read.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     message: Content
     _files: tuple[File, ...] = PrivateAttr(default=())

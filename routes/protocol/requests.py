@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
 from starlette.requests import ClientDisconnect, Request
 
+from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.transcript.reply import unfit
@@ -41,10 +41,8 @@ class ChatRequest(RunOptions, MessageRequest):
     on_disconnect: Literal["continue", "cancel"] = "continue"
 
 
-class ApprovalRequest(BaseModel):
+class ApprovalRequest(StrictModel):
     """The body of POST /runs/{id}/approvals/{call}."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     decision: Literal["approve", "deny"]
     scope: Literal["once", "session"] = "once"
@@ -68,10 +66,8 @@ class ApprovalRequest(BaseModel):
         return self
 
 
-class SessionRequest(BaseModel):
+class SessionRequest(StrictModel):
     """The body of PATCH /sessions/{id}: what it is called, patterns of the tools that it goes without, or both."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     title: str | None = Field(default=None, max_length=MOST_WRITTEN)
     disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
@@ -89,10 +85,8 @@ class SessionRequest(BaseModel):
         return self
 
 
-class PauseRequest(BaseModel):
+class PauseRequest(StrictModel):
     """The body of POST /pause, which may be empty: `cancel` also stops what runs."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     cancel: bool = False
 

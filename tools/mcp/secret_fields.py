@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 # In these tables words are folded: small letters without accents, one space between words.
@@ -75,13 +76,16 @@ def folded(text: str) -> str:
     return re.sub(r"[\s\W_]+", " ", unicodedata.normalize("NFC", kept)).strip()
 
 
-def _table(rows: str) -> re.Pattern[str]:
-    words = (folded(word) for line in rows.strip().splitlines() for word in line.split("|"))
+# The tables are read at the first form: few servers see one, and reading them takes as long as all else here.
+@cache
+def _parts() -> re.Pattern[str]:
+    words = (folded(word) for line in PARTS.strip().splitlines() for word in line.split("|"))
     return re.compile("|".join(sorted({re.escape(word) for word in words if word}, key=len, reverse=True)))
 
 
-_WHOLE = frozenset(folded(word) for word in WHOLE_WORDS.split())
-_PART = _table(PARTS)
+@cache
+def _whole_words() -> frozenset[str]:
+    return frozenset(folded(word) for word in WHOLE_WORDS.split())
 
 
 # "(do not give us your PIN)" asks for none, as the protocol's own example server has it. Where the same sentence goes
@@ -95,7 +99,7 @@ _WARNING = re.compile(
 def mentions_secret(text: str) -> bool:
     """Return whether the text mentions a secret."""
     words = folded(text)
-    return bool(_PART.search(words)) or not _WHOLE.isdisjoint(words.split())
+    return bool(_parts().search(words)) or not _whole_words().isdisjoint(words.split())
 
 
 def requests_secret(message: str, schema: Mapping[str, Any]) -> bool:
