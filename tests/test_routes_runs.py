@@ -15,6 +15,7 @@ from app.core.messages import AskedCall, Message, dump
 from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.agent import Agent
+from app.runs.run_context import EventSink
 from app.runs.tool_executor import Unanswered
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import EventRow, RunRow
@@ -158,7 +159,12 @@ class Broken(Agent):
     """An agent with a bug."""
 
     async def run(
-        self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
+        self,
+        run: str,
+        conversation: Conversation,
+        inbox: Inbox,
+        left: Unanswered | None = None,
+        sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         yield RunStarted(run, conversation.session, "broken", [], {})
         raise ZeroDivisionError("planted")

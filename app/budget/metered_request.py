@@ -111,6 +111,10 @@ class MeteredRequest:
             if error:
                 self._conversation.log_event(self.usage)
 
+    def has_room(self, characters: int) -> bool:
+        """Return True if so many more characters of the answer need no more budget."""
+        return self._reply.characters + characters <= self._room
+
     def count_output(self) -> None:
         """Reserve more if the answer needs it. Raises BudgetSpent."""
         if self._reply.characters > self._room:

@@ -110,6 +110,9 @@ class ProviderFailed(Exception):
 
 
 ReadFile = Callable[[str], Awaitable[bytes]]
+TextPiece = TextChunk | Thought
+TakeText = Callable[[TextPiece], bool]
+"""Take a piece at once, or return False and change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class ModelRequest:
     read: ReadFile | None = None  # reads an attachment by its SHA-256
     describe_files: bool = False  # replace attachments by descriptions for a model that cannot see them
     afford: Callable[[], None] = field(default=lambda: None, repr=False)  # called once the answering model is known
+    # Takes text in the callback that reads it; what it refuses, and all other pieces, the stream yields.
+    take_text: TakeText | None = field(default=None, repr=False)
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]

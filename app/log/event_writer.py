@@ -70,6 +70,10 @@ class RunLog:
                 self._pending.append(Encoded(redacted.type, encode(redacted)))
         self._journal.announce(self)
 
+    @property
+    def full(self) -> bool:
+        return self._journal.full
+
     def put(self, change: Change) -> None:
         """A change that is lost with the log if the store refuses it."""
         self._changes.append(redacted_row(change, self._journal.redactor))

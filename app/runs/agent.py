@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
 
 from app.budget.budgets import BudgetSpent
+from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, View
 from app.core.events import (
@@ -21,12 +22,11 @@ from app.core.events import (
     TextReclassified,
     ToolRejected,
 )
-from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed
+from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
-from app.runs.emitter import Emit
-from app.runs.run_context import RunContext
+from app.runs.run_context import EventSink, RunContext
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
@@ -69,14 +69,19 @@ class Agent:
         return self.calls.toolbox
 
     def run(
-        self, run: str, conversation: Conversation, inbox: Inbox, left: Unanswered | None = None
+        self,
+        run: str,
+        conversation: Conversation,
+        inbox: Inbox,
+        left: Unanswered | None = None,
+        sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Return all events of a run; the last one is RunFinished.
+        """Return all events of a run, except for those added to `sink`; the last one is RunFinished.
 
         Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: what a run that goes on after
-        a restart has yet to answer.
+        a restart has yet to answer. `sink` gets the model's text with fewer steps for each token.
         """
-        context = RunContext(run, conversation, self.calls.guards, self.totals)
+        context = RunContext(run, conversation, self.calls.guards, self.totals, sink)
         return context.events(partial(self._run, context, inbox, left))
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
@@ -180,16 +185,18 @@ class Agent:
         )
         with metered_request.receiving(reply, self.totals):  # a request that is cut off has cost tokens too
             try:
-                request = replace(metered_request.request, left_s=self.discipline.left_s())
+                take_text = self._taking(context, reply, metered_request)
+                request = replace(metered_request.request, left_s=self.discipline.left_s(), take_text=take_text)
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
-                        await self._show(emit, reply.add(piece))
+                        for event in self._corrected(reply.add(piece)):
+                            await emit(event)
                         metered_request.count_output()
             except (ProviderFailed, BudgetSpent):
-                await self._show(emit, reply.end())  # what it had said
+                await self._end_reply(context, reply)  # what it had said
                 raise
             else:
-                await self._show(emit, reply.end())
+                await self._end_reply(context, reply)
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
@@ -198,14 +205,32 @@ class Agent:
         if spent := metered_request.spent(reply.stopped):
             raise spent
 
-    async def _show(self, emit: Emit[AgentEvent], events: Iterable[AgentEvent]) -> None:
-        """Emit a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
+    def _taking(self, context: RunContext, reply: Reply, metered_request: MeteredRequest) -> TakeText | None:
+        """Return the function that handles text as it is read. What needs waiting is left to the stream of pieces."""
+        if (sink := context.sink) is None:
+            return None
+
+        def take_text(piece: TextPiece) -> bool:
+            if sink.full or not metered_request.has_room(len(piece.text)):
+                return False
+            for event in self._corrected(reply.add(piece)):
+                context.emit_now(event, sink)
+            return True
+
+        return take_text
+
+    async def _end_reply(self, context: RunContext, reply: Reply) -> None:
+        for event in self._corrected(reply.end()):
+            await context.emit(event)
+
+    def _corrected(self, events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
+        """Yield a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
         for event in events:
             if isinstance(event, TextReclassified) and (earlier := self.discipline.take_back()):
-                await emit(TextReclassified(len(earlier) + event.characters))
-                await emit(ReasoningDelta(earlier))
+                yield TextReclassified(len(earlier) + event.characters)
+                yield ReasoningDelta(earlier)
             else:
-                await emit(event)
+                yield event
 
     def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
         said = self.discipline.so_far + reply.shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from app.core.events import AgentEvent
 from app.policy.guards import Guards
@@ -13,21 +13,42 @@ from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 
 
+class EventSink(Protocol):
+    """A consumer that takes events in the callback that has read them, unless it is `full`."""
+
+    @property
+    def full(self) -> bool: ...
+
+    def add(self, event: AgentEvent) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """`run` is the run's id. The consumer of `events` writes them to the run's log before it takes the next one."""
+    """`run` is the run's id. The consumer of `events` writes them to the run's log before it takes the next one.
+
+    Text reaches it by a shorter way if it has a `sink`: while the run waits for its model, the consumer has taken all
+    events before, so those of the text that arrives can be added to the sink at once, in their order.
+    """
 
     run: str
     conversation: Conversation
     guards: Guards
     totals: RunTotals
+    sink: EventSink | None = None
     _emitter: Emitter[AgentEvent] = field(default_factory=Emitter)
 
     async def emit(self, event: AgentEvent) -> None:
         """Hide the canary's code, count the event in the totals and wait until the consumer has taken it."""
+        await self._emitter.emit(self._recorded(event))
+
+    def emit_now(self, event: AgentEvent, sink: EventSink) -> None:
+        """Do the same without waiting, in a callback of the connection that the run waits for."""
+        sink.add(self._recorded(event))
+
+    def _recorded(self, event: AgentEvent) -> AgentEvent:
         event = self.guards.plain(event)
         self.totals.record(event)
-        await self._emitter.emit(event)
+        return event
 
     def events(self, body: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[AgentEvent, None]:
         """Return what `body` emits. Closing the generator cancels `body` where it waits."""

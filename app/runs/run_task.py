@@ -196,7 +196,7 @@ class RunTask:
             self.log.add(added(message))
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
-        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left)) as events:
+        async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left, self.log)) as events:
             async for event in events:
                 if event.type in TERMINAL:
                     return event

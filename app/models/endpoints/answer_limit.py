@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.provider import TOO_LONG, Finished, Piece, ProviderNotice, TextChunk
+from app.core.provider import TOO_LONG, Finished, Piece, ProviderNotice, TakeText, TextChunk, TextPiece
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 
 MOST_CHARACTERS = 4 * 1024 * 1024
@@ -35,6 +35,20 @@ class AnswerLimit:
         elif isinstance(piece, Call | BadCall):
             self._open.pop(piece.index, None)
         return ()
+
+    def limited(self, take_text: TakeText | None) -> TakeText | None:
+        """Return a function that counts what `take_text` takes, and refuses what does not fit."""
+        if take_text is None:
+            return None
+
+        def take_counted(piece: TextPiece) -> bool:
+            size = len(piece.text)
+            if size > self._left or not take_text(piece):
+                return False
+            self._left -= size
+            return True
+
+        return take_counted
 
     def ending(self) -> Sequence[Piece]:
         """Return the closing pieces of an answer that was cut."""

@@ -77,8 +77,7 @@ class ModelRoute:
                         number = await queued.wait_for_move(number)
                     self.check_not_paused()
                     before, self._reached = self._reached, True
-                    request_with_key = replace(request, key=attempt.pick_key().value)
-                    async with aclosing(self._answer(attempt.handle, request_with_key)) as pieces:
+                    async with aclosing(self._answer(attempt, request, limit)) as pieces:
                         async for piece in pieces:
                             if not started:
                                 started, counted = starts_answer(piece), counted or isinstance(piece, TokenUsage)
@@ -109,8 +108,10 @@ class ModelRoute:
         finally:
             self._current = None
 
-    def _answer(self, handle: ModelHandle, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+    def _answer(self, attempt: Attempt, request: ModelRequest, limit: AnswerLimit) -> AsyncGenerator[Piece, None]:
         """Stream from the provider directly where there are no files: a wrapper would cost time for each token."""
+        handle, take_text = attempt.handle, limit.limited(request.take_text)
+        request = replace(request, key=attempt.pick_key().value, take_text=take_text)
         if not any(message.attachments for message in request.messages):
             return handle.provider.stream(request)
         return VisionFallback(handle.name, handle.provider, self.models_with, self._described).stream(request)

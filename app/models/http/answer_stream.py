@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
-from app.core.provider import Piece, ProviderFailed, TextChunk
+from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
 from app.models.http import failures
 from app.models.http.body import ResponseBody
 from app.models.http.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
@@ -45,6 +45,17 @@ class AnswerStream(ABC):
             self._start += data[: failures.EXCERPT - len(self._start)]
         piece = self._fast_path(data)
         return iter((piece,)) if piece else joined(self._feed(data))
+
+    def offer(self, take_text: TakeText, data: bytes) -> bool:
+        """Offer the text of these bytes if that is clear without decoding them; return False if it was not taken.
+
+        It is clear only behind a piece of the same kind that `feed` has decoded.
+        """
+        text = self._fast_path(data) if self._size + len(data) <= MAX_ANSWER_BYTES else None
+        if text is None or not take_text(text):
+            return False
+        self._size += len(data)
+        return True
 
     def _fast_path(self, _: bytes) -> TextChunk | Thought | None:
         """Fast path: return the text of these bytes if it is clear without decoding events."""

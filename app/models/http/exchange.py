@@ -7,14 +7,16 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import httpx2
 
-from app.core.provider import Piece, ProviderFailed
+from app.core.provider import Piece, ProviderFailed, TakeText
 from app.models.http import failures
 from app.models.http.client import CLOSED
 from app.models.http.retry_after import retry_after_s
+from app.models.http.transport.lean import LeanResponse
 
 DRAIN_S = 0.05
 MAX_ERROR_BYTES = 64 * 1024
@@ -35,6 +37,10 @@ class Reader(Protocol):
 
     def feed(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces that these bytes complete. Raises ProviderFailed."""
+        ...
+
+    def offer(self, take_text: TakeText, data: bytes) -> bool:
+        """Offer the text of these bytes if that is clear without decoding them; return False if it was not taken."""
         ...
 
     def close(self) -> Iterable[Piece]:
@@ -106,8 +112,12 @@ async def error_text(response: httpx2.Response, key: str | None) -> str:
     return text.replace(key, "***") if key else text
 
 
-async def read_pieces(response: httpx2.Response, reader: Reader, url: str) -> AsyncGenerator[Piece, None]:
-    """Yield the pieces that the reader decodes from the body. Raises ProviderFailed."""
+async def read_pieces(
+    response: httpx2.Response, reader: Reader, url: str, take_text: TakeText | None = None
+) -> AsyncGenerator[Piece, None]:
+    """Yield the pieces that the reader decodes from the body, except for text that was taken. Raises ProviderFailed."""
+    if take_text and isinstance(response, LeanResponse):
+        response.tap(partial(reader.offer, take_text))
     async with aclosing(response.aiter_bytes()) as blocks:
         try:
             async for block in blocks:

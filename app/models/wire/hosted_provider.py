@@ -117,7 +117,7 @@ class HostedProvider(BaseProvider, ABC):
             try:
                 for notice in self._parameters.take_notices():
                     yield notice
-                async with aclosing(read_pieces(response, reader, self.url)) as pieces:
+                async with aclosing(read_pieces(response, reader, self.url, request.take_text)) as pieces:
                     async for piece in pieces:
                         if type(piece) not in noticed:  # each kind once: most tokens are a piece
                             noticed.add(type(piece))

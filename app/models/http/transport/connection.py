@@ -12,12 +12,19 @@ import httpx2
 from app.models.http.transport.incoming import Head, Incoming
 
 MOST_HELD = 256 * 1024  # bytes of unread body before reading from the socket is paused
+Tap = Callable[[bytes], bool]
+"""Take a block of the body, or return False and change nothing."""
 
 
 class Connection(asyncio.Protocol):
-    """Call `send`, then `head`, then `block` until it is empty, then `rest`. `on_end`: an idle one has ended."""
+    """Call `send`, then `head`, then `block` until it is empty, then `rest`. `on_end`: an idle one has ended.
+
+    While `block` waits, `tap` is offered what arrives: what it takes costs no step of the waiting task. An error of
+    `tap` breaks the connection.
+    """
 
     def __init__(self, on_end: Callable[[Connection], None]) -> None:
+        self.tap: Tap | None = None
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming()
@@ -56,6 +63,8 @@ class Connection(asyncio.Protocol):
             return
         incoming = self._incoming
         incoming.feed(data)
+        if self.tap and self._is_taken(self.tap):
+            return
         if incoming.held > MOST_HELD and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -91,6 +100,7 @@ class Connection(asyncio.Protocol):
         """
         self._stop_timer()
         self._idle = self._sent = False
+        self.tap = None
         self._incoming = Incoming(headless=headless)
         chunked = b"\r\ntransfer-encoding: chunked" in head.lower()
         async for part in body:
@@ -133,8 +143,21 @@ class Connection(asyncio.Protocol):
         self._read_on()
         return data
 
+    def _is_taken(self, tap: Tap) -> bool:
+        """Offer the unread body to the tap, unless its reader is busy with what came before, or the body has ended."""
+        incoming = self._incoming
+        if self._waiting is None or self._waiting.done() or not incoming.held or incoming.complete or incoming.failure:
+            return False
+        block = incoming.take()
+        if not tap(block):
+            incoming.put_back(block)
+            return False
+        self._since = self._loop.time()
+        return True
+
     def rest(self, limit_s: float | None) -> bool:
         """Make the connection idle for up to `limit_s`; return False if it cannot be reused."""
+        self.tap = None
         incoming = self._incoming
         if not (incoming.complete and incoming.keeps and self._sent and self.usable):
             self.abort()

@@ -87,6 +87,10 @@ class Incoming:
         blocks, self._blocks, self.held = self._blocks, [], 0
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
+    def put_back(self, block: bytes) -> None:
+        """Undo `take`."""
+        self._blocks, self.held = [block], len(block)
+
     # --- httptools callbacks ---
 
     def on_message_begin(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 import httpx2
 
-from app.models.http.transport.connection import Connection
+from app.models.http.transport.connection import Connection, Tap
 from app.models.http.transport.dial import Origin, dial
 from app.models.http.transport.head import head_of
 from app.models.http.transport.incoming import Head
@@ -49,7 +49,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         except BaseException:
             await answer.aclose()
             raise
-        return _Response(found, answer)
+        return LeanResponse(found, answer)
 
     async def aclose(self) -> None:
         idle, self.idle = self.idle, deque()
@@ -132,7 +132,7 @@ async def _nothing() -> bytes:
     return b""
 
 
-class _Response(httpx2.Response):
+class LeanResponse(httpx2.Response):
     """A response that skips httpx2's decoding generators when the body is not encoded.
 
     Each generator is a frame that every token would pass through.
@@ -142,6 +142,11 @@ class _Response(httpx2.Response):
         extensions = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
         super().__init__(head.status, headers=head.headers, stream=answer, extensions=extensions)
         self._answer = answer
+
+    def tap(self, tap: Tap) -> None:
+        """Offer blocks to `tap` while `aiter_bytes` waits for one, unless they have to be decoded first."""
+        if self._answer.connection and "content-encoding" not in self.headers:
+            self._answer.connection.tap = tap
 
     async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         coded = chunk_size is not None or "content-encoding" in self.headers
