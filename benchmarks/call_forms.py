@@ -11,7 +11,7 @@ import re
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ TRANSCRIPT = "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\
 MODELS = [Served(name="SmolLM2-135M-Instruct", context=4096)]
 if GEMMA.exists():
     MODELS.append(Served(str(GEMMA), "gemma-3-270m", TRANSCRIPT, context=4096))
-opening_of = partial(opening, TOOLS, workspace=Path("/home/ann/workspace"), now=datetime(2026, 11, 21, 8, tzinfo=UTC))
+opening_of = partial(opening, TOOLS, workspace=Path("/home/ann/workspace"), today=date(2026, 11, 21))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import wire_messages
 from app.models.wire.request_extras import added
 from tests.chatting import BASH
+from tools.tool import ToolList
 
 pytestmark = pytest.mark.anyio
 
@@ -270,3 +271,39 @@ def test_only_so_much_is_remembered() -> None:
 
 def test_a_model_that_nobody_counts_for_adds_nothing() -> None:
     assert BaseProvider().added(result("x")) == ""
+
+
+async def test_an_opening_costs_what_its_messages_cost_whatever_has_been_learned_since() -> None:
+    counter = TokenCounter(Letters())
+    opening = Message("system", "You help."), Message("user", "Count."), result("3", "c0"), Message("user", "Thanks.")
+    tools = ToolList([BASH])
+
+    def check() -> int:
+        for tokens, sure in (
+            (counter.measure_opening(opening), sum(map(counter.measure, opening))),
+            (counter.described(tools), counter.described([*tools])),
+        ):
+            assert tokens == sure
+        return counter.measure_opening(opening)
+
+    guessed = check()
+    await counter.prepare(opening, tools)
+    counted = check()
+    assert counted > guessed, "characters, not estimates"
+    counter.learn(counted, 2 * counted)
+    assert check() > counted
+    assert counter.measure_opening([*opening]) == check()
+
+
+async def test_an_opening_is_counted_anew_once_the_tools_are_native() -> None:
+    class Changing(Letters):
+        native_tools = True
+
+        def added(self, message: Message) -> str:
+            return "" if self.native_tools else super().added(message)
+
+    provider = Changing()
+    counter, opening = TokenCounter(provider), (Message("system", "You help."), result("3"))
+    native = counter.measure_opening(opening)
+    provider.native_tools = False
+    assert counter.measure_opening(opening) == sum(map(counter.measure, opening)) > native

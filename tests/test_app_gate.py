@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from app.context.prompt import opening
 from app.core.provider import CallForm, Piece, TextChunk
 from app.core.rules import ApprovalMode, ToolRule, classified
-from app.policy.gate import Gate, PolicyContext, decide
+from app.policy.gate import Gate, PolicyContext, Writes, decide
 from app.policy.grants import Grant
 from app.storage.principals import LOCAL_USER, Principal
 from app.transcript.reply import Reply
@@ -25,7 +26,7 @@ from tools.base.outcome import Progress, Result
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk, Role
 from tools.catalogue import TOOLS
-from tools.tool import Context, Tool, answering
+from tools.tool import Context, Tool, ToolList, answering
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
 ANN = Principal("ann", Role.USER)
@@ -159,7 +160,7 @@ def hidden_from(hidden: str) -> Toolbox:
 @pytest.mark.parametrize("name", [one.name for one in TOOLS])
 def test_layer_1_a_tool_that_is_refused_is_never_mentioned(name: str) -> None:
     toolbox = hidden_from(name)
-    told = opening(toolbox.offered, call_form=CallForm.FENCED, workspace=Path("/w"), now=datetime(2026, 1, 1))
+    told = opening(toolbox.offered, call_form=CallForm.FENCED, workspace=Path("/w"), today=date(2026, 1, 1))
     words = " ".join(str(message) for message in told).replace("(", " ").replace("'", " ").replace("`", " ").split()
     assert name not in toolbox.schemas and name not in words
     assert len(toolbox.offered) == len(TOOLS) - 1
@@ -234,3 +235,50 @@ def test_layer_2_what_needs_approval_needs_a_permit_for_this_very_call_once() ->
     assert asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert not asyncio.run(answered(toolbox, "write_file", call, right)).ok
     assert ran == ["write_file"]
+
+
+BOX = PolicyContext(boxed=True)
+
+
+@pytest.mark.parametrize(
+    ("principal", "policy"),
+    [
+        (replace(ANN, role=Role.GUEST), BOX),
+        (replace(ANN, tools=("read_*",)), BOX),
+        (replace(ANN, disabled=("bash",)), BOX),
+        (ANN, replace(BOX, disabled=("bash",))),
+        (ANN, PolicyContext(ApprovalMode.DENY)),
+    ],
+)
+def test_runs_with_the_same_rights_share_a_list_of_tools_and_no_others_do(
+    principal: Principal, policy: PolicyContext
+) -> None:
+    tools = ToolList(TOOLS)
+    offered = Gate(ANN, BOX).offer(tools)
+    assert Gate(replace(ANN), replace(BOX, writes=Writes())).offer(tools) is offered
+    others = Gate(principal, policy).offer(tools)
+    assert others is not offered
+    assert list(others) == [one for one in TOOLS if not isinstance(decide(principal, one, policy=policy), Refuse)]
+    assert list(others) != list(offered)
+    assert Gate(ANN, BOX).offer(ToolList(TOOLS[1:])) is not offered, "a server of tools has come or gone"
+
+
+def test_what_a_session_loses_is_offered_no_longer_in_its_run() -> None:
+    gate, tools = Gate(ANN, BOX), ToolList(TOOLS)
+    assert "bash" in gate.offer(tools).by_name
+    gate.disable(["bash"])
+    assert "bash" not in gate.offer(tools).by_name
+    assert "bash" in Gate(ANN, BOX).offer(tools).by_name
+
+
+def test_what_only_a_grant_allows_is_offered_as_long_as_it_holds() -> None:
+    policy = PolicyContext(
+        ApprovalMode.DENY, grants=(Grant("bash", pattern={"command": "*"}, created=time.time() + 1),)
+    )
+    gate, tools = Gate(ANN, policy), ToolList(TOOLS)
+    assert "bash" in gate.offer(tools).by_name
+    policy.writes.last = time.time() + 2
+    assert "bash" not in gate.offer(tools).by_name
+    policy.writes.last = 0.0
+    assert "bash" in Gate(ANN, policy).offer(tools).by_name and "bash" in gate.offer(tools).by_name
+    assert "bash" not in Gate(ANN, replace(policy, grants=())).offer(tools).by_name

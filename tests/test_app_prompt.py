@@ -62,8 +62,8 @@ def prompt(tools: Sequence[Tool] = TOOLS, *, call_form: CallForm = CallForm.FENC
 
 def beginning(
     tools: Sequence[Tool] = TOOLS, *, call_form: CallForm = CallForm.FENCED, now: datetime = MORNING, **more: Any
-) -> list[Message]:
-    return opening(tools, call_form=call_form, workspace=WORKSPACE, now=now, **more)
+) -> Sequence[Message]:
+    return opening(tools, call_form=call_form, workspace=WORKSPACE, today=now.date(), **more)
 
 
 def named(*names: str) -> list[Tool]:
@@ -122,7 +122,12 @@ TOO_LONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("piece", "changes"), TOO_LONG.items(), ids=TOO_LONG)
 def test_a_piece_beyond_its_budget_is_shortened_and_says_so(piece: str, changes: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"tools": TOOLS[:1], "call_form": CallForm.FENCED, "workspace": WORKSPACE, "now": MORNING}
+    usual: dict[str, Any] = {
+        "tools": TOOLS[:1],
+        "call_form": CallForm.FENCED,
+        "workspace": WORKSPACE,
+        "today": MORNING.date(),
+    }
     short, long = opening(**usual)[0].text, opening(**usual | changes)[0].text
     assert long.count(f"[The rest is left out: there is room for {BUDGETS[piece]:,} characters.]") == 1
     assert len(long) <= len(short) + BUDGETS[piece] + len("\n\n")

@@ -102,7 +102,7 @@ async def test_a_request_begins_with_all_that_the_one_before_it_said(tmp_path: P
 
 SAID = """
 import sys
-from datetime import datetime
+from datetime import date
 from app.core.clock import Clock
 from app.core.messages import load
 from app.context.prompt import opening
@@ -111,7 +111,7 @@ from app.models.http.json_body import encode
 from app.models.wire.openai.history import wire_messages
 from tools.catalogue import TOOLS
 
-first = opening(TOOLS, call_form=CallForm.FENCED, workspace=None, now=datetime(2026, 11, 22))
+first = opening(TOOLS, call_form=CallForm.FENCED, workspace=None, today=date(2026, 11, 22))
 history = [*first, *map(load, sys.stdin)]
 for native in (True, False):
     print(encode({"messages": wire_messages(history, native=native, clock=Clock("UTC"))}).decode())

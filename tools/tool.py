@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
@@ -141,3 +142,51 @@ def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:
         yield Result(ok=True, text=await answer(arguments, context))
 
     return run
+
+
+MOST_RIGHTS = 256  # lists that are kept of one list
+
+
+class ToolList(Sequence[Tool]):
+    """Tools that do not change, in their order, each name once.
+
+    A list is made once for all runs that have the same tools, and is equal only to itself: what is made of it (schemas,
+    prompts, counts) is made once, too, and goes with the list.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self.by_name = {tool.name: tool for tool in tools}
+        self._tools = tuple(self.by_name.values())
+        self._parts: dict[Hashable, ToolList] = {}
+
+    @overload
+    def __getitem__(self, at: int) -> Tool: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Tool, ...]: ...
+    def __getitem__(self, at: int | slice) -> Tool | tuple[Tool, ...]:
+        return self._tools[at]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    @cached_property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Name and JSON Schema of the parameters of each tool: as the parser needs them."""
+        return {tool.name: tool.parameters for tool in self._tools}
+
+    def part(self, keeps: Callable[[Tool], bool], rights: Hashable = None) -> ToolList:
+        """The tools that `keeps` keeps: one list for the same `rights`, if these alone decide that."""
+        known = None if rights is None else self._parts.get(rights)
+        if known is None:
+            known = ToolList(filter(keeps, self._tools))
+            if rights is not None:
+                if len(self._parts) >= MOST_RIGHTS:
+                    self._parts.clear()
+                self._parts[rights] = known
+        return known
+
+
+NO_TOOLS = ToolList()

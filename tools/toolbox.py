@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.base.schemas import argument_error
-from tools.tool import Context, Tool, binds_nothing
+from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NEAREST = 3
 _NAMED = 20
@@ -47,30 +47,39 @@ class Ask:
 Decision = Allow | Ask | Refuse
 Decide = Callable[[Tool, Arguments | None], Decision]
 """Decide on a tool in general (arguments None), or with exactly these arguments."""
+Offer = Callable[[ToolList], ToolList]
+"""Return the tools of a list that may be used at all, by the same rules as `Decide`."""
+
+
+def offered_by(decide: Decide) -> Offer:
+    """Return an Offer that asks `decide` about each tool, each time."""
+    return lambda tools: tools.part(lambda tool: not isinstance(decide(tool, None), Refuse))
 
 
 class Toolbox:
-    """The tools of one principal. `decide` is called twice: for the list of tools, and before each run."""
+    """The tools of one principal. Its rules are applied twice: to the list of tools, and before each run."""
 
-    def __init__(self, tools: Sequence[Tool], decide: Decide, principal: str = "") -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(self, tools: Iterable[Tool], decide: Decide, principal: str = "", offer: Offer | None = None) -> None:
+        self._all = tools if isinstance(tools, ToolList) else ToolList(tools)
+        self._tools = self._all.by_name
         self._decide = decide
+        self._offer = offer or offered_by(decide)
         self._principal = principal
 
     @property
-    def offered(self) -> list[Tool]:
+    def offered(self) -> ToolList:
         """The tools that are listed to a model."""
-        return [tool for tool in self._tools.values() if not isinstance(self._decide(tool, None), Refuse)]
+        return self._offer(self._all)
 
     @property
     def offers(self) -> bool:
         """Return whether any tool is listed."""
-        return any(not isinstance(self._decide(tool, None), Refuse) for tool in self._tools.values())
+        return bool(self.offered)
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Name and JSON Schema of the parameters of each offered tool: as the parser needs them."""
-        return {tool.name: tool.parameters for tool in self.offered}
+        return self.offered.schemas
 
     def tool(self, name: str) -> Tool | None:
         return self._tools.get(name)

@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ from app.core.provider import CallForm
 from parsing import Arguments
 from parsing.dialects import FENCED
 from parsing.fences import RULE
-from tools.tool import Tool
+from tools.tool import Tool, ToolList
 
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
 ABOUT = "About the person you talk to:\n"
 MOST_OVERRIDE = 16_000
+SHARED = 64  # openings that are kept, the last used
 # piece -> its maximum length in characters, in the order of the prompt
 BUDGETS = {
     "override": MOST_OVERRIDE,
@@ -119,16 +121,16 @@ def opening(
     *,
     call_form: CallForm,
     workspace: Path | None,
-    now: datetime,
+    today: date,
     persona: Persona = NO_PERSONA,
     override: Override | None = None,
     guards: str = "",
-) -> list[Message]:
+) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
-    in. Only the date of `now` is used, in its own time zone. `guards` is a line of this run alone.
+    in. `guards` is a line of this run alone.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -141,27 +143,36 @@ def opening(
         "teaching": how_to_use(teaching) if tools else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
         "guards": guards,
-        "date": f"Today is {now:%A, %Y-%m-%d}.",
+        "date": f"Today is {today:%A, %Y-%m-%d}.",
     }
     system = Message("system", "\n\n".join(within(BUDGETS[name], text) for name, text in pieces.items() if text))
-    return [system, *(worked_examples(tools, teaching) if teaching else ())]
+    return system, *(worked_examples(tools, teaching) if teaching else ())
+
+
+shared_opening = lru_cache(SHARED)(opening)
+"""The same for a ToolList: runs that begin alike share the messages, and what is kept for these."""
 
 
 class Prompt:
     """The opening messages of one run's requests, cached while they stay the same: each round needs them repeatedly."""
 
-    def __init__(self, clock: Clock, call_form: Callable[[], CallForm], write: Callable[..., list[Message]]) -> None:
+    __slots__ = ("_cache_key", "_call_form", "_clock", "_messages", "_write")
+
+    def __init__(
+        self, clock: Clock, call_form: Callable[[], CallForm], write: Callable[..., Sequence[Message]]
+    ) -> None:
         self._clock = clock
         self._call_form = call_form
         self._write = write
         self._cache_key: object = None
-        self._messages: list[Message] = []
+        self._messages: Sequence[Message] = ()
 
     def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
+        tools = tools if isinstance(tools, ToolList) else ToolList(tools)
         call_form = self._call_form()
-        key = time.time() // 60, call_form, tuple(tools)  # a new day begins with a new minute
+        key = time.time() // 60, call_form, tools  # a new day begins with a new minute
         if key != self._cache_key:
-            self._messages = self._write(tools, call_form=call_form, now=self._clock.now())
+            self._messages = self._write(tools, call_form=call_form, today=self._clock.now().date())
             self._cache_key = key
         return self._messages
 

@@ -28,6 +28,7 @@ MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a
 BODY_TOO_LONG = 413  # HTTP status: too many bytes, not too many tokens
 LEFT_OUT = "[Earlier messages are left out here.]"
 TO_FIND = f"[Earlier messages are left out here. {RECALL} finds them.]"
+MARKER = Message("user", TO_FIND)  # the longer of the two
 
 Opening = Callable[[Sequence[Tool]], Sequence[Message]]
 """Returns the messages in front of the conversation for these tools; called for each request."""
@@ -103,7 +104,8 @@ class View:
         request = self._request(
             self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
         )
-        counted = sum(map(room.measure, request.whole())) + (room.described if request.tools else 0)
+        counted = self.counter.measure_opening(request.opening()) + sum(map(room.measure, messages))
+        counted += room.described if request.tools else 0
         return Fitted(request, counted, self.counter, self.counter.scale, events)
 
     def _describes(self, conversation: Conversation) -> bool:
@@ -152,13 +154,14 @@ class View:
         window = await self.counter.window()  # first: it finds out the model's abilities, which the prompt depends on
         head = self.opening(tools)
         await self.counter.prepare([*head, *new], tools)
-        described = self.counter.described(tools) if self.native() else 0
-        spare = answer_room(window) + described + self.counter.measure(Message("user", TO_FIND))
-        return WindowBudget(head, window - spare, CachedCounter(self.counter.measure), described)
+        counter = self.counter
+        described = counter.described(tools) if self.native() else 0
+        spare = answer_room(window) + described + counter.measure(MARKER)
+        return WindowBudget(head, window - spare, CachedCounter(counter.measure), described, counter.measure_opening)
 
     def _measured_anew(self, room: WindowBudget) -> WindowBudget:
         """Discard cached counts: the side query may have changed the calibration or the model that answers."""
-        return replace(room, measure=CachedCounter(self.counter.measure))
+        return replace(room, measure=CachedCounter(self.counter.measure), measure_head=self.counter.measure_opening)
 
     async def _summarise(self, conversation: Conversation, room: WindowBudget, totals: RunTotals) -> list[AgentEvent]:
         """Replace the older half by a summary if one is due. Raises StoreFailed."""

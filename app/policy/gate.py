@@ -19,7 +19,7 @@ from parsing import Arguments
 from tools.base.rights import OutboundEffect, Risk, Role
 from tools.builtin.outbound_effects import shown
 from tools.shell_policy.plain_commands import allowed, reads
-from tools.tool import Tool, nothing_known
+from tools.tool import Tool, ToolList, nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
 from tools.web.egress import hosts_wanted
 
@@ -62,7 +62,7 @@ class PolicyContext:
     disabled: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     when_absent: WhenAbsent = WhenAbsent.WAIT
-    writes: Writes = field(default_factory=Writes)
+    writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
     def unattended(self) -> str:
@@ -127,19 +127,20 @@ class Gate:
     principal: Principal
     policy: PolicyContext = PolicyContext()
     watches_taint: bool = True
-    _at_all: dict[int, tuple[Tool, tuple[object, ...], Decision]] = field(default_factory=dict)  # by id of the tool
+    _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
-        if arguments is not None:
-            return decide(self.principal, tool, arguments, self.policy)
-        known = self._at_all.get(id(tool))  # cached: tools are offered in every round
-        now = self._policy_state()
-        if known is None or known[1] != now:
-            known = tool, now, decide(self.principal, tool, None, self.policy)
-            self._at_all[id(tool)] = known
-        return known[2]
+        return decide(self.principal, tool, arguments, self.policy)
 
-    def _policy_state(self) -> tuple[object, ...]:
+    def offer(self, tools: ToolList) -> ToolList:
+        """The tools that may be used at all: the same list for all runs with these rights, and without grants."""
+        rules = self._rules()
+        if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
+            rights = None if self.policy.grants else (self.principal, self.policy)  # grants end, and with writes
+            self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
+        return self._offered[2]
+
+    def _rules(self) -> tuple[object, ...]:
         """Return the inputs of a decision that change during a run, by events, time or writes."""
         in_force = tuple(grant.in_force for grant in self.policy.grants)
         return self.policy, in_force, self.policy.writes.last

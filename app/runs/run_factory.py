@@ -20,7 +20,7 @@ from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
-from app.context.prompt import Override, Prompt, opening
+from app.context.prompt import Override, Prompt, shared_opening
 from app.context.view import Opening, view_of
 from app.core.clock import Clock
 from app.core.events import Notice
@@ -55,7 +55,7 @@ from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
 from tools.mcp.tool_search import toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
-from tools.tool import Context, Tool
+from tools.tool import Context, Tool, ToolList
 from tools.toolbox import Toolbox
 
 
@@ -89,11 +89,16 @@ class RunFactory:
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     writes: Writes = field(default_factory=Writes)
+    _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """The tools that there are now; MCP servers come and go."""
-        return [*self.built_in, *self.mcp.tools()]
+    def tools(self) -> ToolList:
+        """The tools that there are now, as the settings classify them; those of MCP servers come and go."""
+        there = self.built_in, self.mcp.tools()
+        if self._listed is None or any(one is not old for one, old in zip(there, self._listed[0], strict=True)):
+            rules = self.settings.tools
+            self._listed = there, ToolList(classified(tool, rules) for tools in there for tool in tools)
+        return self._listed[1]
 
     def gate(
         self,
@@ -123,15 +128,15 @@ class RunFactory:
 
         Raises UnknownTool.
         """
-        tools = [classified(tool, self.settings.tools) for tool in self.tools]
+        tools = self.tools
         if names is not None:
-            offered = {tool.name: tool for tool in Toolbox(tools, gate.decide, gate.principal.name).offered}
+            offered = gate.offer(tools).by_name
             if unknown := [name for name in names if name not in offered]:
                 missing = ", ".join(map(ascii, unknown[:5]))
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
-            tools = [offered[name] for name in names]
+            tools = ToolList(offered[name] for name in names)
         room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
-        return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources())
+        return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
         """A new agent for one run. Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable."""
@@ -226,7 +231,7 @@ class RunFactory:
         self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: ModelRoute
     ) -> Opening:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
-        known = partial(opening, workspace=workspace, persona=persona, override=override, guards=guards)
+        known = partial(shared_opening, workspace=workspace, persona=persona, override=override, guards=guards)
         return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
 
 

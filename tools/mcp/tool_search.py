@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from parsing import Arguments
 from tools.base.rights import Risk, Role
-from tools.tool import Context, Tool, answering
-from tools.toolbox import Allow, Decide, Decision, Toolbox
+from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering
+from tools.toolbox import Allow, Decide, Decision, Offer, Toolbox, offered_by
 
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
@@ -39,13 +39,14 @@ def tokens_of(tools: Sequence[Tool]) -> int:
 
 def toolbox_within(
     limit: float,
-    tools: Sequence[Tool],
+    tools: Iterable[Tool],
     decide: Decide,
     principal: str,
     sources: Mapping[str, Collection[str]],
+    offer: Offer | None = None,
 ) -> Toolbox:
     """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens."""
-    whole = Toolbox(tools, decide, principal)
+    whole = Toolbox(tools, decide, principal, offer)
     if not sources:
         return whole
     names = frozenset(name for those in sources.values() for name in those)
@@ -54,7 +55,7 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(tools, decide, principal, hidden, used)
+    return SearchedToolbox(tools, decide, principal, hidden, used, offer)
 
 
 class SearchedToolbox(Toolbox):
@@ -62,11 +63,12 @@ class SearchedToolbox(Toolbox):
 
     def __init__(
         self,
-        tools: Sequence[Tool],
+        tools: Iterable[Tool],
         decide: Decide,
         principal: str,
         hidden: frozenset[str],
         sources: Sequence[str] = (),
+        offer: Offer | None = None,
     ) -> None:
         of = f" (servers: {', '.join(sources)})" if sources else ""
         description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
@@ -81,17 +83,28 @@ class SearchedToolbox(Toolbox):
         super().__init__(
             [*(tool for tool in tools if tool.name not in (SEARCH, CALL)), *self._meta_tools], decided, principal
         )
+        self._found = ToolList(tool for tool in tools if tool.name not in (SEARCH, CALL))
+        self._offer_found = offer or offered_by(decide)
+        self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden
         self._index: Index | None = None
 
     @property
-    def offered(self) -> list[Tool]:
-        return [tool for tool in super().offered if tool.name not in self._hidden]
+    def offered(self) -> ToolList:
+        return self._usable.part(lambda tool: tool.name not in self._hidden, self._hidden)
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """The schemas of hidden tools, too: a model may call a tool that it has found directly."""
-        return {tool.name: tool.parameters for tool in super().offered}
+        return self._usable.schemas
+
+    @property
+    def _usable(self) -> ToolList:
+        """The tools that may be used, and the two above: the same list while that stays the same."""
+        offered = self._offer_found(self._found)
+        if offered is not self._known_usable[0]:
+            self._known_usable = offered, ToolList([*offered, *self._meta_tools])
+        return self._known_usable[1]
 
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         if name == CALL and isinstance(inner := arguments.get("name"), str) and inner != CALL:
@@ -101,7 +114,7 @@ class SearchedToolbox(Toolbox):
         return super().normalise_call(name, arguments)
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
-        usable = [tool for tool in super().offered if tool.name in self._hidden]
+        usable = [tool for tool in self._usable if tool.name in self._hidden]
         if self._index is None or self._index.tools != usable:  # a session may have lost some since
             self._index = Index(usable)
         found = self._index.best(arguments["query"], FOUND)

@@ -6,7 +6,7 @@ messages, so that consecutive requests share the longest possible prefix (for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.context.compaction.steps import PROMPT, Measure
@@ -36,13 +36,18 @@ class CachedCounter:
 class WindowBudget:
     """The token budget of a request's messages; `head` are the messages in front of the conversation.
 
-    `described` are the tokens of the tools' schemas, which `budget` does not include.
+    `described` are the tokens of the tools' schemas, which `budget` does not include. `measure_head` counts messages in
+    front of a conversation, if these can be counted at once.
     """
 
     head: Sequence[Message]
     budget: int
     measure: Measure
     described: int = 0
+    measure_head: Callable[[Sequence[Message]], int] | None = None
+
+    def tokens_of(self, opening: Sequence[Message]) -> int:
+        return self.measure_head(opening) if self.measure_head else sum(map(self.measure, opening))
 
 
 class CompactedHistory:
@@ -63,8 +68,7 @@ class CompactedHistory:
 
     def advance(self, messages: Sequence[Message], room: WindowBudget) -> None:
         """Replay up to the end of the session's messages. Linear: each trimming leaves a quarter of the budget free."""
-        head = sum(map(room.measure, self.opening(room.head)))
-        total = head + sum(map(room.measure, self.kept))
+        total = room.tokens_of(self.opening(room.head)) + sum(map(room.measure, self.kept))
         for message in messages[self.position :]:
             if message.role == "assistant":
                 # Counts may have grown since that request, but the model's server has what it carried in its cache.
@@ -92,16 +96,16 @@ class CompactedHistory:
         return trimmed if trimmed and (trimmed.dropped or trimmed.shortened) else None
 
     def tokens(self, room: WindowBudget) -> int:
-        return sum(map(room.measure, self.opening(room.head))) + sum(map(room.measure, self.kept))
+        return room.tokens_of(self.opening(room.head)) + sum(map(room.measure, self.kept))
 
     def tokens_since(self, room: WindowBudget) -> int:
         """Return the tokens of the messages after the summary."""
         return sum(map(room.measure, self.kept[1 if self.summary else 0 :]))
 
-    def opening(self, head: Sequence[Message]) -> list[Message]:
+    def opening(self, head: Sequence[Message]) -> Sequence[Message]:
         """Return the messages in front of the conversation, the system prompt shortened if trimming had to."""
         if not self._prompt_shortened:
-            return list(head)
+            return head
         return [
             replace(one, text=shortened(one.text, PROMPT)) if at == 0 and len(one.text) > PROMPT else one
             for at, one in enumerate(head)

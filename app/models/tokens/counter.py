@@ -17,7 +17,7 @@ from app.core.provider import Provider
 from app.models.tokens.estimates import CHARACTERS_PER_TOKEN, LRUCache, Scale, estimated
 from app.models.tokens.picture_tokens import tokens_of
 from app.models.wire.openai.history import native_calls, wire_tools
-from tools.tool import Tool
+from tools.tool import Tool, ToolList
 
 __all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "TokenCounter"]
 
@@ -28,6 +28,7 @@ ANSWER = 4  # tokens in front of the answer, counted with the system message
 CALL = 12  # tokens around a native call: id, type, brackets
 TOOLS = 60  # tokens that templates put in front of native tools
 REMEMBERED = 1 << 16  # texts
+SHARED = 64  # openings and lists of tools, which many requests share
 LONG = 100_000  # characters; of longer texts only SAMPLES parts are counted
 SAMPLES = 8
 SAMPLE = 4000  # characters
@@ -76,6 +77,9 @@ class TokenCounter:
         self._estimates: LRUCache[Key, float] = LRUCache(REMEMBERED)
         self._calls: LRUCache[tuple[object, ...], MeasuredText] = LRUCache(REMEMBERED)
         self._tools: LRUCache[int, tuple[Tool, str]] = LRUCache(REMEMBERED // 16)
+        self._openings: LRUCache[int, tuple[Sequence[Message], object, Sequence[float]]] = LRUCache(SHARED)
+        self._schemas: LRUCache[int, tuple[Sequence[Tool], int, float]] = LRUCache(SHARED)
+        self._texts_counted = 0
         self._texts = Scale()
         self._whole = Scale()
         self.sees: Callable[[str], bool | None] = lambda ability: None  # files it cannot see are described
@@ -119,12 +123,31 @@ class TokenCounter:
 
     def measure(self, message: Message) -> int:
         """Return the tokens of a message as sent."""
+        attached = sum(map(self._attachment_tokens, message.attachments)) if message.attachments else 0
+        return math.ceil(self._unscaled(message) * self._whole.value + attached)
+
+    def _unscaled(self, message: Message) -> float:
         tokens = ROLE + self._tokens(message.text) + self._tokens(self._provider.added(message))
         if message.role == "system":
             tokens += ANSWER
         if message.calls:  # those that are not native are part of the text
             tokens += sum(CALL + self._tokens_of(self._measured(call)) for call in native_calls(message))
-        return math.ceil(tokens * self._whole.value + sum(map(self._attachment_tokens, message.attachments)))
+        return tokens
+
+    def measure_opening(self, messages: Sequence[Message]) -> int:
+        """Return the tokens of the messages that requests begin with. Many requests share a tuple of them.
+
+        They have no attachments. Their tokens are kept until texts have been counted, or other tools are native.
+        """
+        if not isinstance(messages, tuple):
+            return sum(map(self.measure, messages))
+        basis = self._texts_counted, self._provider.native_tools
+        known = self._openings.get(id(messages))
+        if known is None or known[1] != basis:  # a reference to the messages keeps their id unique
+            known = messages, basis, tuple(map(self._unscaled, messages))
+            self._openings.put(id(messages), known)
+        scale = self._whole.value
+        return sum([math.ceil(tokens * scale) for tokens in known[2]])
 
     def _attachment_tokens(self, attachment: Attachment) -> float:
         """Return the tokens of an attachment, without the scale, which is learned from texts."""
@@ -136,8 +159,13 @@ class TokenCounter:
         """Return the tokens of the tool schemas of a native request."""
         if not tools:
             return 0
-        tokens = TOOLS + sum(self._tokens(self._described(tool)) for tool in tools)
-        return math.ceil(tokens * self._whole.value)
+        known = self._schemas.get(id(tools)) if isinstance(tools, ToolList) else None
+        if known is None or known[1] != self._texts_counted:
+            tokens = TOOLS + sum(self._tokens(self._described(tool)) for tool in tools)
+            known = tools, self._texts_counted, tokens
+            if isinstance(tools, ToolList):
+                self._schemas.put(id(tools), known)
+        return math.ceil(known[2] * self._whole.value)
 
     def learn(self, counted: int, prompt_tokens: int, scale: float | None = None) -> None:
         """Adjust the scale: the server reported `prompt_tokens` for a request measured as `counted` with `scale`."""
@@ -164,6 +192,7 @@ class TokenCounter:
             return False
         for text, part, count in zip(texts, sampled, counts, strict=True):
             self._counts.put(key_of(text), math.ceil(count * len(text) / len(part)))
+        self._texts_counted += len(texts)
         self._texts.learn(sum(map(estimated, sampled)), sum(counts), used=1.0)
         return True
 
