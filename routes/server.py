@@ -48,8 +48,8 @@ from routes.http import (
     usage,
 )
 from routes.http.dashboard_state import Seen
-from routes.protocol.errors import HANDLERS
 from routes.protocol.redaction_middleware import RedactionMiddleware
+from routes.protocol.refusals import HANDLERS
 from routes.protocol.sse import StreamingApplication
 from routes.services import Services, open_services
 from tools.sandbox.sandbox import NoSandbox, Unboxed

@@ -32,7 +32,7 @@ from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
-from app.storage.database import open_store
+from app.storage.database import DATABASE, open_store
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
@@ -42,7 +42,6 @@ from tools.jobs.manager import Jobs
 from tools.sandbox.command import GitAuthor
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 
-DATABASE = "dragoman.db"
 JOBS = "jobs"
 
 

@@ -19,10 +19,10 @@ from typing import Any
 import httpx2
 import psutil
 
+from app.storage.database import DATABASE
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.tokens import TokenRow
-from routes.access.authentication import fingerprint, new_token
-from routes.services import DATABASE
+from routes.access.token_text import fingerprint, new_token
 from tests.serving import NO_TLS
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.storage.tokens import TokenRow
-from routes.access.authentication import fingerprint, new_token
+from routes.access.token_text import fingerprint, new_token
 from tests.serving import Served
 
 LIMIT_S = 30

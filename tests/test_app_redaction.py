@@ -35,7 +35,7 @@ from app.storage.approvals import ApprovalRow
 from app.storage.runs import InboxRow
 from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
-from routes.access.authentication import new_token
+from routes.access.token_text import new_token
 
 KEY = "sk-canary-4711-Zeisig"
 # So few letters that random texts are full of them, of their beginnings, and of overlaps.

@@ -163,7 +163,7 @@ CODES = {
 }
 # Notices that only the terminal client shows.
 TERMINAL_NOTICES = frozenset({"approval", "cancel", "reconnect", "unreadable"})
-IN_A_TABLE = {"http codes": {"http_error", "not_found", "method_not_allowed"}}  # routes.errors.HTTP_CODES
+IN_A_TABLE = {"http codes": {"http_error", "not_found", "method_not_allowed"}}  # routes.protocol.refusals.HTTP_CODES
 
 
 def codes_in(source: Source, calls: dict[str, int]) -> Iterator[str]:

@@ -13,7 +13,8 @@ import pytest
 from app.mcp.servers import CALLBACK
 from app.models.scripted import Scripted
 from app.storage.tokens import TokenRow
-from routes.access.authentication import fingerprint, is_loopback, new_token
+from routes.access.authentication import is_loopback
+from routes.access.token_text import fingerprint, new_token
 from tests.dragoman_process import run_dragoman
 from tests.serving import Served, serving
 

@@ -24,9 +24,10 @@ from routes.access.rate_limits import (
     RateLimiter,
     client_network,
 )
-from routes.protocol.errors import HANDLERS, SAFE_HEADERS, ASCIIResponse
+from routes.protocol.errors import SAFE_HEADERS, ASCIIResponse
 from routes.protocol.json_body import MAX_DEPTH
 from routes.protocol.message_parts import MessageRequest
+from routes.protocol.refusals import HANDLERS
 from routes.protocol.requests import read_message
 from routes.server import create_server
 from tests.people import answer, connected, error_of, parsed, port_of

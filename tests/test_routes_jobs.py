@@ -15,7 +15,7 @@ from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Scripted
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
-from routes.access.authentication import fingerprint
+from routes.access.token_text import fingerprint
 from tests.processes import all_gone, endless
 from tests.serving import Served, serving, until
 

@@ -15,7 +15,7 @@ from app.models.scripted import Pause, Scripted
 from app.models.wire.openai.provider import OpenAIChat
 from app.storage.state import StateRow
 from app.storage.tokens import TokenRow
-from routes.access.authentication import fingerprint
+from routes.access.token_text import fingerprint
 from tests.chatting import WHOLE, says
 from tests.serving import serving, until
 from tests.upstream import Upstream, hang, left, stream, upstream

@@ -13,7 +13,7 @@ import pytest
 
 from app.models.scripted import Line, Pause, Scripted
 from app.storage.tokens import TokenRevoked, TokenRow
-from routes.access.authentication import fingerprint
+from routes.access.token_text import fingerprint
 from tests.people import LIMIT_S, bearer, connected, parsed, port_of
 from tests.serving import Served, serving, until
 from tests.test_routes_access import dragoman

@@ -14,11 +14,11 @@ import pytest
 
 from app.core.messages import Message, dump
 from app.models.scripted import Pause, Scripted
+from app.storage.database import DATABASE
 from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.schema import SCHEMA
 from routes.http.sessions import LISTED
-from routes.services import DATABASE
 from tests.people import bearer
 from tests.serving import Served, serving, until
 

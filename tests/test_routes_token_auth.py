@@ -16,9 +16,9 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from routes.access.authentication import fingerprint, new_token
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import PROOF, PROOF_HEADER, NotProven, TokenAuth, proof, proof_id
+from routes.access.token_text import fingerprint, new_token
 from tests.accounts import OTHER, needs_root
 from tests.people import bearer
 from tests.serving import Served, serving

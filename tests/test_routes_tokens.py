@@ -12,7 +12,8 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.storage.principals import Budget, Principal, checked_name, expiry, principal_of
-from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE, fingerprint
+from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE
+from routes.access.token_text import fingerprint
 from tests.dragoman_process import server
 from tests.people import bearer
 from tests.serving import Served, serving

@@ -7,6 +7,8 @@ from pathlib import Path
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 
+DATABASE = "dragoman.db"  # in the data directory
+
 
 async def open_store(path: Path) -> Store:
     """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,13 +24,14 @@ from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
-from routes.access.local_admin import LocalAdmin, sha256_of, uid_of
+from routes.access.local_admin import LocalAdmin, uid_of
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
 from routes.access.token_auth import PROOF
+from routes.access.token_text import fingerprint
 from routes.page import wants_page
-from routes.protocol.errors import REFUSALS, Refused, TooSoon, refusal
+from routes.protocol.errors import Refused, TooSoon, refusal
+from routes.protocol.refusals import REFUSALS
 
-TOKEN_PREFIX = "dgm_"
 OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
 PAGE = "/page/"
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
@@ -43,15 +43,6 @@ NONE_LEFT = "No token is in use any more: `dragoman token create --name NAME` on
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger(__name__)
-
-
-def new_token() -> str:
-    """256 random bits behind a prefix that secret scanners can recognise."""
-    return TOKEN_PREFIX + secrets.token_urlsafe(32)
-
-
-def fingerprint(token: str) -> str:
-    return sha256_of(token)
 
 
 @lru_cache(16)

@@ -10,7 +10,6 @@ never the local admin's, whichever account runs the proxy.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -22,6 +21,7 @@ from starlette.types import Scope
 
 from app.storage.changes import StoreFailed
 from routes.access.peers import PEER, Peer
+from routes.access.token_text import fingerprint
 
 LOCAL_TOKEN = "local.token"
 LOCAL_PREFIX = "dgm_local_"
@@ -100,17 +100,13 @@ class LocalAdmin:
     def _is_token(self, bearer: str | None) -> bool:
         if bearer is None or not self.token_sha256:
             return False
-        return hmac.compare_digest(sha256_of(bearer), self.token_sha256)
-
-
-def sha256_of(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+        return hmac.compare_digest(fingerprint(bearer), self.token_sha256)
 
 
 def opened_local_admin(data_dir: Path) -> LocalAdmin:
     """Raises StoreFailed when the data directory cannot be written."""
     try:
-        return LocalAdmin(sha256_of(local_token(data_dir)), data_dir / LOCAL_TOKEN)
+        return LocalAdmin(fingerprint(local_token(data_dir)), data_dir / LOCAL_TOKEN)
     except OSError as error:
         advice = "Remove it, or set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
         raise StoreFailed(f"{data_dir / LOCAL_TOKEN} cannot be made: {error.strerror}. {advice}") from error

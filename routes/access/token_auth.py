@@ -16,8 +16,8 @@ from collections.abc import Generator
 
 import httpx2
 
-from routes.access.local_admin import sha256_of
 from routes.access.peers import uid_of_listener
+from routes.access.token_text import fingerprint
 
 PROOF = "/proof"
 PROOF_HEADER = "x-dragoman-proof"
@@ -81,7 +81,7 @@ class TokenAuth(httpx2.Auth):
 
     def _proves(self, url: httpx2.URL, token: str) -> Generator[httpx2.Request, httpx2.Response, bool]:
         """Return whether the answer proves that the server knows the token."""
-        nonce, digest = secrets.token_hex(16), sha256_of(token)
+        nonce, digest = secrets.token_hex(16), fingerprint(token)
         proof_url = url.copy_with(path=PROOF, query=f"token={proof_id(digest)}&nonce={nonce}".encode(), fragment=None)
         answer = yield httpx2.Request("GET", proof_url)
         expected = proof(digest, nonce, _port(url))

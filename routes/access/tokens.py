@@ -13,7 +13,7 @@ from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.principals import Budget, checked_name, checked_pattern, expiry, in_use
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
-from routes.access.authentication import fingerprint, new_token
+from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused
 
 MOST_MONEY = 10**6  # of any currency, in the price table's units

@@ -11,12 +11,13 @@ from app.config.folders import lock_data_dir
 from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
+from app.storage.database import DATABASE
 from app.storage.runs import ALL
 from app.storage.store import Store
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
-from routes.services import DATABASE, secrets_of
+from routes.services import secrets_of
 
 
 def show_sizes(loaded: Loaded) -> int:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from app.config.settings import Loaded
 from app.storage.changes import StoreFailed
-from app.storage.database import open_store
+from app.storage.database import DATABASE, open_store
 from app.storage.principals import checked_name, checked_pattern, expiry
 from app.storage.store import Store
 from app.storage.tokens import TokenRow, TokenStore
@@ -20,7 +20,6 @@ from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_t
 from routes.cli.columns import aligned
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import MAX_DIGITS, whole_number
-from routes.services import DATABASE
 
 BY = "the command line"
 MADE = """{token}

@@ -5,28 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-
-from app.budget.budgets import SOON_S, BudgetSpent
-from app.config.folders import FolderUnsafe
-from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
-from app.models.endpoints.model_registry import UnknownModel
-from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
-from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
-from app.policy.stored_grants import UnfitArguments
-from app.runs.connections import NotAllowedAnyMore, TooManyStreams
-from app.runs.run_factory import ModeForbidden, UnknownTool
-from app.storage.changes import StoreFailed
-from app.transcript.inbox import InboxFull
-from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
-from tools.base.pause_check import Paused
-from tools.jobs.records import JobsFailed, NoSuchJob
-from tools.mcp.model import HeldChanged
 
 
 class ASCIIResponse(JSONResponse):
@@ -72,74 +54,3 @@ def refusal(refused: Refused) -> Response:
     body = {"code": refused.code, "message": refused.message} | refused.more
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
     return ASCIIResponse({"error": body}, refused.status, SAFE_HEADERS | dict(headers or {}))
-
-
-def _busy(error: SessionBusy) -> Refused:
-    return Refused(409, "session_busy", str(error), run=error.run)
-
-
-def _spent(error: BudgetSpent) -> Refused:
-    refused = TooSoon("budget", str(error), error.reset)
-    refused.more["budget"] = error.budget
-    return refused
-
-
-def _http(error: HTTPException) -> Refused:
-    message = f"{error.detail}. GET / says what there is."
-    refused = Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
-    refused.headers = error.headers  # `Allow`, where the method is wrong
-    return refused
-
-
-HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
-BROKEN = "Internal error (see the server log)."
-
-# The answer to each kind of error. The last row is for unforeseen ones; the server logs them with their trace.
-REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
-    Refused: lambda error: error,
-    TooSoon: lambda error: error,
-    NotAllowedAnyMore: lambda error: Refused(401, "unauthorized", str(error)),
-    TooManyStreams: lambda error: TooSoon("too_many_streams", str(error), time.time() + SOON_S),
-    NotFound: lambda error: Refused(404, "not_found", str(error)),
-    NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
-    JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
-    SessionBusy: _busy,
-    BudgetSpent: _spent,
-    NoApproval: lambda error: Refused(404, "not_found", str(error)),
-    AlreadyDecided: lambda error: Refused(
-        409, "already_decided", str(error), decision=error.row.state, by=error.row.by
-    ),
-    ApprovalExpired: lambda error: Refused(410, "approval_expired", str(error)),
-    UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),
-    RunOver: lambda error: Refused(409, "run_ended", str(error)),
-    InboxFull: lambda error: TooSoon("too_many_messages", str(error), time.time() + SOON_S),
-    KeyReused: lambda error: Refused(422, "key_reused", str(error)),
-    Paused: lambda error: Refused(503, "paused", str(error)),
-    Stopping: lambda error: Refused(503, "stopping", str(error)),
-    NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
-    NothingHeld: lambda error: Refused(404, "not_found", str(error)),
-    HeldChanged: lambda error: Refused(409, "tool_changed", str(error)),
-    ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
-    CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),
-    UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
-    UnknownEndpoint: lambda error: Refused(404, "not_found", str(error)),
-    ReadOnlyEndpoint: lambda error: Refused(409, "endpoint_of_settings", str(error)),
-    InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
-    UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
-    UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
-    ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
-    FolderUnsafe: lambda error: Refused(503, "folder_unsafe", str(error)),
-    StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
-    HTTPException: _http,
-    Exception: lambda _: Refused(500, "internal", BROKEN),
-}
-
-
-def _handler(refuse: Callable[[Any], Refused]) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def handle(_: Request, error: Exception) -> Response:
-        return refusal(refuse(error))
-
-    return handle
-
-
-HANDLERS = {kind: _handler(refuse) for kind, refuse in REFUSALS.items()}

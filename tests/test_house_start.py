@@ -1,0 +1,47 @@
+"""What a start does not load: modules that only some runs need, in a process of its own for each entry."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# module -> packages and modules that importing it leaves out
+LEFT_OUT = {
+    "routes.server": {
+        *("mcp", "mcp_types", "jsonschema", "referencing", "tokenizers", "justhtml", "tree_sitter"),
+        *("rich", "prompt_toolkit", "psutil", "numpy", "routes.terminal", "routes.cli"),
+    },
+    "routes.cli.tokens": {"httpx2", "uvicorn", "sse_starlette", "app.runs", "app.models", "app.mcp", "tools.mcp"},
+    "routes.cli.parse_text": {"asyncio", "pydantic", "starlette", "app"},
+    "app.config.settings": {"asyncio", "httpx2", "starlette", "parsing"},
+}
+
+
+EARLY_MODELS = """
+import routes.server
+from pydantic import BaseModel
+
+def subclasses(kind):
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+print(*[each.__qualname__ for each in subclasses(BaseModel) if each.__pydantic_complete__])
+"""
+
+
+def output(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@pytest.mark.parametrize("module", LEFT_OUT)
+def test_an_import_leaves_out_what_only_some_runs_need(module: str) -> None:
+    loaded = set(output(f"import sys, {module}; print(*sys.modules)").split())
+    assert module in loaded
+    assert sorted(LEFT_OUT[module] & loaded) == []
+
+
+def test_validators_are_built_at_their_first_use() -> None:
+    assert output(EARLY_MODELS).split() == []
