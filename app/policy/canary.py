@@ -37,6 +37,7 @@ class Canary(Redactor):
     """Finds and hides one code. `leaked`: a text that was searched contained it."""
 
     mark = BLOCKED
+    shortest_bits = 0
 
     def __init__(self, code: str = "") -> None:
         super().__init__()
@@ -59,6 +60,8 @@ class Canary(Redactor):
 
     def is_plain(self, text: str) -> bool:
         return self._start.search(text) is None
+
+    is_clean = is_plain
 
     def look(self, text: str) -> tuple[list[tuple[int, int]], int]:
         found, partial_at, at = [], len(text), -1

@@ -17,6 +17,7 @@ from app.core.messages import OpaqueMetadata
 
 MARK = "[redacted]"
 SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
+DIGITS_BITS = (10 ** (SHORTEST - 1)).bit_length()  # of the least number with so many digits
 FEWEST = 4  # different characters, for the same reason
 _TOKEN = "[A-Za-z0-9_-]"
 _TOKEN_LENGTH = 43
@@ -55,6 +56,7 @@ class Redactor:
     """Redacts the secrets `values`, those that are added later, and access tokens by their shape."""
 
     mark = MARK
+    shortest_bits = (10 ** (SHORTEST - 2)).bit_length()  # of a number that may be a secret, with its sign
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: set[str] = set()
@@ -66,7 +68,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Redact a text; also a secret that is cut at its end, if half of it is there."""
-        if self.is_plain(text):
+        if self.is_clean(text):
             return text
         held = RedactedStream(self)
         return held.feed(text) + held.end()
@@ -90,6 +92,11 @@ class Redactor:
     def is_plain(self, text: str) -> bool:
         """True if no secret begins in the text; true for nearly every text, so this is fast."""
         return self._beginning.search(text) is None
+
+    def is_clean(self, text: str) -> bool:
+        """True if a whole text holds neither a secret nor half of one: a few characters at its end may begin one."""
+        first = self._beginning.search(text)
+        return first is None or first.end() - first.start() < SHORTEST  # no secret is so short
 
     @property
     def longest(self) -> int:
@@ -147,13 +154,13 @@ class Redactor:
         return end, goes_on
 
     def _redacted(self, value: Any) -> Any:
+        if isinstance(value, str):  # nearly every value
+            return self.redact(value)
         match value:
-            case str():
-                return value if self.is_plain(value) else self.redact(value)
             case bool() | None | float():
                 return value
             case int():  # a secret of digits alone, as a model may write it
-                hidden = value.bit_length() <= 1024 and self.redact(str(value)) != str(value)
+                hidden = self.shortest_bits <= value.bit_length() <= 1024 and self.redact(str(value)) != str(value)
                 return self.mark if hidden else value
             case dict():
                 return {self._redacted(key): self._redacted(one) for key, one in value.items()}

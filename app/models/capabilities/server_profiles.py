@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -183,6 +184,7 @@ PROFILES: tuple[Profile, ...] = (
 OTHERS = Profile("another server")
 
 
+@lru_cache(256)
 def profile_of(base_url: str) -> Profile:
     """Return the profile of the server at this URL."""
     parts = urlsplit(base_url)

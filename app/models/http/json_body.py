@@ -6,10 +6,23 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_compact = json.JSONEncoder(separators=(",", ":"))
+
+
+class EncodedJSON(str):
+    """A value that has been encoded before."""
+
+    __slots__ = ()
+
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """Return the body as ASCII-escaped JSON, so that no character in it can break the encoder."""
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
+    fields = (f"{encoded(name)}:{encoded(value)}" for name, value in body.items())
+    return f"{{{','.join(fields)}}}".encode("ascii")
+
+
+def encoded(value: Any) -> EncodedJSON:
+    return value if isinstance(value, EncodedJSON) else EncodedJSON(_compact.encode(value))
 
 
 def encodable_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ STREAMED = ("text", "summary", "data")  # fields of a detail that are streamed
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
+@lru_cache(256)
 def origin_of(model: str, url: str) -> str:
     """Return the origin of metadata: other models cannot read it, and other servers of the same model may refuse it."""
     return f"{model} at {urlsplit(url).hostname}"

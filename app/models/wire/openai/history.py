@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
-from app.models.http.json_body import encodable, encodable_fields, encodable_value
+from app.models.http.json_body import EncodedJSON, encodable, encodable_fields, encodable_value, encoded
 from app.models.wire.attachment_parts import Encoded, joined, with_files
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
-from tools.tool import Tool
+from tools.tool import Tool, ToolList
 
 # After a text result: without it a small model repeats the call; larger ones are not affected.
 ENOUGH = "If that is enough, answer in plain text."
@@ -161,3 +162,16 @@ def wire_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
         }
         for tool in tools
     ]
+
+
+def encoded_tools(tools: Sequence[Tool]) -> EncodedJSON:
+    """Return the same as JSON; the tools of a ToolList are encoded once."""
+    if not isinstance(tools, ToolList):
+        return encoded(wire_tools(tools))
+    known = _ENCODED.get(tools)
+    if known is None:
+        known = _ENCODED[tools] = encoded(wire_tools(tools))
+    return known
+
+
+_ENCODED: WeakKeyDictionary[ToolList, EncodedJSON] = WeakKeyDictionary()

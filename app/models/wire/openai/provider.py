@@ -16,7 +16,7 @@ from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, wire_messages, wire_tools
+from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
 from app.models.wire.request_extras import added
 
@@ -88,5 +88,5 @@ class OpenAIChat(HostedProvider):
             ),
             "stream": True,
         }
-        tools = {"tools": wire_tools(request.tools)} if native else {}
+        tools = {"tools": encoded_tools(request.tools)} if native else {}
         return body | tools | self._parameters.fields(self.model, min(limits, default=None), temperature)

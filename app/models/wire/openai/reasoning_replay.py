@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from app.core.messages import AskedCall, Message
@@ -48,6 +49,7 @@ REPLAY_RULES = (
 )
 
 
+@lru_cache(256)
 def replay_rule(model: str) -> ReplayRule | None:
     return next((rule for rule in REPLAY_RULES if rule.model.search(model)), None)
 
