@@ -314,4 +314,4 @@ def test_a_number_is_hidden_only_where_it_holds_a_secret() -> None:
 @pytest.mark.parametrize("number", [-1234567, 12345678, 4711081599])
 def test_a_secret_of_digits_is_hidden_where_it_is_a_number(number: int) -> None:
     redactor = Redactor([str(number)])
-    assert redactor.redact_value({"n": [number, number // 10, 7]}) == {"n": [MARK, number // 10, 7]}
+    assert redactor.redact_value({"n": [number, 4242, 7]}) == {"n": [MARK, 4242, 7]}
