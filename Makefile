@@ -103,15 +103,16 @@ bench: $(VENV)/.dev
 hijack: $(VENV)-hijack/.ready
 	$(VENV)-hijack/bin/python -m benchmarks.hijack $(ARGS)
 
-# The relay beside what other people use, each in the same run: 700 MB more in a virtual environment of its own.
-rivals: $(VENV)/.dev $(VENV)-rivals/.ready
-	$(BIN)/python -m benchmarks.relay --rivals $(VENV)-rivals/bin/python $(ARGS)
+# The relay beside what other people use, each in the same run and in its newest version: 700 MB more in virtual
+# environments of their own, two because LiteLLM keeps to an older openai.
+rivals: $(VENV)/.dev $(VENV)-rivals $(VENV)-litellm
+	$(BIN)/python -m benchmarks.relay $(ARGS) --rivals $(VENV)-rivals/bin/python $(VENV)-litellm/bin/python
 
-$(VENV)-rivals/.ready: pyproject.toml
-	@test -x $(VENV)-rivals/bin/pip || $(PYTHON) -m venv $(VENV)-rivals
-	@$(VENV)-rivals/bin/pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(VENV)-rivals/bin/pip install -qq --disable-pip-version-check uvicorn uvloop httptools --group rivals
-	@touch $@
+.PHONY: $(VENV)-rivals $(VENV)-litellm
+$(VENV)-rivals $(VENV)-litellm: $(VENV)-%:
+	@test -x $@/bin/pip || $(PYTHON) -m venv $@
+	@$@/bin/pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$@/bin/pip install -qq --disable-pip-version-check --upgrade --group $*
 
 $(VENV)-hijack/.ready: pyproject.toml
 	@test -x $(VENV)-hijack/bin/pip || $(PYTHON) -m venv $(VENV)-hijack
@@ -146,4 +147,4 @@ constraints: $(VENV)/.dev
 		$(BIN)/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-hijack $(VENV)-rivals .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-hijack $(VENV)-rivals $(VENV)-litellm .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

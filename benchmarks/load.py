@@ -1,160 +1,150 @@
-"""Readers of a server's streams, and what serving them costs it: CPU per token, latency, requests, memory.
+"""Readers of a server's streams: so many at once, and what arrived how late.
 
-A token's text is the time it was sent, so the reader knows how long each one took.
+A token's text is the time it was sent, so the reader knows how long each one took. Streams start one after another,
+spread over a second so that their tokens come evenly: all at once, the first tokens would measure a queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import statistics
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import cast
 
 import psutil
-import uvloop
 
-from benchmarks.processes import cpu_s
+from benchmarks.upstream import now_us, order
 
-DEADLINE_S = 300
-END = b"event: run.finished"
-RUN = re.compile(rb"run_[0-9a-f]{20}")
-NUMBER = re.compile(rb"(\d{6,}) ")
+START_PERIODS = 31  # of tokens, over which the starts are spread: a prime, so that no two streams have the same phase
+GRACE_S = 3.0  # after the last token was due: a server that is later than that is cut off
 LOOK_S = 0.2
+END = b"run.finished"  # the terminal event repeats the whole text
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+NUMBER = re.compile(rb"(\d{6,}) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a server is sent for one answer."""
+class Endpoint:
+    """The path that a server answers on, and the JSON that it wants around the user's message."""
 
-    path: str = "/chat"
-    body: bytes = b'{"message": "go"}'
+    path: str
+    body: str
 
-
-@dataclass(slots=True)
-class Heard:
-    """What the readers of one load got: tokens, and how long each took in milliseconds."""
-
-    tokens: int = 0
-    waits_ms: list[float] = field(default_factory=list)
+    def request(self, port: int, message: str) -> bytes:
+        body = self.body.replace("MESSAGE", message).encode()
+        return (
+            f"POST {self.path} HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n"
+            f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        ).encode() + body
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    name: str
+    """`streams` readers, each of `turns` answers one after another."""
+
     streams: int
     tokens: int
-    rate: float  # tokens a second and stream; 0 is as fast as possible
-    turns: int = 1  # one after another on each stream
+    rate: int  # tokens a second and stream; 0 is as fast as possible
+    turns: int = 1
+    limit_s: float = 20.0  # without a rate
+
+    def start_s(self, stream: int) -> float:
+        return stream * START_PERIODS / (self.rate * self.streams) if self.rate else 0.0
+
+    @property
+    def full_s(self) -> tuple[float, float]:
+        """From when to when all streams are due to be open."""
+        return self.start_s(self.streams), (self.tokens - 1) / self.rate if self.rate else 0.0
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s(self.streams) + self.tokens / self.rate + GRACE_S if self.rate else self.limit_s
+
+
+@dataclass(slots=True)
+class Received:
+    """What the readers of one load got, with times in milliseconds."""
+
+    full_us: tuple[int, int] = (0, 0)  # while all streams are due to be open
+    in_full: int = 0  # tokens that came in this time
+    tokens: int = 0
+    answers: int = 0
+    waits_ms: list[float] = field(default_factory=list)
+    firsts_ms: list[float] = field(default_factory=list)  # from the request to its first token
+    rss: list[int] = field(default_factory=list)  # of the server, the first before the load
 
 
 class Reader(asyncio.Protocol):
-    """One answer, read to its end; `known` is told the run's id."""
+    """One request on a connection of its own, and its answer, read to its end."""
 
-    def __init__(self, port: int, heard: Heard, asked: Asked, known: asyncio.Future[str] | None) -> None:
+    def __init__(self, request: bytes, received: Received) -> None:
         self.over = asyncio.get_running_loop().create_future()
-        self._port = port
-        self._heard = heard
-        self._asked = asked
-        self._known = known
-        self._rest = b""
-        self._ended = False
+        self._request = request
+        self._received = received
+        self._rest = self._tail = b""
+        self._is_finished = self._has_text = False
+        self._requested_us = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        asked = self._asked
-        head = f"POST {asked.path} HTTP/1.1\r\nhost: localhost:{self._port}\r\ncontent-type: application/json\r\n"
-        head += f"connection: close\r\ncontent-length: {len(asked.body)}\r\n\r\n"
-        cast("asyncio.Transport", transport).write(head.encode() + asked.body)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
+        self._requested_us = now_us()
+        self._transport.write(self._request)
 
     def data_received(self, block: bytes) -> None:
-        now = time.monotonic_ns() // 1000
-        if self._known and not self._known.done() and (found := RUN.search(block)):
-            self._known.set_result(found[0].decode())
-        if self._ended:
-            return
-        text, _, self._rest = (self._rest + block).rpartition(b" ")
-        text, ended, _ = text.partition(END)  # the terminal event repeats the whole text
-        self._ended = bool(ended)
-        sent = NUMBER.findall(text + b" ")
-        self._heard.tokens += len(sent)
-        self._heard.waits_ms += [(now - int(one)) / 1000 for one in sent]
+        if not self._is_finished:
+            self._count(block, now_us())
+        self._tail = (self._tail + block)[-len(LAST_CHUNK) :]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.over.set_result(None)
+        self._received.answers += self._tail == LAST_CHUNK
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _count(self, block: bytes, now: int) -> None:
+        text, _, self._rest = (self._rest + block).rpartition(b" ")
+        text, finished, _ = text.partition(END)
+        self._is_finished = bool(finished)
+        received, sent = self._received, NUMBER.findall(text + b" ")
+        if not sent:
+            return
+        received.tokens += len(sent)
+        received.waits_ms += [(now - int(one)) / 1000 for one in sent]
+        if received.full_us[0] <= now < received.full_us[1]:
+            received.in_full += len(sent)
+        if not self._has_text:
+            self._has_text = True
+            received.firsts_ms.append((now - self._requested_us) / 1000)
 
 
-async def read_stream(
-    port: int, heard: Heard, known: asyncio.Future[str] | None = None, *, asked: Asked | None = None
-) -> None:
+async def read_all(port: int, load: Load, endpoint: Endpoint, process: psutil.Process) -> Received:
+    """Read all streams of the load, until they have ended or are too late."""
+    request = endpoint.request(port, order(load.tokens, load.rate))
+    opens, closes = (now_us() + round(at * 1e6) for at in load.full_s)
+    received, readers = Received((opens, closes), rss=[process.memory_info().rss]), dict[int, Reader]()
     loop = asyncio.get_running_loop()
-    _, reader = await loop.create_connection(lambda: Reader(port, heard, asked or Asked(), known), "127.0.0.1", port)
-    await reader.over
+    started = loop.time()
 
-
-async def all_streams(port: int, load: Load, asked: Asked) -> Heard:
-    heard = Heard()
-
-    async def turns() -> None:
+    async def one(number: int) -> None:
+        await asyncio.sleep(started + load.start_s(number) - loop.time())
         for _ in range(load.turns):
-            await read_stream(port, heard, asked=asked)
+            _, readers[number] = await loop.create_connection(lambda: Reader(request, received), "127.0.0.1", port)
+            await readers[number].over
 
-    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as readers:
-        for _ in range(load.streams):
-            readers.create_task(turns())
-    return heard
+    async def look() -> None:
+        while True:
+            received.rss.append(process.memory_info().rss)
+            await asyncio.sleep(LOOK_S)
 
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    cpu_us: float  # per token, of the server process
-    p50_ms: float
-    p99_ms: float
-    tokens_per_s: float
-    delivered: float  # share of all tokens
-    request_us: float  # CPU per answer
-    grown_kb: float  # memory per stream, at its most
-
-
-def measure(port: int, process: psutil.Process, load: Load, asked: Asked | None = None) -> Measured:
-    asked = asked or Asked()
-    uvloop.run(all_streams(port, Load("warm-up", 2, min(load.tokens, 20), load.rate), asked))
-    before, started = cpu_s(process), time.perf_counter()
-    with watched(process) as held:
-        heard = uvloop.run(all_streams(port, load, asked))
-    seconds, cpu = time.perf_counter() - started, cpu_s(process) - before
-    waits = sorted(heard.waits_ms)
-    return Measured(
-        cpu / heard.tokens * 1e6,
-        waits[len(waits) // 2],
-        waits[len(waits) * 99 // 100],
-        heard.tokens / seconds,
-        heard.tokens / (load.streams * load.tokens * load.turns),
-        cpu / (load.streams * load.turns) * 1e6,
-        (max(held) - held[0]) / load.streams / 1024,
-    )
-
-
-@contextmanager
-def watched(process: psutil.Process) -> Iterator[list[int]]:
-    """How many bytes it holds, again and again."""
-    held, over = [process.memory_info().rss], threading.Event()
-
-    def look() -> None:
-        while not over.wait(LOOK_S):
-            held.append(process.memory_info().rss)
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
+    looking = asyncio.create_task(look())
     try:
-        yield held
-    finally:
-        over.set()
-        watcher.join()
-
-
-def median(rounds: list[Measured]) -> Measured:
-    return Measured(*(statistics.median(getattr(one, name.name) for one in rounds) for name in fields(Measured)))
+        async with asyncio.timeout(load.end_s), asyncio.TaskGroup() as streams:
+            for number in range(load.streams):
+                streams.create_task(one(number))
+    except TimeoutError:  # what is missing by now does not count, and must not disturb the next measurement
+        for reader in readers.values():
+            reader.abort()
+    looking.cancel()
+    return received

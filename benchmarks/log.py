@@ -1,15 +1,22 @@
-"""What the durable log costs: per event in the writer, per watcher in memory, per token in a whole server."""
+"""What the durable log costs: per event in the writer, per watcher in memory, per token in a whole server.
+
+`python -m benchmarks.log ROUNDS`: medians of so many, 3 unless given, and their spread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import sqlite3
+import statistics
+import sys
 import tempfile
 import time
 import tracemalloc
-from contextlib import ExitStack, aclosing
+from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from app.budget.budgets import Ledger
@@ -21,19 +28,24 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow
 from app.storage.sqlite.database import PRAGMAS
 from app.storage.sqlite.store import SQLiteStore
-from benchmarks.load import Heard, Load, measure, read_stream
-from benchmarks.processes import child, dragoman
+from benchmarks.load import Load, Reader, Received
+from benchmarks.measure import Measured, measure, median
+from benchmarks.subjects import CHAT, OURS, UNLOGGED, Subject, ours, servers, unlogged
+from benchmarks.upstream import order
 
 EVENTS = 20_000
 BATCH = 50
 WATCHERS = 1000
 LAST = 500
-LOADS = (Load("paced", 100, 90, 30), Load("paced", 300, 90, 30))
+LOADS = (Load(streams=100, tokens=150, rate=30), Load(streams=300, tokens=150, rate=30))
+ROUNDS = 3
+ADDED_MS, APPEND_US = (1, 0.5), (12, 6)  # goals: firm, then the aim
+RUN = re.compile(rb"run_[0-9a-f]{20}")
 
 
-def bare_us(folder: Path) -> float:
+def bare_us(path: Path) -> float:
     """The floor: executemany and commit, in batches, nothing else."""
-    db = sqlite3.connect(folder / "bare.db")
+    db = sqlite3.connect(path)
     for pragma in PRAGMAS:
         db.execute(f"PRAGMA {pragma}")
     db.execute("CREATE TABLE events (run TEXT, seq INTEGER, type TEXT, data TEXT, PRIMARY KEY (run, seq))")
@@ -47,21 +59,24 @@ def bare_us(folder: Path) -> float:
     return spent / EVENTS * 1e6
 
 
-async def journal_us(folder: Path, runs: int) -> float:
-    """Our writer: events that do not join, from `runs` runs at once."""
+async def journal_us(folder: Path, runs: int) -> tuple[float, float]:
+    """Our writer, with events that do not join, from `runs` runs at once: to append one, and until all runs are stored
+    as ended ones are, which a store may put off until then."""
     store = await SQLiteStore.open(folder / f"journal-{runs}.db")
+    started = time.process_time()
     async with EventWriter(store) as journal:
         logs = [RunLog(f"run-{number}", journal, lambda: None) for number in range(runs)]
-        started = time.process_time()
         for number in range(EVENTS):
             logs[number % runs].add(ToolStarted("c", "bash", {"n": number, "text": "x" * 40}, "native"))
             if number % BATCH == 0:
                 await asyncio.sleep(0)
             await journal.room()
         await journal.flush()
-        spent = time.process_time() - started
+        appended = time.process_time() - started
+        for log in logs:
+            log.add(RunFinished("answered", "", 1, 0, {}))
     await store.close()
-    return spent / EVENTS * 1e6
+    return appended / EVENTS * 1e6, (time.process_time() - started) / EVENTS * 1e6
 
 
 async def replay_rate(folder: Path) -> float:
@@ -99,22 +114,38 @@ async def watcher_bytes(folder: Path) -> float:
     return size / WATCHERS
 
 
-def whole_server(load: Load) -> None:
+def whole_server(load: Load, rounds: int) -> None:
     """Latency and CPU per token with the log and without it."""
-    with ExitStack() as stack:
-        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", str(load.tokens), str(load.rate)))
-        url = f"http://127.0.0.1:{upstream}/v1"
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        servers = {
-            "without": stack.enter_context(child("-m", "benchmarks.unlogged", url, folder)),
-            "with": stack.enter_context(dragoman("--model-url", url, "--model", "bench")),
-        }
-        got = {name: measure(port, process, load) for name, (port, process) in servers.items()}
+    got = [measure_each([unlogged(), ours()], load) for _ in range(rounds)]
     print(f"\n{load.streams} streams at {load.rate}/s{'CPU us/token':>18}{'p50 ms':>9}{'p99 ms':>9}{'delivered':>11}")
-    for name, one in got.items():
-        print(f"{name + ' the log':24}{one.cpu_us:17.1f}{one.p50_ms:9.2f}{one.p99_ms:9.2f}{one.delivered:11.1%}")
-    ratio, added = got["with"].cpu_us / got["without"].cpu_us, got["with"].p50_ms - got["without"].p50_ms
-    print(f"CPU ratio {ratio:.2f} (target 1.3), p50 added {added:.2f} ms (target 1)")
+    for name in got[0]:
+        one = median([measured[name] for measured in got])
+        print(f"{name:24}{one.token_us:17.1f}{one.p50_ms:9.2f}{one.p99_ms:9.2f}{one.delivered:11.1%}")
+    added = [one[OURS].p50_ms - one[UNLOGGED].p50_ms for one in got]
+    ratios = [one[OURS].token_us / one[UNLOGGED].token_us for one in got]
+    print(f"CPU ratio {spread(ratios)}, p50 added {spread(added)} ms (goal {ADDED_MS[0]}, aim {ADDED_MS[1]})")
+
+
+def measure_each(subjects: Sequence[Subject], load: Load) -> dict[str, Measured]:
+    with servers(subjects) as started:
+        return {name: measure(server, load) for name, server in started.items()}
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+class Watched(Reader):
+    """A reader that learns the run's id."""
+
+    def __init__(self, request: bytes, received: Received) -> None:
+        super().__init__(request, received)
+        self.run = asyncio.get_running_loop().create_future()
+
+    def data_received(self, block: bytes) -> None:
+        super().data_received(block)
+        if not self.run.done() and (found := RUN.search(block)):
+            self.run.set_result(found[0].decode())
 
 
 async def stall(port: int, run: str, count: int) -> list[asyncio.StreamWriter]:
@@ -132,20 +163,20 @@ async def stall(port: int, run: str, count: int) -> list[asyncio.StreamWriter]:
 
 async def healthy_waits(port: int, stalled: int) -> list[float]:
     """How long each token took, in milliseconds, sorted, with so many stalled watchers of the same run."""
-    heard, known = Heard(), asyncio.get_running_loop().create_future()
-    reading = asyncio.create_task(read_stream(port, heard, known))
-    writers = await stall(port, await known, stalled)
-    await reading
+    received, request = Received(), CHAT.request(port, order(tokens=1500, rate=100, burst=1000))
+    _, reader = await asyncio.get_running_loop().create_connection(
+        lambda: Watched(request, received), "127.0.0.1", port
+    )
+    writers = await stall(port, await reader.run, stalled)
+    await reader.over
     for writer in writers:
         writer.close()
-    return sorted(heard.waits_ms[-LAST:])  # not while they were connecting
+    return sorted(received.waits_ms[-LAST:])  # not while they were connecting
 
 
 def stalled_watchers() -> None:
-    with ExitStack() as stack:
-        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", "1500", "100", "1000"))
-        url = f"http://127.0.0.1:{upstream}/v1"
-        port, process = stack.enter_context(dragoman("--model-url", url, "--model", "bench"))
+    with servers([ours()]) as started:
+        port, process = started[OURS].port, started[OURS].process
         alone = asyncio.run(healthy_waits(port, 0))
         before = process.memory_info().rss
         beside = asyncio.run(healthy_waits(port, WATCHERS))
@@ -155,20 +186,34 @@ def stalled_watchers() -> None:
     print(f"memory of the whole server: {grown:,.0f} bytes per stalled watcher")
 
 
-def main() -> None:
+def writer(folder: Path, rounds: int) -> None:
+    """CPU of an event in the writer, beside bare executemany in the same round."""
+    floor = statistics.median(bare_us(folder / f"bare-{number}.db") for number in range(rounds))
+    print(f"bare executemany, batches of {BATCH}: {floor:.1f} us/event")
+    for runs in (1, 10, 300):
+        got = []
+        for number in range(rounds):
+            place = folder / f"{runs}-{number}"
+            place.mkdir()
+            got.append(asyncio.run(journal_us(place, runs)))
+        appended, stored = zip(*got, strict=True)
+        goal = f" (goal {APPEND_US[0]}, aim {APPEND_US[1]})" if runs == 300 else ""
+        print(
+            f"journal, {runs:3} runs: append {spread(appended)}{goal}, stored as ended runs {spread(stored)} us/event"
+        )
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    rounds = int(arguments[0]) if arguments else ROUNDS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        floor = bare_us(folder)
-        print(f"bare executemany, batches of {BATCH}: {floor:.1f} us/event")
-        for runs in (1, 10, 100):
-            cost = asyncio.run(journal_us(folder, runs))
-            print(f"journal, {runs:3} runs: {cost:5.1f} us/event, {cost / floor:.1f} times the floor")
+        writer(folder, rounds)
         print(f"replay: {asyncio.run(replay_rate(folder)):,.0f} events/s")
         print(f"a waiting watcher: {asyncio.run(watcher_bytes(folder)):,.0f} bytes")
     stalled_watchers()
     for load in LOADS:
-        whole_server(load)
+        whole_server(load, rounds)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,111 +1,71 @@
-"""What `POST /chat` costs, against a bare byte relay in the same run: CPU per token, latency, requests, memory.
+"""What `POST /chat` costs, beside a bare byte relay in the same round: CPU, delivery, latency, memory, and their goals.
 
-`python -m benchmarks.relay ROUNDS`: the median of so many rounds, 1 unless given. `--rivals PYTHON`: beside what other
-people use, which that Python has installed.
+`python -m benchmarks.relay ROUNDS`: the median of so many rounds, 3 unless given, and their spread. `--rivals PYTHON`:
+beside what other people use, which these Pythons have installed. `--checkout FOLDER`: beside another version of
+dragoman, with the virtual environment there. `--flags "--setting value"`: beside dragoman with other settings.
+
+- Servers are started anew for each round and warmed up with 20 short answers; then they take turns, load by load.
+- A load is 300 (then 400) connections with an answer of 300 tokens each, 30 a second, started evenly over a second.
+- CPU per token is that of the server's process from the first request until it is idle again, requests included.
+- Delivered is what arrived while all streams were open, of what was due then.
+- Latencies are of all tokens, from the upstream's write to the reader; a first token's is from the reader's request,
+  which the upstream answers at once.
+- Memory is the growth of the resident set from before the 300 streams to its highest, per stream.
+- A request is for one token and on a connection of its own; 300 follow one another.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
+from benchmarks.measure import Measured, measure
+from benchmarks.rows import ALL_DELIVERED, LOADS, Round, generators, report
+from benchmarks.subjects import FLOOR, OURS, Subject, bare_relay, ours, rivals, servers
 
-from benchmarks.load import Asked, Load, Measured, measure, median
-from benchmarks.processes import child, dragoman, until_listening
-
-LOADS = (
-    Load("one stream", 1, 120, 30),
-    Load("paced", 300, 300, 30),
-    Load("flat out", 4, 40_000, 0),
-    Load("requests", 8, 8, 0, turns=40),
-)
-BESIDE_RIVALS = Load("paced", 100, 150, 10)  # what the slowest of them still keeps up with
-COMPLETION = b'{"model": "bench", "stream": true, "messages": [{"role": "user", "content": "go"}]}'
-COLUMNS = (
-    f"{'CPU us/token':>24}{'ratio':>7}{'p50 ms':>9}{'ratio':>7}{'p99 ms':>9}{'tokens/s':>10}{'delivered':>11}"
-    f"{'us/answer':>11}{'ratio':>7}{'KB/stream':>11}{'ratio':>7}"
-)
+ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    port: int
-    process: psutil.Process
-    asked: Asked = field(default_factory=Asked)
+def measure_round(subjects: Sequence[Subject], loads: Sequence[str]) -> Round:
+    """Load by load, each server at its turn: neighbours in time find the same machine."""
+    got = dict[tuple[str, str], Measured]()
+    with servers(subjects) as started:
+        for load in loads:
+            for name, server in started.items():
+                saturated = "paced" in loads and load == "more" and got["paced", name].delivered < ALL_DELIVERED
+                if not saturated or name in (FLOOR, OURS):  # what cannot serve 300 does not get 400
+                    got[load, name] = measure(server, LOADS[load])
+                    print(".", end="", file=sys.stderr, flush=True)
+    return got
 
 
-@contextmanager
-def servers(load: Load, rivals: str | None = None) -> Iterator[dict[str, Server]]:
-    """The floor first."""
-    with ExitStack() as stack:
-        upstream, _ = stack.enter_context(child("-m", "benchmarks.upstream", str(load.tokens), str(load.rate)))
-        url = f"http://127.0.0.1:{upstream}/v1"
-        ours = ("--model-url", url, "--model", "bench")
-        started = {
-            "bare relay": Server(*stack.enter_context(child("-m", "benchmarks.bare_relay", url))),
-            "dragoman": Server(*stack.enter_context(dragoman(*ours))),
-        }
-        if rivals is None:
-            started["its stock client"] = Server(*stack.enter_context(dragoman(*ours, "--transport", "httpx2")))
-        else:
-            started |= others(stack, url, rivals)
-        yield started
-
-
-def others(stack: ExitStack, url: str, python: str) -> dict[str, Server]:
-    folder = stack.enter_context(tempfile.TemporaryDirectory())
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
-
-    def rival(module: str, *more: str) -> tuple[int, psutil.Process]:
-        return stack.enter_context(child("-m", f"benchmarks.rivals.{module}", url, *more, python=python))
-
-    started = {
-        "openai-agents": Server(*rival("with_agents")),
-        "pydantic-ai": Server(*rival("with_pydantic_ai")),
-        "LiteLLM": Server(*rival("with_litellm", folder), Asked("/v1/chat/completions", COMPLETION)),
-    }
-    for server in started.values():
-        until_listening(server.port)
-    return started
-
-
-def line(name: str, got: Measured, floor: Measured) -> str:
-    return (
-        f"{name:17}{got.cpu_us:7.1f}{got.cpu_us / floor.cpu_us:7.2f}{got.p50_ms:9.2f}{got.p50_ms / floor.p50_ms:7.2f}"
-        f"{got.p99_ms:9.2f}{got.tokens_per_s:10,.0f}{got.delivered:11.1%}{got.request_us:11,.0f}"
-        f"{got.request_us / floor.request_us:7.1f}{got.grown_kb:11.0f}{got.grown_kb / max(floor.grown_kb, 1):7.1f}"
-    )
-
-
-def show(load: Load, rounds: int, rivals: str | None = None) -> None:
-    print(f"\n{load.name}: {load.streams} x {load.turns} answers of {load.tokens} tokens, {load.rate or 'all'}/s each")
-    print(COLUMNS)
-    with servers(load, rivals) as started:
-        got = [
-            {name: measure(server.port, server.process, load, server.asked) for name, server in started.items()}
-            for _ in range(rounds)
-        ]
-    floor = median([one["bare relay"] for one in got])
-    for name in started:
-        print(line(name, median([one[name] for one in got]), floor), flush=True)
+def options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.relay")
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("--rivals", nargs="+", type=lambda path: Path(path).absolute(), metavar="PYTHON", default=[])
+    parser.add_argument("--checkout", action="append", type=lambda path: Path(path).absolute(), default=[])
+    parser.add_argument("--flags", action="append", default=[])
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rounds", type=int, nargs="?", default=1)
-    parser.add_argument(
-        "--rivals", help="a Python that has them installed", type=lambda path: str(Path(path).absolute())
-    )
-    wanted = parser.parse_args(arguments or [])
-    for load in LOADS if wanted.rivals is None else (BESIDE_RIVALS,):
-        show(load, wanted.rounds, wanted.rivals and str(wanted.rivals.absolute()))
+    wanted = options(arguments or [])
+    subjects = [
+        bare_relay(),
+        ours(),
+        *(ours(path.name, checkout=path) for path in wanted.checkout),
+        *(ours(flags, *flags.split()) for flags in wanted.flags),
+        *(rivals(wanted.rivals) if wanted.rivals else ()),
+    ]
+    rounds = [measure_round(subjects, wanted.loads) for _ in range(wanted.rounds)]
+    print(file=sys.stderr)
+    names = [subject.name for subject in subjects]
+    for name in names[1:]:
+        print("\n".join(report(rounds, name)))
+    print("\n".join(generators(rounds, names)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The same server with a log that lives in memory only: what the durable log costs is the difference.
 
-python -m benchmarks.unlogged MODEL_URL FOLDER: prints its port.
+python -m benchmarks.unlogged MODEL_URL: prints its port.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,5 +63,8 @@ async def main(model_url: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner:
-        runner.run(main(*sys.argv[1:]))
+    with (
+        tempfile.TemporaryDirectory() as place,
+        asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner,
+    ):
+        runner.run(main(sys.argv[1], place))

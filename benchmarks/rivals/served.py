@@ -13,20 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-Said = Callable[[], AsyncGenerator[str, None]]
+Answer = Callable[[str], AsyncGenerator[str, None]]
 
 
-def serve(said: Said) -> None:
-    """Until it is killed; prints its port."""
+def serve(answer: Answer) -> None:
+    """Serve until the process is killed, after its port has been printed."""
 
-    async def events() -> AsyncGenerator[bytes, None]:
-        async with aclosing(said()) as texts:
+    async def events(message: str) -> AsyncGenerator[bytes, None]:
+        async with aclosing(answer(message)) as texts:
             async for text in texts:
                 yield b"data: " + json.dumps({"type": "text.delta", "text": text}).encode() + b"\n\n"
 
     async def chat(request: Request) -> Response:
-        await request.body()
-        return StreamingResponse(events(), media_type="text/event-stream")
+        message = (await request.json())["message"]
+        return StreamingResponse(events(message), media_type="text/event-stream")
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(listener.getsockname()[1], flush=True)

@@ -1,9 +1,10 @@
-"""LiteLLM's proxy. python -m benchmarks.rivals.with_litellm UPSTREAM_URL FOLDER"""
+"""LiteLLM's proxy. python -m benchmarks.rivals.with_litellm UPSTREAM_URL"""
 
 from __future__ import annotations
 
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import litellm
@@ -22,9 +23,10 @@ def free_port() -> int:
 
 
 if __name__ == "__main__":
-    upstream, folder = sys.argv[1:]
-    config, port = Path(folder, "proxy.yaml"), free_port()
-    config.write_text(CONFIG % upstream)
-    sys.argv = ["litellm", "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    print(port, flush=True)
-    litellm.run_server()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "proxy.yaml")
+        config.write_text(CONFIG % sys.argv[1])
+        sys.argv = ["litellm", "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+        print(port, flush=True)
+        litellm.run_server()

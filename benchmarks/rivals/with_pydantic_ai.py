@@ -13,8 +13,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from benchmarks.rivals.served import serve
 
 
-async def said() -> AsyncGenerator[str, None]:
-    async with AGENT.run_stream("go") as result:
+async def answer(message: str) -> AsyncGenerator[str, None]:
+    async with AGENT.run_stream(message) as result:
         async with aclosing(result.stream_text(delta=True, debounce_by=None)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -22,4 +22,4 @@ async def said() -> AsyncGenerator[str, None]:
 
 if __name__ == "__main__":
     AGENT = Agent(OpenAIChatModel("bench", provider=OpenAIProvider(base_url=sys.argv[1], api_key="none")))
-    serve(said)
+    serve(answer)
