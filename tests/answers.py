@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
-from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TextPiece, TokenUsage
 from app.models.http.answer_stream import joined
 from app.models.wire.openai.answer import ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -48,6 +49,25 @@ def read(parts: Sequence[bytes]) -> list[Piece | ProviderFailed]:
     try:
         for part in parts:
             pieces += answer.feed(part)
+        pieces += answer.close()
+    except ProviderFailed as failure:
+        return [*joined(pieces), failure]
+    return list(joined(pieces))
+
+
+def read_offered(parts: Sequence[bytes], turns: Sequence[bool]) -> list[Piece | ProviderFailed]:
+    """The same with each part offered first, and its text taken or refused in these turns."""
+    answer, pieces, turn = ChatAnswer(URL, ORIGIN), list[Piece](), cycle(turns)
+
+    def take_text(piece: TextPiece) -> bool:
+        if taken := next(turn):
+            pieces.append(piece)
+        return taken
+
+    try:
+        for part in parts:
+            if not answer.offer(take_text, part):
+                pieces += answer.feed(part)
         pieces += answer.close()
     except ProviderFailed as failure:
         return [*joined(pieces), failure]

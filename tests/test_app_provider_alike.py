@@ -44,9 +44,20 @@ def test_a_chunk_like_the_last_one_need_not_be_decoded(field: str, kind: type, f
     assert learned(one, **form).read(json.dumps(other, **form)) == kind("other")
 
 
-@pytest.mark.parametrize("text", ["", 'a "quote"', "a \\ backslash", "a\nline", "an \u2028 escape"])
-def test_what_has_to_be_decoded_is_left_to_json(text: str) -> None:
-    assert learned(chunk({"content": "one"})).read(json.dumps(chunk({"content": text}))) is None
+@pytest.mark.parametrize(
+    "text", ['a "quote"', "a \\ backslash", "a\nline", "an \u2028 escape", "half \ud83d", '", "x": "', "\\"]
+)
+def test_of_a_text_with_escapes_only_the_text_is_decoded(text: str) -> None:
+    alike, data = learned(chunk({"content": "one"})), json.dumps(chunk({"content": text}))
+    assert alike.read(data) == TextChunk(text)
+    assert alike.read_block(f"data: {data}\n\n".encode() * 3) == TextChunk(text * 3)
+
+
+@pytest.mark.parametrize("inside", ["", 'a", "x": "b', "a\\", 'a\\\\", "x": "b', "\\x", "\\u12"])
+def test_what_is_no_text_alone_is_left_to_json(inside: str) -> None:
+    alike, data = learned(chunk({"content": "one"})), json.dumps(chunk({"content": "one"})).replace("one", inside)
+    assert alike.read(data) is None
+    assert alike.read_block(f"data: {data}\n\n".encode() * 2) is None
 
 
 @pytest.mark.parametrize(

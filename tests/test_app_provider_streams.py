@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.core.provider import TextChunk
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.models.http.answer_stream import joined
-from tests.answers import FIXTURES, Outcome, outcome, read
+from tests.answers import FIXTURES, Outcome, outcome, read, read_offered
 
 THOUGHT = "I should look."
 LS, CAT = ("bash", {"command": "ls"}), ("read_file", {"path": "a.txt"})
@@ -112,6 +112,15 @@ def test_any_slicing_comes_to_the_same(name: str, places: list[int]) -> None:
     cuts = [0, *sorted(place % len(body) for place in places), len(body)]
     parts = [body[start:end] for start, end in pairwise(cuts)]
     assert outcome(read(parts)) == EXPECTED[name]
+
+
+@given(NAMES, st.lists(st.integers(0, 20_000), max_size=20), st.lists(st.booleans(), min_size=1, max_size=4))
+def test_what_is_taken_when_it_is_offered_comes_to_the_same(name: str, places: list[int], turns: list[bool]) -> None:
+    body = body_of(name)
+    ends = [*accumulate(map(len, body.split(b"\n\n")), lambda end, size: end + len(b"\n\n") + size)]  # of events
+    cuts = sorted({0, *(min(end + 2, len(body)) for end in ends), *(place % len(body) for place in places), len(body)})
+    parts = [body[start:end] for start, end in pairwise(cuts)]
+    assert outcome(read_offered(parts, turns)) == EXPECTED[name]
 
 
 @given(NAMES, st.sampled_from([b"\r\n", b"\r"]), st.booleans())

@@ -223,8 +223,11 @@ class Agent:
         for event in self._corrected(reply.end()):
             await context.emit(event)
 
-    def _corrected(self, events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
-        """Yield a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
+    def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
+        """Return a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
+        return self._with_earlier(events) if self.discipline.so_far else events
+
+    def _with_earlier(self, events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
         for event in events:
             if isinstance(event, TextReclassified) and (earlier := self.discipline.take_back()):
                 yield TextReclassified(len(earlier) + event.characters)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from app.core.events import AgentEvent
+from app.core.events import AgentEvent, TextDelta
 from app.policy.guards import Guards
 from app.runs.emitter import Emitter
 from app.transcript.conversation import Conversation
@@ -42,8 +42,11 @@ class RunContext:
         await self._emitter.emit(self._recorded(event))
 
     def emit_now(self, event: AgentEvent, sink: EventSink) -> None:
-        """Do the same without waiting, in a callback of the connection that the run waits for."""
-        sink.add(self._recorded(event))
+        """Do the same without waiting, in a callback of the connection that the run waits for.
+
+        A reply hides the code in its text itself.
+        """
+        sink.add(event if type(event) is TextDelta else self._recorded(event))
 
     def _recorded(self, event: AgentEvent) -> AgentEvent:
         event = self.guards.plain(event)

@@ -28,6 +28,7 @@ class AnswerStream(ABC):
         self._body = ResponseBody()
         self._events = EventReader()
         self._eventful = False
+        self._aligned = False  # the next byte begins an event
         self._size = 0
         self._start = b""  # as much of the body as an error message shows
 
@@ -51,10 +52,10 @@ class AnswerStream(ABC):
 
         It is clear only behind a piece of the same kind that `feed` has decoded.
         """
-        text = self._fast_path(data) if self._size + len(data) <= MAX_ANSWER_BYTES else None
-        if text is None or not take_text(text):
+        size = self._size + len(data)
+        if size > MAX_ANSWER_BYTES or not (text := self._fast_path(data)) or not take_text(text):
             return False
-        self._size += len(data)
+        self._size = size
         return True
 
     def _fast_path(self, _: bytes) -> TextChunk | Thought | None:
@@ -82,6 +83,7 @@ class AnswerStream(ABC):
         try:
             for event in self._events.feed(self._body.events(data)):
                 yield from self._read_event(event)
+            self._aligned = self._events.between and not self.done
         except EventTooLarge as error:
             raise failures.too_long(self.url, MAX_EVENT_BYTES) from error
         except TooManyCalls as error:

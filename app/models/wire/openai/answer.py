@@ -81,7 +81,7 @@ class ChatAnswer(AnswerStream):
         return pieces
 
     def _fast_path(self, data: bytes) -> TextChunk | Thought | None:
-        return self._fast_chunks.read_block(data) if self._events.between and not self.done else None
+        return self._fast_chunks.read_block(data) if self._aligned else None
 
     def _read_event(self, event: Event) -> Iterator[Piece]:
         self._eventful = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.provider import TextChunk
-from app.models.wire.openai.chunks import error_of, usage_of
+from app.models.wire.openai.chunks import error_of, read_json, usage_of
 from parsing import Thought
 
 FIELDS = {
@@ -21,8 +21,8 @@ TRIES = 16  # templates to learn; bounded for servers whose chunks all differ (s
 class ChunkFastPath:
     """Template of the chunks of one answer. `read` returns the same as JSON decoding, or None to request that.
 
-    A JSON string without quotes and backslashes stands for itself. So a chunk that starts and ends like a decoded one,
-    up to the quotes of its text, differs only in that text.
+    A JSON string without quotes and backslashes stands for itself; another one is decoded by itself. So a chunk that
+    starts and ends like a decoded one, up to the quotes of its text, differs only in that text.
     """
 
     def __init__(self) -> None:
@@ -35,20 +35,24 @@ class ChunkFastPath:
     def read(self, data: str) -> TextChunk | Thought | None:
         if not self._before or not data.startswith(self._before) or not data.endswith(self._after):
             return None
-        return self._piece(data[len(self._before) : -len(self._after)])
+        text = unescaped(data[len(self._before) : -len(self._after)])
+        return self._kind(text) if text else None
 
     def read_block(self, block: bytes) -> TextChunk | Thought | None:
         """Do the same for a block of complete, similar events."""
         if not self._head or not block.startswith(self._head) or not block.endswith(self._tail):
             return None
         try:
-            text = block[len(self._head) : -len(self._tail)].decode().replace(self._between, "")
+            inside = block[len(self._head) : -len(self._tail)].decode()
         except UnicodeDecodeError:
             return None
-        return None if "\n" in text or "\r" in text else self._piece(text)
-
-    def _piece(self, text: str) -> TextChunk | Thought | None:
-        return self._kind(text) if text and '"' not in text and "\\" not in text else None
+        text: str | None = inside.replace(self._between, "")
+        if not text or "\n" in text or "\r" in text:
+            return None
+        if '"' in text or "\\" in text:
+            texts = [unescaped(one) for one in inside.split(self._between)]
+            text = "".join(one for one in texts if one) if None not in texts else None
+        return self._kind(text) if text else None
 
     def learn(self, data: str, chunk: Any) -> None:
         """Learn the template from a chunk with one text and nothing else."""
@@ -65,6 +69,17 @@ class ChunkFastPath:
                 head, tail = f"data: {self._before}", f"{self._after}\n\n"
                 if "\n" not in data:  # else it had several data lines
                     self._head, self._between, self._tail = head.encode(), tail + head, tail.encode()
+
+
+def unescaped(inside: str) -> str | None:
+    """Return the text between the quotes of a JSON string; None if there is more than one string."""
+    if '"' not in inside and "\\" not in inside:
+        return inside
+    try:
+        text = read_json(f'"{inside}"')
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None
 
 
 def sole_text(chunk: Any) -> tuple[str, str] | None:
