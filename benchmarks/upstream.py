@@ -30,6 +30,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}"
 PER_WRITE = 8  # tokens a fast server puts into one write
 ORDER = re.compile(rb"tokens=(\d+) rate=(\d+) burst=(\d+)")
+CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -55,7 +56,7 @@ class Answers(asyncio.Protocol):
         self._left = self._rate = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._paused = False
+        self._paused, self._keeps = False, True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
@@ -66,7 +67,7 @@ class Answers(asyncio.Protocol):
         length = LENGTH.search(head)
         if not found or len(body) < int(length[1] if length else 0):
             return
-        self._request = b""
+        self._request, self._keeps = b"", not CLOSE.search(head)
         if wanted := ORDER.search(body):
             self._answer(*map(int, wanted.groups()))
         else:
@@ -114,6 +115,8 @@ class Answers(asyncio.Protocol):
 
     def _end(self) -> None:
         self._transport.write(chunked(END) + LAST_CHUNK)
+        if not self._keeps:
+            self._transport.close()
 
 
 async def main() -> None:
