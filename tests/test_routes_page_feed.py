@@ -168,8 +168,8 @@ async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_pa
         for page in (first, second):
             await page.evaluate("look(false)")
         await opened()
-        await of_second.left.wait()
-        assert not of_first.left.is_set(), "one of them must hear of what waits for a person"
+        await of_second.wait_left()
+        assert not of_first.left, "one of them must hear of what waits for a person"
         await served.chat("2", session=session)
         await expect(first.get_by_text("Two.")).to_have_count(1)
         await expect(second.get_by_text("Two.")).to_have_count(0)
@@ -196,7 +196,7 @@ async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
             await expect(page.get_by_text("Two.")).to_have_count(1)
         presence = served.services.presence
         while presence.streams("local") > 4:
-            leaving = [asyncio.create_task(place.left.wait()) for place in presence._places["local"]]
+            leaving = [asyncio.create_task(place.wait_left()) for place in presence._places["local"]]
             await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
             for task in leaving:
                 task.cancel()
@@ -263,13 +263,13 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         [place] = served.services.presence._places["local"]
         async with page.expect_response("**/events*"):
             await page.clock.run_for(46_000)
-            await place.left.wait()
+            await place.wait_left()
             await page.clock.resume()
         await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
         # The lid is closed: no timer runs, and the clock on the wall goes on.
         await page.clock.set_system_time(time.time() + 3600)
         await page.evaluate("dispatchEvent(new Event('online'))")
-        await place.left.wait()
+        await place.wait_left()
         await say(page, "1")
         await expect(page.get_by_text("Fine.")).to_be_visible()

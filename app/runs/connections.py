@@ -62,11 +62,13 @@ class Place:
     `cut` ends the stream at once; who writes it sets that.
     """
 
+    __slots__ = ("_leave", "_left", "closed", "cut", "left")
+
     def __init__(self, leave: Callable[[Place], None]) -> None:
         self.cut: Callable[[], None] = _nothing
-        self.left = asyncio.Event()
-        self.closed = False
+        self.left = self.closed = False
         self._leave = leave
+        self._left: asyncio.Event | None = None  # made when it is waited for: each stream would hold one
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +78,16 @@ class Place:
             self.leave()
 
     def leave(self) -> None:
-        if not self.left.is_set():
-            self.left.set()
+        if not self.left:
+            self.left = True
             self._leave(self)
+            if self._left:
+                self._left.set()
+
+    async def wait_left(self) -> None:
+        if not self.left:
+            self._left = self._left or asyncio.Event()
+            await self._left.wait()
 
     def check(self) -> None:
         """Before the stream begins. Raises NotAllowedAnyMore."""
@@ -196,7 +205,7 @@ class Presence:
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     for place in list(self._places.get(name, ())):
-                        await place.left.wait()
+                        await place.wait_left()
             for place in list(self._places.get(name, ())):
                 place.close()
             await ending

@@ -36,10 +36,14 @@ def frame(row: EventRow) -> str:
 
 def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -> Iterator[bytes]:
     """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece."""
+    if len(rows) == 1:  # a token, most of the time
+        yield frame(rows[0]).encode()
+        return
     waiting, size = list[str](), 0
     for row in rows:
-        waiting.append(frame(row))
-        size += len(waiting[-1])
+        text = frame(row)
+        waiting.append(text)
+        size += len(text)
         if size >= PIECE:
             yield "".join(waiting).encode()
             waiting, size = [], 0
@@ -108,7 +112,8 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
             self._place.check()
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
+            await send({"type": "http.response.start", "status": self.status_code, "headers": head})
         if scope["method"] == "HEAD":  # gets no body, and would wait for its end
             self._place.leave()
             await send(END)
