@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import httpx2
@@ -76,7 +76,7 @@ class RequestRefused(Exception):
 async def post(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2.Response:
     """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
     headers = {"content-type": "application/json", "accept": "text/event-stream", **request.headers}
-    http_request = client.build_request("POST", request.url, content=request.content, headers=headers)
+    http_request = client.build_request("POST", parsed(request.url), content=request.content, headers=headers)
     if request.inactivity_s is not None:
         http_request.extensions["timeout"]["read"] = request.inactivity_s
     try:
@@ -87,6 +87,12 @@ async def post(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2
     except httpx2.HTTPError as error:
         raise failure_of(error, request.url) from error
     raise RequestRefused(request.url, response.status_code, text, retry_after_s(response.headers, time.time()))
+
+
+@lru_cache(64)
+def parsed(url: str) -> httpx2.URL:
+    """Return the URL, parsed once. Raises httpx2.InvalidURL."""
+    return httpx2.URL(url)
 
 
 async def send_with_retry(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:

@@ -64,7 +64,7 @@ def fragments(delta: dict[str, Any]) -> list[Any]:
 
 
 def usage_of(holder: dict[str, Any]) -> TokenUsage | None:
-    usage = holder.get("usage") or at(holder.get("x_groq"), ["usage"])
+    usage = holder.get("usage") or ("x_groq" in holder and at(holder["x_groq"], ["usage"]))
     if not isinstance(usage, dict):
         return None
     prompt, completion = (tokens_of(usage.get(field)) for field in ("prompt_tokens", "completion_tokens"))
