@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 def _set(words: str) -> frozenset[str]:
@@ -34,11 +34,6 @@ class ReadOnly:
     words: str = r"(?!)"
     first: str = r".*"
     never: str = r"(?!)"
-    _short: re.Pattern[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        letters, valued = (f"[{re.escape(some)}]" if some else "(?!)" for some in (self.letters, self.valued))
-        object.__setattr__(self, "_short", re.compile(rf"-(?:{letters})*(?:{letters}|{valued}.*)", re.DOTALL))
 
     def reads(self, words: Iterable[str]) -> bool:
         """Return whether the program only reads with these words behind its name."""
@@ -57,7 +52,8 @@ class ReadOnly:
             return True
         if word.startswith("--"):
             return word == "--" or word[2:].partition("=")[0] in self.names
-        return bool(self._short.fullmatch(word))
+        letters, valued = (f"[{re.escape(some)}]" if some else "(?!)" for some in (self.letters, self.valued))
+        return bool(re.fullmatch(rf"-(?:{letters})*(?:{letters}|{valued}.*)", word, re.DOTALL))
 
 
 NONE = r"(?!)"  # as `first`: no operand at all
