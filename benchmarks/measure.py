@@ -95,7 +95,7 @@ def measured(received: Received, load: Load, cpu: float, seconds: float, cores: 
         waits[len(waits) // 2],
         waits[len(waits) * 99 // 100],
         statistics.median(received.firsts_ms),
-        (received.in_full if load.rate else received.tokens) / due,
+        min(1.0, (received.in_full if load.rate else received.tokens) / due),  # more if it catches up
         received.tokens / seconds,
         (max(received.rss) - received.rss[0]) / load.streams / 1024,
         received.answers / (load.streams * load.turns),
