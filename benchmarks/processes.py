@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,8 @@ def child(
                     break
             else:
                 raise RuntimeError(f"{args} ended without a port, exit code {process.wait(START_S)}")
+            # A full pipe would stop a server that logs its requests.
+            threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
             yield int(found[1]), psutil.Process(process.pid)
         finally:
             process.terminate()
