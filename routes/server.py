@@ -20,6 +20,7 @@ from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
+from parsing import parse
 from routes import page
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
@@ -50,6 +51,7 @@ from routes.http import (
 from routes.http.dashboard_state import Seen
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.refusals import HANDLERS
+from routes.protocol.requests import ChatRequest
 from routes.protocol.sse import StreamingApplication
 from routes.services import Services, open_services
 from tools.sandbox.sandbox import NoSandbox, Unboxed
@@ -108,6 +110,7 @@ ROUTES = (
 
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
 SEND_BUFFER = 256 * 1024
+WARM_UP_AFTER_S = 0.2  # the first probes of a new server come before
 DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
 
 
@@ -196,6 +199,12 @@ def tame_garbage_collector() -> None:
     gc.set_threshold(*GARBAGE)
 
 
+def warm_up() -> None:
+    """Build what the first run would wait for: the patterns of all dialects, and the validator of its request."""
+    parse("A text.\n<tool_call>\n{}", {})
+    ChatRequest.model_rebuild()
+
+
 class _Server(uvicorn.Server):
     """Says what to try when it is up; ends the runs, and with them their streams, when it stops."""
 
@@ -228,6 +237,7 @@ class _Server(uvicorn.Server):
         if local:
             print(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
         print(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.", flush=True)
+        self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
