@@ -54,6 +54,8 @@ from routes.protocol.refusals import HANDLERS
 from routes.protocol.requests import ChatRequest
 from routes.protocol.sse import StreamingApplication
 from routes.services import Services, open_services
+from tools.base.schemas import argument_error
+from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 GARBAGE = (10_000, 20, 50)  # what Python waits for before it looks for garbage that refers to itself
@@ -200,9 +202,11 @@ def tame_garbage_collector() -> None:
 
 
 def warm_up() -> None:
-    """Build what the first run would wait for: the patterns of all dialects, and the validator of its request."""
+    """Build what the first run would wait for: the patterns of dialects, the validators of its request and calls."""
     parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
+    for tool in TOOLS:
+        argument_error(tool.name, tool.parameters, {})
 
 
 class _Server(uvicorn.Server):
