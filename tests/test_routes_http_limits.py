@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from app.models.scripted import Scripted
 from routes.access.rate_limits import (
@@ -20,6 +21,7 @@ from routes.access.rate_limits import (
     MAX_URL,
     REMEMBERED,
     WINDOW_S,
+    WRITE_BUFFER,
     BoundedProtocol,
     RateLimiter,
     client_network,
@@ -194,6 +196,27 @@ async def test_a_body_that_comes_too_slowly_is_refused(begun: bytes) -> None:
     async with listening(APP, Quick) as port:
         status, headers, body = parsed(await answer(port, b"POST /read HTTP/1.1\r\nhost: localhost\r\n" + begun))
     assert (status, error_of(body), headers["connection"]) == (408, "body_slow", "close")
+
+
+async def test_a_reader_that_stalls_holds_little_besides_what_the_kernel_holds() -> None:
+    held, stalled = list[int](), asyncio.Event()
+
+    async def endless(_: Scope, __: Receive, send: Send) -> None:
+        cycle = send.__self__  # type: ignore[attr-defined]  # uvicorn's
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not stalled.is_set():
+            await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": True})
+            held.append(cycle.transport.get_write_buffer_size())
+            if cycle.flow.write_paused:
+                stalled.set()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async with listening(endless) as port, connected(port) as (reader, writer):
+        writer.write(GET + b"connection: close\r\n\r\n")
+        await stalled.wait()
+        while await reader.read(1 << 20):
+            pass
+        assert WRITE_BUFFER < max(held) < WRITE_BUFFER + 1100
 
 
 async def test_a_route_that_breaks_shows_nothing_of_the_code() -> None:

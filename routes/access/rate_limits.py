@@ -24,6 +24,7 @@ MAX_HEAD = 64 * 1024  # bytes of a request before its body
 MAX_URL = 8 * 1024
 HEAD_TIME_S = 30.0  # in which they must have arrived
 LINGER_S = 1.0
+WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behind those that the kernel has taken
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
 
 
@@ -116,6 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(WRITE_BUFFER)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
         if objection := self.room.take_in(self, address, client_network(address)):
