@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> None:
         *(ours(flags, *flags.split()) for flags in wanted.flags),
         *(rivals(wanted.rivals) if wanted.rivals else ()),
     ]
-    rounds = [measure_round(subjects, wanted.loads) for _ in range(wanted.rounds)]
+    loads = [load for load in LOADS if load in wanted.loads]  # in their order: memory is that of the first streams
+    rounds = [measure_round(subjects, loads) for _ in range(wanted.rounds)]
     print(file=sys.stderr)
     names = [subject.name for subject in subjects]
     for name in names[1:]:
