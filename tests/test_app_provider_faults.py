@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from app.core.provider import ProviderFailed
-from app.models.http.client import TransportKind
+from app.models.http.client import TransportKind, model_client
+from app.models.http.exchange import CompletionRequest, post
 from app.models.http.sse import MAX_EVENT_BYTES
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.provider import OpenAIChat
 from tests.answers import FIXTURES, URL, Outcome, outcome
-from tests.chatting import DONE, WHOLE, WITH_TOOLS, chat_with, chunk, pieces_of, says
+from tests.chatting import DONE, LIMIT_S, WHOLE, WITH_TOOLS, chat_with, chunk, pieces_of, says
 from tests.serving import serving
 from tests.upstream import Act, answer, stream, upstream
 
@@ -195,3 +196,28 @@ async def test_a_run_whose_model_is_cut_off_anywhere_ends_once_and_runs_no_half(
 
 
 END = stream(says("Done."), chunk(finish="stop"), DONE)
+
+
+@TRANSPORTS
+async def test_a_body_is_let_go_while_it_is_answered(transport: TransportKind) -> None:
+    async with asyncio.timeout(LIMIT_S), upstream(WHOLE) as server:
+        async with model_client(server.base_url, transport=transport) as client:
+            request = CompletionRequest(f"{server.base_url}/chat/completions", b"{}" * 1000, {"x-mine": "1"}, None, 7)
+            response = await post(client, request)
+            assert b"".join([part async for part in response.request.stream]) == b""  # type: ignore[union-attr]
+            assert response.request.extensions["timeout"]["read"] == 7
+            assert await response.aread()
+        (asked,) = server.asked
+        assert (asked.body, asked.headers["x-mine"]) == (request.content, "1")
+        assert asked.headers["host"] == f"127.0.0.1:{server.port}"
+
+
+@TRANSPORTS
+async def test_a_cookie_of_a_load_balancer_is_sent_back(transport: TransportKind) -> None:
+    first = answer("{}", set_cookie="node=a; Path=/")
+    async with asyncio.timeout(LIMIT_S), upstream(first, WHOLE) as server:
+        async with model_client(server.base_url, transport=transport) as client:
+            for _ in range(2):
+                response = await post(client, CompletionRequest(server.base_url, b"{}", {}))
+                await response.aread()
+        assert [asked.headers.get("cookie") for asked in server.asked] == [None, "node=a"]

@@ -31,7 +31,7 @@ class QueuedRequest:
         self.principal = principal
         self.active = False
         self.notify_at = 0  # wake up when this many requests have left the queue
-        self.moved = asyncio.Event()
+        self._moved: asyncio.Event | None = None  # while it waits, which most requests never do
         self._queue = queue
 
     @property
@@ -41,11 +41,16 @@ class QueuedRequest:
 
     async def wait_for_move(self, number: int) -> int:
         """Wait until half of the requests ahead are gone; return the new position. `number` is the old one."""
+        self._moved = self._moved or asyncio.Event()
         while (now := self.number) > number // 2:
             self.notify_at = self._queue.departed + now - number // 2
-            self.moved.clear()
-            await self.moved.wait()
+            self._moved.clear()
+            await self._moved.wait()
         return now
+
+    def wake(self) -> None:
+        if self._moved:
+            self._moved.set()
 
     def leave(self) -> None:
         self._queue.leave(self)
@@ -112,7 +117,7 @@ class FairQueue:
             queued.turn = (self._served, True, self._joined)
             self._last = principal
             request.active = True
-            request.moved.set()
+            request.wake()
             self._departed(principal, queued)
 
     def _departed(self, principal: str, queued: PrincipalQueue) -> None:
@@ -122,4 +127,4 @@ class FairQueue:
             del self._queues[principal]
         for other in (other for each in self._queues.values() for other in each.requests):
             if self.departed >= other.notify_at:
-                other.moved.set()
+                other.wake()

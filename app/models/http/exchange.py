@@ -20,6 +20,7 @@ from app.models.http.transport.lean import LeanResponse
 
 DRAIN_S = 0.05
 MAX_ERROR_BYTES = 64 * 1024
+NO_BODY = httpx2.ByteStream(b"")
 
 
 class Reader(Protocol):
@@ -75,18 +76,37 @@ class RequestRefused(Exception):
 
 async def post(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2.Response:
     """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream", **request.headers}
-    http_request = client.build_request("POST", parsed(request.url), content=request.content, headers=headers)
-    if request.inactivity_s is not None:
-        http_request.extensions["timeout"]["read"] = request.inactivity_s
+    http_request = built(client, request)
     try:
         response = await send_with_retry(client, http_request)
+        http_request.stream = NO_BODY  # a long conversation is not held in memory while it is answered
         if response.status_code == 200:
             return response
         text = await error_text(response, request.key)
     except httpx2.HTTPError as error:
         raise failure_of(error, request.url) from error
     raise RequestRefused(request.url, response.status_code, text, retry_after_s(response.headers, time.time()))
+
+
+def built(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2.Request:
+    """Return the HTTP request, made in a third of the time of `build_request`; its body is not kept as `content`."""
+    url = parsed(request.url)
+    headers = {
+        "host": url.netloc.decode("ascii"),
+        **client.headers,
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        **request.headers,
+        "content-length": str(len(request.content)),
+    }
+    limits = client.timeout.as_dict()
+    if request.inactivity_s is not None:
+        limits["read"] = request.inactivity_s
+    stream = httpx2.ByteStream(request.content)
+    http_request = httpx2.Request("POST", url, headers=headers, stream=stream, extensions={"timeout": limits})
+    if client.cookies:  # of a load balancer
+        client.cookies.set_cookie_header(http_request)
+    return http_request
 
 
 @lru_cache(64)
