@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from starlette.middleware import Middleware
@@ -14,7 +15,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.runs.connections import Place
-from routes.protocol.sse import EventStreamResponse, StreamingApplication
+from app.storage.runs import EventRow
+from routes.protocol.sse import PIECE, EventStreamResponse, StreamingApplication, frame, pieces
 
 pytestmark = pytest.mark.anyio
 
@@ -236,3 +238,12 @@ async def test_a_server_that_stops_may_cancel_the_stream() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert stream.closed and stream.left == [stream.place]
+
+
+@pytest.mark.parametrize("sizes", [[7], [9] * 4, [PIECE], [PIECE - 100, 200, 300], [9, 3 * PIECE, 9], [9_000] * 9])
+def test_events_leave_together_in_pieces_of_a_bounded_size(sizes: list[int]) -> None:
+    rows = [EventRow("run_1", number, "text.delta", "x" * size) for number, size in enumerate(sizes, 1)]
+    sent, frames = list(pieces(rows)), [frame(row).encode() for row in rows]
+    assert b"".join(sent) == b"".join(frames)
+    assert all(len(piece) <= PIECE or piece in frames for piece in sent)
+    assert all(len(one) + len(next_one) > PIECE for one, next_one in pairwise(sent))

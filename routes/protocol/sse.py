@@ -42,13 +42,12 @@ def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -
     waiting, size = list[str](), 0
     for row in rows:
         text = frame(row)
-        waiting.append(text)
-        size += len(text)
-        if size >= PIECE:
+        if waiting and size + len(text) > PIECE:
             yield "".join(waiting).encode()
             waiting, size = [], 0
-    if waiting:
-        yield "".join(waiting).encode()
+        waiting.append(text)
+        size += len(text)
+    yield "".join(waiting).encode()
 
 
 async def frames(runs: RunManager, run: str, after: int) -> AsyncGenerator[bytes, None]:
