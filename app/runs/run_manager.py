@@ -212,7 +212,8 @@ class RunManager:
         live = self._live.get(run)
         if live is None or live.task is None:
             return
-        await live.begun.wait()
+        if not live.begun:  # the first step of its task comes next
+            await asyncio.sleep(0)
         live.stop(why)
         await asyncio.wait([live.task])
 

@@ -81,7 +81,7 @@ class RunTask:
     log: RunLog = field(init=False)
     inbox: Inbox = field(init=False)
     task: asyncio.Task[None] | None = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)  # a task cancelled before its first step runs nothing
+    begun: bool = False  # a task cancelled before its first step runs nothing
     stopping: str | None = None  # why
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
@@ -119,7 +119,7 @@ class RunTask:
     async def drive(self) -> None:
         """The task's body. Never raises."""
         terminal: AgentEvent | None = None
-        self.begun.set()
+        self.begun = True
         try:
             self.conversation = await self._turn()
             self.agent.discipline.enter(self.time_limit_s)

@@ -7,7 +7,7 @@ has shown progress, however often.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ class Round:
 class LoopDetector:
     """Detects rounds of calls that bring nothing new."""
 
-    _last: deque[Round] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _last: list[Round] = field(default_factory=list)  # a deque takes 600 bytes when it is empty
     _seen: set[Signature] = field(default_factory=set)
     _stale: int = 0
     _again: Counter[Signature] = field(default_factory=Counter)  # call without result -> times it brought nothing new
@@ -57,14 +57,14 @@ class LoopDetector:
             asked.add(exact)
             whole.add(brought)
         fresh = whole - self._seen
-        self._last.append(Round(frozenset(whole), frozenset(fresh), not prose))
+        self._last = [*self._last[-WINDOW + 1 :], Round(frozenset(whole), frozenset(fresh), not prose)]
         self._stale = 0 if fresh else self._stale + 1
         self._seen |= whole
         circles = self._streak() or self._circle() or self._stale >= STALE
         return circles or any(self._again[exact] >= MOST - 1 for exact in asked)
 
     def _streak(self) -> bool:
-        last = list(self._last)[-STREAK:]
+        last = self._last[-STREAK:]
         return len(last) == STREAK and all(one.silent and one.calls == last[0].calls for one in last)
 
     def _circle(self) -> bool:
