@@ -23,7 +23,7 @@ from parsing.state import AFTER, CALL, FENCE, OVER, TEXT, Channel, State
 LIMIT = 1 << 20
 _CLOSER_BEGINS = 3  # so many characters of a closer are no chance
 _CLOSER_MOST = 64  # characters: no closer of reasoning is longer
-_KNOWN_PIECES = 8192
+_KNOWN_PIECES = 2048
 _KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
 _TOKENS = ("<|", "<｜", "</")

@@ -33,7 +33,7 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import Change, ChangeWriter, StoreFailed
 from app.storage.runs import EventRow
 
-KEPT = 128  # events of a live run kept in memory; a watcher further behind reads the store
+KEPT = 32  # events of a live run kept in memory; a watcher further behind reads the store
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
