@@ -42,6 +42,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"seq": 1, "type": "run.started", "data": '{"run":"run_1"}'},
         {"seq": 3, "type": "text.delta", "data": '{"text":"ab"}', "parts": "[1,1]"},
     ],
+    "event_batches": [{"number": 1, "events": 'run_1\t4\ttext.delta\t{"text":"c"}\nrun_2\t1\tx\t{}'}],
     "messages": [
         {"position": 0, "message": json.dumps(_MESSAGE)},
         {"position": 1, "message": json.dumps({"role": "assistant", "text": "Done.", "calls": []})},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,9 +64,9 @@ async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> N
         assert log.last_seq == 0
         store.open_gate.set()
         rows = await watcher or []
-        with sqlite3.connect(tmp_path / "test.db") as other:  # another connection: committed, not only written
-            assert other.execute("SELECT seq, data FROM events").fetchall() == [(1, rows[0].data)]
-        other.close()
+        other = await SQLiteStore.open(tmp_path / "test.db")  # as after a kill: committed, not only written
+        assert await other.events("r", 0, 10) == rows
+        await other.close()
     await store.close()
 
 

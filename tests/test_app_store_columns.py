@@ -24,7 +24,9 @@ def filled(kind: type[Change], text: str) -> Change:
 
 
 def test_every_change_has_a_statement() -> None:
-    assert {kind.__name__ for kind in Change.__subclasses__()} == {kind.__name__ for kind in WRITES}
+    """But events: their rows are planned by `RecentEvents`."""
+    kinds = {kind.__name__ for kind in Change.__subclasses__()}
+    assert kinds == {kind.__name__ for kind in WRITES} | {EventRow.__name__}
 
 
 @pytest.mark.parametrize("kind", WRITES, ids=lambda kind: kind.__name__)

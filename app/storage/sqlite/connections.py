@@ -1,4 +1,8 @@
-"""The two connections of a store: a call to a connection's thread costs more than a row, so each does many at once."""
+"""The connections of a store.
+
+A call to the thread of a connection costs more than a row, and that thread waits for the interpreter while the event
+loop is busy: so the loop makes small commits itself, over a connection of its own.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,34 @@ class Writer(aiosqlite.Connection):
     async def write(self, statements: Iterable[Statement]) -> None:
         """Execute all of them in one transaction, or none."""
         await self._execute(_transact, self._conn, statements)  # type: ignore[no-untyped-call]
+
+
+class LoopWriter:
+    """A connection of the event loop's own thread, for small commits: one of a row takes 12 us, a thread's 100.
+
+    With WAL and synchronous=NORMAL a commit is a write into the kernel's page cache; what waits for the disk (a
+    checkpoint) is left to the other one. It waits for no lock: `transact` raises sqlite3.OperationalError.
+    """
+
+    def __init__(self, path: Path, pragmas: Sequence[str]) -> None:
+        self._connection = sqlite3.connect(str(path), isolation_level=None, timeout=0)
+        for pragma in (*pragmas, "busy_timeout = 0", "wal_autocheckpoint = 0"):
+            self._connection.execute(f"PRAGMA {pragma}")
+
+    def transact(self, statements: Sequence[Statement]) -> None:
+        """Execute all of them in one transaction, or none."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, rows in statements:
+                connection.executemany(sql, rows)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Reader(aiosqlite.Connection):

@@ -12,7 +12,7 @@ from typing import Any, Self
 from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sqlite.columns import Row, Select
-from app.storage.sqlite.connections import Query, Reader, Statement, Writer
+from app.storage.sqlite.connections import LoopWriter, Query, Reader, Statement, Writer
 from app.storage.sqlite.schema import SCHEMA
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -23,14 +23,18 @@ ADVICE = {  # part of an error -> what to do about it
     "locked": "Another process holds it: stop that one, or give this one another DRAGOMAN_DATA_DIR.",
     "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
 }
+FAILURES = (sqlite3.Error, OSError, ValueError)
+SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in 0.3 ms at most
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
 
 
 class Database:
-    """The base of each aggregate's half: two connections, because readers must not see uncommitted changes.
+    """The base of each aggregate's half: connections of their own for readers, who must not see uncommitted changes.
 
     Every method raises StoreFailed.
     """
+
+    _loop_writer: LoopWriter | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,18 +73,29 @@ class Database:
             )
         for number, script in enumerate(SCHEMA[version:], start=version + 1):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+        self._loop_writer = LoopWriter(self._path, PRAGMAS)
 
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
-
-    async def write(self, changes: Sequence[Change]) -> None:
-        async with self._one_writer, self._named_failures():
-            await self._writer.write(self._statements(changes))
+        if self._loop_writer:
+            self._loop_writer.close()
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
         """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
         raise NotImplementedError
+
+    def _commit_at_once(self, statements: Sequence[Statement]) -> bool:
+        """Commit on the event loop's thread, if there is little to write and no other writer at work."""
+        if self._loop_writer is None or self._one_writer.locked() or size_of(statements) > SMALL:
+            return False
+        try:
+            self._loop_writer.transact(statements)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:  # another process; the thread may wait for it
+                return False
+            raise
+        return True
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Write inside of a transaction."""
@@ -116,6 +131,15 @@ class Database:
     async def _named_failures(self) -> AsyncIterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, ValueError) as error:
-            advice = next((text for sign, text in ADVICE.items() if sign in str(error)), GENERAL_ADVICE)
-            raise StoreFailed(f"The database {self._path} failed: {error}. {advice}") from error
+        except FAILURES as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> StoreFailed:
+        advice = next((text for sign, text in ADVICE.items() if sign in str(error)), GENERAL_ADVICE)
+        return StoreFailed(f"The database {self._path} failed: {error}. {advice}")
+
+
+def size_of(statements: Sequence[Statement]) -> int:
+    """Return how many characters and bytes the statements write."""
+    values = (value for _, rows in statements for row in rows for value in row)
+    return sum(len(value) for value in values if isinstance(value, str | bytes))

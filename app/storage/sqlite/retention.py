@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.storage.sqlite.columns import names
-from app.storage.sqlite.database import Database
 from app.storage.sqlite.principals import ADD_USAGE, USAGE_SUMS
+from app.storage.sqlite.runs import SQLiteRuns
 from app.storage.sqlite.schema import SCHEMA, TABLES
 from app.storage.usage import ModelUsage
 
@@ -40,12 +40,14 @@ IDLE_SESSIONS = """
 MERGE_INDEX = "INSERT INTO message_words (message_words) VALUES ('optimize')"
 
 
-class SQLiteRetention(Database):
+class SQLiteRetention(SQLiteRuns):
     async def delete_session(self, session: str) -> None:
+        await self._settle()  # batches hold words of all sessions
         async with self._transaction():
             await self._forget(ONE_SESSION, session)
 
     async def forget_before(self, sessions: float, keys: float) -> int:
+        await self._settle()
         async with self._transaction():
             await self._writer.execute("DELETE FROM idempotency WHERE created < ?", (keys,))
             return await self._forget(IDLE_SESSIONS, sessions, sessions)

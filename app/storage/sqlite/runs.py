@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
+from pathlib import Path
 
 from app.storage.runs import EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sqlite.columns import Write, delete, insert, marks, select, update, upsert
+from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.database import Database
+from app.storage.sqlite.recent_events import (
+    MOST_EVENTS,
+    OF_CALLS,
+    EventChanges,
+    RecentEvents,
+    behind,
+    runs_in,
+    unpacked,
+)
 
 INSERT_EVENT = insert("events", EventRow)
 WRITES = {
-    EventRow: INSERT_EVENT,
     RunRow: insert("runs", RunRow),
     RunBegan: Write("UPDATE runs SET state = 'running' WHERE id = ?", lambda change: (change.id,)),
     RunEnded: update("runs", RunEnded, "id"),
@@ -28,6 +40,9 @@ def insert_events(count: int) -> str:
     """Insert many rows in one step: between two steps another thread may take the interpreter, and keep it for long."""
     return INSERT_EVENT.sql + f", ({marks(EventRow)})" * (count - 1)
 
+
+INSERT_BATCH = "INSERT INTO event_batches (events) VALUES (?)"
+DELETE_BATCHES: Statement = ("DELETE FROM event_batches", [()])
 
 # Runs of the same time are in the order in which they were inserted.
 OTHER_RUN = "(SELECT created, rowid FROM runs WHERE id = ?)"
@@ -46,14 +61,27 @@ EVENTS = select(EventRow, "events", "WHERE run = ? AND seq > ? ORDER BY seq LIMI
 CALL_EVENTS = select(
     EventRow,
     "events",
-    "WHERE run = ? AND type IN ('tool.started', 'tool.finished', 'tool.rejected')"
-    " AND json_extract(data, '$.call') = ? ORDER BY seq",
+    f"WHERE run = ? AND type IN {OF_CALLS} AND json_extract(data, '$.call') = ? ORDER BY seq",
 )
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
 
 
 class SQLiteRuns(Database):
+    """Events are read from the rows that are settled, and behind them from `_recent`.
+
+    What is recent is looked up first: if it is settled meanwhile, the rows have it as well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._recent = RecentEvents()
+
+    async def _connect(self) -> None:
+        await super()._connect()
+        batches = [row[0] for row in await self._all("SELECT events FROM event_batches ORDER BY number")]
+        self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches)})
+
     async def run(self, run: str) -> RunRow | None:
         return await self._row(RUN, run)
 
@@ -74,18 +102,34 @@ class SQLiteRuns(Database):
         return await self._rows(UNFINISHED)
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
-        return await self._rows(EVENTS, run, after, limit)
+        recent, events, count = self._recent.of(run), list[EventRow](), limit // MOST_EVENTS + 2
+        while len(events) < limit:
+            rows = await self._rows(EVENTS, run, events[-1].seq if events else after, count)
+            events += unpacked(rows, after)
+            if len(rows) < count:
+                events += behind(events[-1].seq if events else after, recent)
+                break
+            count *= 2  # it may have no packed rows
+        return events[:limit]
 
     async def last_seq(self, run: str) -> int:
+        if recent := self._recent.of(run):
+            return recent[-1].seq
+        return await self._last_settled(run)
+
+    async def _last_settled(self, run: str) -> int:
         rows = await self._all("SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?", run)
         return int(rows[0][0])
 
     async def started_calls(self, run: str) -> set[str]:
+        recent = [row.data for row in self._recent.of(run) if row.type == "tool.started"]
         rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
-        return {json.loads(row[0])["call"] for row in rows}
+        return {json.loads(data)["call"] for data in chain(recent, (row[0] for row in rows))}
 
     async def call_events(self, run: str, call: str) -> list[EventRow]:
-        return await self._rows(CALL_EVENTS, run, call)
+        recent = [row for row in self._recent.of(run) if row.type in OF_CALLS and json.loads(row.data)["call"] == call]
+        rows = await self._rows(CALL_EVENTS, run, call)
+        return rows + [row for row in recent if not rows or row.seq > rows[-1].seq]
 
     async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
         query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
@@ -104,3 +148,20 @@ class SQLiteRuns(Database):
 
     async def key(self, principal: str, key: str) -> KeyRow | None:
         return await self._row(KEY, principal, key)
+
+    def _event_statements(self, events: EventChanges) -> Iterator[Statement]:
+        if events.batch:
+            yield INSERT_BATCH, [(events.batch,)]
+        for at in range(0, len(events.rows), MOST_AT_ONCE):
+            some = events.rows[at : at + MOST_AT_ONCE]
+            yield insert_events(len(some)), [tuple(chain.from_iterable(map(INSERT_EVENT.values, some)))]
+
+    async def _settle(self) -> None:
+        """Give every event a row, and delete the batches: whole, even if the caller is cancelled."""
+        await asyncio.shield(asyncio.create_task(self._settle_in_turn()))
+
+    async def _settle_in_turn(self) -> None:
+        async with self._one_writer, self._named_failures():
+            planned = self._recent.plan_all()
+            await self._writer.write([*self._event_statements(planned), DELETE_BATCHES])
+            self._recent.apply(planned)

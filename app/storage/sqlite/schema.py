@@ -10,5 +10,5 @@ SCHEMA = tuple(path.read_text() for path in _FILES)
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "endpoints"),
-    *("summaries", "results", "files", "session_files", "spent"),
+    *("summaries", "results", "files", "session_files", "spent", "event_batches"),
 )

@@ -1,0 +1,122 @@
+"""The newest events of each run, which have no rows of their own yet, and how the older ones are packed.
+
+An event is durable as a line of `event_batches`: one row holds all events of a transaction, whatever runs they belong
+to, because a row for each token costs more than all the rest of its way. Here the same events stay in memory. Once a
+run has MOST_EVENTS of them, or has ended, they are settled: they become rows of `events`, neighbours packed into one
+row. The table has the beginning of a run's log, and this has its end; after a crash the lines are read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from app.core.events import TERMINAL, ToolFinished, ToolRejected, ToolStarted
+from app.storage.runs import EventRow
+
+MOST_EVENTS = 64  # of a run
+MOST_CHARACTERS = 32_768  # of their data
+PACKED = "packed"  # the type of a row that holds several events; its number is that of the last one
+OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries look for these: they are not packed
+
+
+@dataclass(frozen=True, slots=True)
+class EventChanges:
+    """The rows that a transaction adds: a `batch`, and rows of `events` for the runs that are `settled`."""
+
+    batch: str
+    rows: list[EventRow]
+    settled: frozenset[str]
+    kept: Mapping[str, list[EventRow]]  # by run, those that are new in the batch
+
+
+class RecentEvents:
+    """Plan the rows of a transaction, and `apply` the plan once that is committed."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[EventRow]] = {}
+        self._sizes: dict[str, int] = {}
+
+    def of(self, run: str) -> Sequence[EventRow]:
+        """Return the events of a run that have no rows, in order. The list may grow, and loses none."""
+        return self._of.get(run, ())
+
+    def plan(self, new: Iterable[EventRow]) -> EventChanges:
+        """Return the changes for new events, which follow those of their runs."""
+        by_run: dict[str, list[EventRow]] = {}
+        for row in new:
+            by_run.setdefault(row.run, []).append(row)
+        settled = frozenset(run for run, rows in by_run.items() if self._is_full(run, rows))
+        kept = {run: rows for run, rows in by_run.items() if run not in settled} if settled else by_run
+        rows = [row for run in settled for row in packed([*self.of(run), *by_run[run]])]
+        return EventChanges("\n".join(line_of(row) for added in kept.values() for row in added), rows, settled, kept)
+
+    def plan_all(self) -> EventChanges:
+        """Return the changes that leave no event without a row: the batches can be deleted with them."""
+        rows = [row for recent in self._of.values() for row in packed(recent)]
+        return EventChanges("", rows, frozenset(self._of), {})
+
+    def apply(self, changes: EventChanges) -> None:
+        for run in changes.settled:
+            self._of.pop(run, None)  # the list itself stays as it is: a reader may have it
+            self._sizes.pop(run, None)
+        for run, rows in changes.kept.items():
+            self._of.setdefault(run, []).extend(rows)
+            self._sizes[run] = self._sizes.get(run, 0) + _size(rows)
+
+    def load(self, batches: Iterable[str], settled: Mapping[str, int]) -> None:
+        """Take up the events of batches; `settled` has the last number of each run that has a row."""
+        for batch in batches:
+            for row in map(row_of, batch.split("\n")):
+                if row.seq > settled.get(row.run, 0):
+                    self._of.setdefault(row.run, []).append(row)
+                    self._sizes[row.run] = self._sizes.get(row.run, 0) + len(row.data)
+
+    def _is_full(self, run: str, new: Sequence[EventRow]) -> bool:
+        return (
+            len(self.of(run)) + len(new) >= MOST_EVENTS
+            or new[-1].type in TERMINAL
+            or self._sizes.get(run, 0) + _size(new) > MOST_CHARACTERS
+        )
+
+
+def line_of(row: EventRow) -> str:
+    """Return an event in one line: its data is JSON, which has neither tabs nor line ends."""
+    return f"{row.run}\t{row.seq}\t{row.type}\t{row.data}"
+
+
+def row_of(line: str) -> EventRow:
+    run, seq, kind, data = line.split("\t", 3)
+    return EventRow(run, int(seq), kind, data)
+
+
+def packed(events: Iterable[EventRow]) -> Iterator[EventRow]:
+    """Yield the rows that events of one run are stored in."""
+    for alone, group in groupby(events, lambda row: row.type in OF_CALLS or row.parts is not None):
+        rows = list(group)
+        if alone or len(rows) == 1:
+            yield from rows
+        else:
+            yield EventRow(rows[0].run, rows[-1].seq, PACKED, "\n".join(map(line_of, rows)))
+
+
+def unpacked(rows: Iterable[EventRow], after: int) -> Iterator[EventRow]:
+    """Yield the events behind `after` that stored rows hold."""
+    for row in rows:
+        if row.type != PACKED:
+            yield row
+        else:
+            yield from (event for event in map(row_of, row.data.split("\n")) if event.seq > after)
+
+
+def runs_in(batches: Iterable[str]) -> set[str]:
+    return {line.partition("\t")[0] for batch in batches for line in batch.split("\n")}
+
+
+def behind(seq: int, recent: Sequence[EventRow]) -> list[EventRow]:
+    return [row for row in recent if row.seq > seq]
+
+
+def _size(rows: Iterable[EventRow]) -> int:
+    return sum(len(row.data) for row in rows)

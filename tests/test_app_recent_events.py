@@ -1,0 +1,144 @@
+"""Events without rows of their own: read like all others, and found again after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.events import RunFinished, TextDelta, ToolStarted, encode
+from app.storage.runs import EventRow
+from app.storage.sessions import SessionRow
+from app.storage.sqlite import store as sqlite_store
+from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
+from app.storage.sqlite.store import SQLiteStore
+
+pytestmark = pytest.mark.anyio
+FINISHED = encode(RunFinished("answered", "", 1, 0, {}))
+
+
+def delta(run: str, seq: int) -> EventRow:
+    return EventRow(run, seq, TextDelta.type, encode(TextDelta(f"{seq} ")))
+
+
+def call(run: str, seq: int) -> EventRow:
+    return EventRow(run, seq, ToolStarted.type, encode(ToolStarted(f"c{seq}", "bash", {}, "native")))
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[SQLiteStore]:
+    async with asyncio.timeout(30):
+        store = await SQLiteStore.open(folder / "test.db")
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def count(folder: Path, table: str) -> int:
+    with closing(sqlite3.connect(folder / "test.db")) as database:
+        number = database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    assert isinstance(number, int)
+    return number
+
+
+@given(st.lists(st.booleans(), max_size=50), st.integers(0, 51))
+def test_packed_events_are_the_same_behind_every_cursor(calls: list[bool], after: int) -> None:
+    events = [(call if one else delta)("r", seq) for seq, one in enumerate(calls, start=1)]
+    rows = list(packed(events))
+    assert not [row for row in rows if row.type == ToolStarted.type and row not in events]
+    assert list(unpacked([row for row in rows if row.seq > after], after)) == events[after:]
+
+
+async def test_the_events_of_many_runs_in_one_write_are_one_row(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        events = [delta(f"r{number}", 1) for number in range(40)]
+        await store.write(events)
+        assert [await store.events(one.run, 0, 10) for one in events] == [[one] for one in events]
+        assert (count(tmp_path, "event_batches"), count(tmp_path, "events")) == (1, 0)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 64, 1000])
+async def test_a_long_log_is_read_in_pages_as_it_was_written(tmp_path: Path, limit: int) -> None:
+    whole = [(delta, call)[seq % 50 == 0]("r", seq) for seq in range(1, 5 * MOST_EVENTS + 9)]
+    async with opened(tmp_path) as store:
+        for row in whole:
+            await store.write([row])
+        read, rows = list[EventRow](), list[EventRow]()
+        while rows := await store.events("r", read[-1].seq if read else 0, limit):
+            assert len(rows) <= limit
+            read += rows
+        assert read == whole
+        assert await store.last_seq("r") == len(whole)
+        assert await store.started_calls("r") == {f"c{seq}" for seq in range(50, len(whole), 50)}
+        assert await store.call_events("r", f"c{len(whole) // 50 * 50}")
+        assert count(tmp_path, "events") < len(whole) / 10
+
+
+async def test_a_kill_loses_no_event_and_doubles_none(tmp_path: Path) -> None:
+    """Another store reads what the first one has not settled, as the next server does after a kill."""
+    whole = [delta("r", seq) for seq in range(1, MOST_EVENTS + 30)]
+    async with opened(tmp_path) as killed:
+        for row in [*whole, delta("other", 1)]:
+            await killed.write([row])
+        async with opened(tmp_path) as store:
+            assert await store.events("r", 0, 1000) == whole
+            assert await store.last_seq("r") == len(whole)
+            end = EventRow("r", len(whole) + 1, RunFinished.type, FINISHED)
+            await store.write([end])
+            async with opened(tmp_path) as third:
+                assert await third.events("r", 0, 1000) == [*whole, end]
+                assert await third.events("other", 0, 10) == [delta("other", 1)]
+
+
+async def test_batches_are_deleted_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "COMMITS", 10)
+    async with opened(tmp_path) as store:
+        for seq in range(1, 11):
+            await store.write([delta("r", seq)])
+        assert store._tidying
+        await asyncio.wait([store._tidying])
+        assert count(tmp_path, "event_batches") == 0
+        await store.write([delta("r", 11)])
+        assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 12)]
+
+
+async def test_a_deleted_session_leaves_no_words_in_the_batches(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.write([SessionRow("s", "ann", 1.0, "t"), delta("r", 1)])
+        await store.delete_session("s")
+        assert count(tmp_path, "event_batches") == 0
+        assert await store.events("r", 0, 10) == [delta("r", 1)]  # of a run that is not of this session
+
+
+async def test_a_write_waits_for_another_process_and_is_whole(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writing = asyncio.create_task(store.write([delta("r", 1), SessionRow("s", "ann", 1.0, "t")]))
+            await asyncio.sleep(0)
+            assert not writing.done()
+            assert await store.events("r", 0, 10) == []
+            other.execute("COMMIT")
+            await writing
+        assert await store.events("r", 0, 10) == [delta("r", 1)]
+
+
+async def test_what_a_cancelled_caller_has_written_is_read(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with store._one_writer:  # so that the write has to wait
+            writing = asyncio.create_task(store.write([delta("r", 1)]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            writing.cancel()
+        await store.write([SessionRow("s", "ann", 1.0, "t")])
+        async with store._one_writer:
+            assert [row.seq for row in await store.events("r", 0, 10)] == [1]
+        async with opened(tmp_path) as again:
+            assert [row.seq for row in await again.events("r", 0, 10)] == [1]
