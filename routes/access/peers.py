@@ -21,7 +21,7 @@ from asyncio import BaseTransport
 from contextlib import closing
 from dataclasses import dataclass
 from errno import ENOENT
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
@@ -165,6 +165,7 @@ def _words(place: bytes) -> str:
     return "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", place))
 
 
+@lru_cache(1024)
 def _plain(host: str) -> IPv4Address | IPv6Address:
     """Raises OSError for what is no address."""
     try:

@@ -8,7 +8,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -47,6 +47,7 @@ class RateLimiter:
         return before + 1, start + WINDOW_S
 
 
+@lru_cache(1024)
 def client_network(address: str | None) -> str:
     """The network that identifies a client: its IPv4 address, or the /64 of its IPv6 address."""
     try:
