@@ -1,4 +1,8 @@
-"""Lean transport for httpx2: pooled HTTP/1.1 connections with little overhead per chunk."""
+"""Lean transport for httpx2: pooled HTTP/1.1 connections with little overhead per chunk.
+
+Other clients hand a chunk to a waiting task. Here it can be handled in the callback that reads the socket (see `tap`),
+which saves a quarter of the CPU of a token; docs/performance.md has the figures.
+"""
 
 from __future__ import annotations
 
