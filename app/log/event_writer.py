@@ -7,10 +7,12 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.core.events import (
     TERMINAL,
@@ -35,6 +37,7 @@ from app.storage.runs import EventRow
 
 KEPT = 32  # events of a live run kept in memory; a watcher further behind reads the store
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
+SPACING_S = 0.001  # from one commit to the next: under load, each has several tokens to pay for it
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
@@ -91,6 +94,8 @@ class RunLog:
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
+        if missing == 1:  # as a rule
+            return [self._kept[-1]]
         return [self._kept[place] for place in range(-missing, 0)]  # from the end: the way from the front is long
 
     def take(self) -> tuple[list[Change], list[EventRow]]:
@@ -112,8 +117,10 @@ class RunLog:
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
         self._wake()
-        if any(row.type in NEWS for row in rows):
-            self.on_news()
+        for row in rows:
+            if row.type in NEWS:
+                self.on_news()
+                return
 
     def leave(self) -> None:
         """End the watchers' streams, not the log: it goes on when the server is back."""
@@ -142,9 +149,9 @@ def _ignore() -> None:
 
 @dataclass(slots=True)
 class _Batch:
-    changes: list[Change]
-    logs: dict[str, RunLog]
-    done: asyncio.Future[None]
+    changes: list[Change] = field(default_factory=list)
+    logs: dict[RunLog, None] = field(default_factory=dict)
+    done: asyncio.Future[None] | None = None  # for who waits
 
 
 class EventWriter:
@@ -157,7 +164,7 @@ class EventWriter:
         self._store = store
         self.documents = documents
         self.redactor = redactor or Redactor()
-        self._ready = asyncio.Event()
+        self._ready: asyncio.Future[None] | None = None  # an asyncio.Event would cost each batch more
         self._next: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
@@ -179,12 +186,14 @@ class EventWriter:
         self._announced += 1
 
     def announce(self, log: RunLog) -> None:
-        self._batch().logs[log.run] = log
+        self._batch().logs[log] = None
         self._announced += 1
 
     async def flush(self) -> None:
         """Wait until everything put so far is durable. Raises StoreFailed."""
-        await asyncio.shield(self._batch().done)
+        batch = self._batch()
+        batch.done = batch.done or asyncio.get_running_loop().create_future()
+        await asyncio.shield(batch.done)
 
     @property
     def full(self) -> bool:
@@ -197,30 +206,41 @@ class EventWriter:
 
     def _batch(self) -> _Batch:
         if self._next is None:
-            self._next = _Batch([], {}, asyncio.get_running_loop().create_future())
-            self._ready.set()
+            self._next = _Batch()
+            if self._ready and not self._ready.done():
+                self._ready.set_result(None)
         return self._next
 
     async def _write_forever(self) -> None:
+        written = -math.inf
         while True:
-            await self._ready.wait()
-            self._ready.clear()
-            batch, self._next = self._next, None
+            if self._next is None:
+                self._ready = asyncio.get_running_loop().create_future()
+                await self._ready
+            if (left_s := written + SPACING_S - time.monotonic()) > 0:
+                await asyncio.sleep(left_s)
+            batch, self._next = self._batch(), None
             self._announced = 0
-            if batch:
-                await self._write(batch)
+            await self._write(batch)
+            written = time.monotonic()
 
     async def _write(self, batch: _Batch) -> None:
-        taken = {log: log.take() for log in batch.logs.values()}
-        changes = [*batch.changes, *(change for changes, _ in taken.values() for change in changes)]
+        taken, rows = list[tuple[RunLog, list[EventRow]]](), list[Change]()
+        for log in batch.logs:
+            changes, events = log.take()
+            batch.changes += changes
+            rows += events
+            taken.append((log, events))
         try:
-            await self._store.write([*changes, *(row for _, rows in taken.values() for row in rows)])
+            await self._store.write(batch.changes + rows)
         except StoreFailed as failure:
-            for log in taken:
+            for log, _ in taken:
                 log.fail(str(failure))
-            batch.done.set_exception(failure)
-            batch.done.exception()  # whoever flushes sees it; nobody has to
+            if batch.done:
+                batch.done.set_exception(failure)
+                batch.done.exception()  # the callers of `flush` see it, if they have not left
             return
-        for log, (_, rows) in taken.items():
-            log.publish(rows)
-        batch.done.set_result(None)
+        for log, events in taken:
+            log.publish(events)
+        if batch.done:
+            batch.done.set_result(None)

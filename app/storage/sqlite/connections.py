@@ -43,6 +43,9 @@ class LoopWriter:
     def transact(self, statements: Sequence[Statement]) -> None:
         """Execute all of them in one transaction, or none."""
         connection = self._connection
+        if len(statements) == 1 and len(statements[0][1]) == 1:  # as a rule, a batch of events
+            connection.execute(statements[0][0], statements[0][1][0])
+            return
         connection.execute("BEGIN IMMEDIATE")
         try:
             for sql, rows in statements:

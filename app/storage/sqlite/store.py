@@ -45,8 +45,8 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
 
     async def write(self, changes: Sequence[Change]) -> None:
         try:
-            planned = self._recent.plan(row for row in changes if type(row) is EventRow)
-            done = self._commit_at_once(self._all_statements(changes, planned))
+            statements, planned = self._plan(changes)
+            done = self._commit_at_once(statements)
         except FAILURES as error:
             raise self._failure(error) from error
         if done:
@@ -57,8 +57,8 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
 
     async def _write_in_turn(self, changes: Sequence[Change]) -> None:
         async with self._one_writer, self._named_failures():
-            planned = self._recent.plan(row for row in changes if type(row) is EventRow)
-            await self._writer.write(self._all_statements(changes, planned))
+            statements, planned = self._plan(changes)
+            await self._writer.write(statements)
             self._recent.apply(planned)
 
     async def close(self) -> None:
@@ -66,9 +66,15 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
             await asyncio.wait([self._tidying])
         await super().close()
 
-    def _all_statements(self, changes: Sequence[Change], events: EventChanges) -> list[Statement]:
-        others = [change for change in changes if type(change) is not EventRow]
-        return [*self._statements(others), *self._event_statements(events)]
+    def _plan(self, changes: Sequence[Change]) -> tuple[list[Statement], EventChanges]:
+        events, others = list[EventRow](), list[Change]()
+        for change in changes:
+            if type(change) is EventRow:
+                events.append(change)
+            else:
+                others.append(change)
+        planned = self._recent.plan(events)
+        return [*self._statements(others), *self._event_statements(planned)], planned
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
         """One statement for each group of neighbours of the same kind."""
