@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from app.core.events import (
+    MAX_DELTA,
     TERMINAL,
     AgentEvent,
     ApprovalRequired,
@@ -23,6 +24,7 @@ from app.core.events import (
     Encoded,
     RunFailed,
     RunStarted,
+    TextDelta,
     ToolFinished,
     encode,
     joined,
@@ -67,7 +69,9 @@ class RunLog:
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
         for redacted in self._redacted.add(event):
-            if isinstance(redacted, Delta):
+            if type(redacted) is TextDelta and len(redacted.text) <= MAX_DELTA:  # as a rule
+                self._pending.append(redacted)
+            elif isinstance(redacted, Delta):
                 self._pending += parted(redacted)
             else:
                 self._pending.append(Encoded(redacted.type, encode(redacted)))
