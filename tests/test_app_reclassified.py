@@ -280,3 +280,14 @@ def test_the_halves_of_a_character_count_as_a_client_counts_them() -> None:
     assert [event.characters for event in events if isinstance(event, TextReclassified)] == [5]
     message = reply.message()
     assert (message.text, message.reasoning, message.shown) == ("Hm 😀😀</think>So \ufffd", "Hm 😀😀", "So \ufffd")
+
+
+def test_a_reply_holds_its_text_and_not_each_piece_of_it() -> None:
+    reply = Reply({}, fences=lambda: False, new_id=lambda: "c1")
+    pieces = 20_000
+    tracemalloc.start()
+    for number in range(pieces):
+        list(reply.add(TextChunk(f"{number:09} ")))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < pieces * 220, "a string of its own for each, as it was written and as it was shown: 270"

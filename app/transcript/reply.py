@@ -48,6 +48,7 @@ THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
 _HALF = re.compile("[\ud800-\udfff]")  # a surrogate
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
+FOLDED_AFTER = 256  # characters, and an eighth of all that came before
 
 
 def unfit(arguments: Arguments) -> str | None:
@@ -107,8 +108,10 @@ class Reply:
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
         self._half = ""  # of a character that the server has sent in two pieces
-        self._wrote = StringIO()  # not a list: a text for each token would take ten times the memory
+        # Not lists: a text for each token would take ten times the memory.
+        self._wrote = StringIO()
         self._shown = StringIO()
+        self._fold_at = FOLDED_AFTER
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
@@ -127,12 +130,20 @@ class Reply:
             text = self._whole(text)
         self._wrote.write(text)
         self.characters += len(text)
+        if self.characters >= self._fold_at:
+            self._fold()
         self._parser = self._parser or self._new_parser()
         found = self._parser.feed(text)
         if len(found) == 1 and type(shown := found[0]) is Text:
             self._shown.write(shown.text)
             return (TextDelta(shown.text),)
         return [event for seen in found for event in self._see(seen, "text")]
+
+    def _fold(self) -> None:
+        """Join the pieces so far: a StringIO keeps each as it came until its value is asked for."""
+        self._fold_at = self.characters + self.characters // 8 + FOLDED_AFTER
+        for texts in (self._wrote, self._shown, self._thought):
+            texts.getvalue()
 
     def _whole(self, text: str) -> str:
         """Return the text up to its last whole character: clients count one where its two halves meet."""
