@@ -24,6 +24,7 @@ from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 
+NO_LIMIT = 1_000_000  # pages
 LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
 
 
@@ -31,11 +32,14 @@ LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
 async def full_disk(served: Served) -> AsyncGenerator[None, None]:
     """While open, the database has a few pages left."""
     store = served.services.store
-    assert isinstance(store, SQLiteStore)
+    assert isinstance(store, SQLiteStore) and store._loop_writer
     [[pages]] = await store._writer.execute_fetchall("PRAGMA page_count")
-    await store._writer.execute(f"PRAGMA max_page_count = {pages + 12}")
-    yield
-    await store._writer.execute("PRAGMA max_page_count = 1000000")
+    for most in (pages + 12, NO_LIMIT):
+        # The row that this returns is fetched: a statement that is not done would hold its snapshot of the database.
+        await store._writer.execute_fetchall(f"PRAGMA max_page_count = {most}")
+        store._loop_writer._connection.execute(f"PRAGMA max_page_count = {most}").fetchall()
+        if most != NO_LIMIT:
+            yield
 
 
 def ends(events: list[dict[str, Any]]) -> list[str]:
