@@ -32,12 +32,12 @@ LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
 async def full_disk(served: Served) -> AsyncGenerator[None, None]:
     """While open, the database has a few pages left."""
     store = served.services.store
-    assert isinstance(store, SQLiteStore) and store._loop_writer
+    assert isinstance(store, SQLiteStore) and store._loop_connection
     [[pages]] = await store._writer.execute_fetchall("PRAGMA page_count")
     for most in (pages + 12, NO_LIMIT):
         # The row that this returns is fetched: a statement that is not done would hold its snapshot of the database.
         await store._writer.execute_fetchall(f"PRAGMA max_page_count = {most}")
-        store._loop_writer._connection.execute(f"PRAGMA max_page_count = {most}").fetchall()
+        store._loop_connection._connection.execute(f"PRAGMA max_page_count = {most}").fetchall()
         if most != NO_LIMIT:
             yield
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sqlite.columns import Row, Select
-from app.storage.sqlite.connections import LoopWriter, Query, Reader, Statement, Writer
+from app.storage.sqlite.connections import LoopConnection, Query, Reader, Statement, Writer
 from app.storage.sqlite.schema import SCHEMA
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -34,7 +34,7 @@ class Database:
     Every method raises StoreFailed.
     """
 
-    _loop_writer: LoopWriter | None = None
+    _loop_connection: LoopConnection | None = None
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,13 +73,13 @@ class Database:
             )
         for number, script in enumerate(SCHEMA[version:], start=version + 1):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
-        self._loop_writer = LoopWriter(self._path, PRAGMAS)
+        self._loop_connection = LoopConnection(self._path, PRAGMAS)
 
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
-        if self._loop_writer:
-            self._loop_writer.close()
+        if self._loop_connection:
+            self._loop_connection.close()
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
         """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
@@ -87,12 +87,12 @@ class Database:
 
     def _commit_at_once(self, statements: Sequence[Statement]) -> bool:
         """Commit on the event loop's thread, if there is little to write and no other writer at work."""
-        if self._loop_writer is None or self._one_writer.locked() or size_of(statements) > SMALL:
+        if self._loop_connection is None or self._one_writer.locked() or size_of(statements) > SMALL:
             return False
         try:
-            self._loop_writer.transact(statements)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:  # another process; the thread may wait for it
+            self._loop_connection.transact(statements)
+        except sqlite3.Error as error:
+            if is_busy(error):  # by another process: the thread may wait for that
                 return False
             raise
         return True
@@ -109,6 +109,16 @@ class Database:
 
     async def _all(self, sql: str, *values: object) -> list[Any]:
         return (await self._each((sql, values)))[0]
+
+    async def _lookup(self, query: Select[Row], *values: object) -> list[Row]:
+        """The few rows of a small table or of a key, read on the event loop's thread: as fast as asking."""
+        try:
+            if self._loop_connection:
+                return [query.row(*row) for row in self._loop_connection.read((query.sql, values))]
+        except FAILURES as error:
+            if not is_busy(error):
+                raise self._failure(error) from error
+        return await self._rows(query, *values)
 
     async def _rows(self, query: Select[Row], *values: object) -> list[Row]:
         return [query.row(*row) for row in await self._all(query.sql, *values)]
@@ -137,6 +147,10 @@ class Database:
     def _failure(self, error: Exception) -> StoreFailed:
         advice = next((text for sign, text in ADVICE.items() if sign in str(error)), GENERAL_ADVICE)
         return StoreFailed(f"The database {self._path} failed: {error}. {advice}")
+
+
+def is_busy(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
 def size_of(statements: Sequence[Statement]) -> int:

@@ -54,10 +54,10 @@ class SQLitePrincipals(Database):
         return await self._rows(TOKENS)
 
     async def token(self, sha256: str) -> TokenRow | None:
-        return await self._row(TOKEN, sha256)
+        return next(iter(await self._lookup(TOKEN, sha256)), None)
 
     async def token_counts(self, now: float) -> TokenCounts:
-        (counts,) = await self._rows(TOKEN_COUNTS, now)
+        (counts,) = await self._lookup(TOKEN_COUNTS, now)
         return counts
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:

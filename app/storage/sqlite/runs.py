@@ -83,7 +83,7 @@ class SQLiteRuns(Database):
         self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches)})
 
     async def run(self, run: str) -> RunRow | None:
-        return await self._row(RUN, run)
+        return next(iter(await self._lookup(RUN, run)), None)
 
     async def runs(self, session: str) -> list[RunRow]:
         return await self._rows(RUNS, session)

@@ -67,7 +67,7 @@ FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE
 
 class SQLiteSessions(Database):
     async def session(self, session: str) -> SessionRow | None:
-        return await self._row(SESSION, session)
+        return next(iter(await self._lookup(SESSION, session)), None)
 
     async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
         sql, values = listed(principal, limit, before)
