@@ -56,6 +56,13 @@ def test_packed_events_are_the_same_behind_every_cursor(calls: list[bool], after
     assert list(unpacked([row for row in rows if row.seq > after], after)) == events[after:]
 
 
+def test_a_row_has_a_bounded_number_of_events_however_many_come_at_once() -> None:
+    events = [EventRow("r", seq, "text.delta", "{}") for seq in range(1, 10 * MOST_EVENTS + 2)]
+    rows = list(packed(events))
+    assert [row.seq for row in rows] == [*range(MOST_EVENTS, 10 * MOST_EVENTS + 1, MOST_EVENTS), events[-1].seq]
+    assert list(unpacked(rows, 0)) == events
+
+
 async def test_the_events_of_many_runs_in_one_write_are_one_row(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         events = [delta(f"r{number}", 1) for number in range(40)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from app.core.events import TERMINAL, ToolFinished, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
@@ -92,13 +92,19 @@ def row_of(line: str) -> EventRow:
 
 
 def packed(events: Iterable[EventRow]) -> Iterator[EventRow]:
-    """Yield the rows that events of one run are stored in."""
+    """Yield the rows that events of one run are stored in.
+
+    A row has MOST_EVENTS at most, however many come at once: each page of a log reads the rows that it begins and ends
+    in whole.
+    """
     for alone, group in groupby(events, lambda row: row.type in OF_CALLS or row.parts is not None):
-        rows = list(group)
-        if alone or len(rows) == 1:
-            yield from rows
-        else:
-            yield EventRow(rows[0].run, rows[-1].seq, PACKED, "\n".join(map(line_of, rows)))
+        if alone:
+            yield from group
+        while rows := list(islice(group, MOST_EVENTS)):
+            if len(rows) == 1:
+                yield from rows
+            else:
+                yield EventRow(rows[0].run, rows[-1].seq, PACKED, "\n".join(map(line_of, rows)))
 
 
 def unpacked(rows: Iterable[EventRow], after: int) -> Iterator[EventRow]:
