@@ -15,12 +15,12 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 from app.budget.budgets import Ledger
-from app.core.events import RunFinished, TextDelta, ToolStarted
+from app.core.events import AgentEvent, RunFinished, TextDelta, ToolStarted
 from app.log.event_writer import EventWriter, RunLog
 from app.policy.approvals import Approvals
 from app.runs.run_manager import RunManager
@@ -40,6 +40,10 @@ LAST = 500
 LOADS = (Load(streams=100, tokens=150, rate=30), Load(streams=300, tokens=150, rate=30))
 ROUNDS = 3
 ADDED_MS, APPEND_US = (1, 0.5), (12, 6)  # goals: firm, then the aim
+KINDS: dict[str, Callable[[int], AgentEvent]] = {
+    "calls": lambda number: ToolStarted("c", "bash", {"n": number, "text": "x" * 40}, "native"),
+    "text": lambda number: TextDelta(f"{number} "),  # of many runs: neighbours of one would join
+}
 RUN = re.compile(rb"run_[0-9a-f]{20}")
 
 
@@ -59,15 +63,14 @@ def bare_us(path: Path) -> float:
     return spent / EVENTS * 1e6
 
 
-async def journal_us(folder: Path, runs: int) -> tuple[float, float]:
-    """Our writer, with events that do not join, from `runs` runs at once: to append one, and until all runs are stored
-    as ended ones are, which a store may put off until then."""
+async def journal_us(folder: Path, runs: int, event: Callable[[int], AgentEvent]) -> tuple[float, float]:
+    """Our writer, with events from `runs` runs at once: to append one, and until all are stored as ended runs are."""
     store = await SQLiteStore.open(folder / f"journal-{runs}.db")
     started = time.process_time()
     async with EventWriter(store) as journal:
         logs = [RunLog(f"run-{number}", journal, lambda: None) for number in range(runs)]
         for number in range(EVENTS):
-            logs[number % runs].add(ToolStarted("c", "bash", {"n": number, "text": "x" * 40}, "native"))
+            logs[number % runs].add(event(number))
             if number % BATCH == 0:
                 await asyncio.sleep(0)
             await journal.room()
@@ -191,17 +194,15 @@ def writer(folder: Path, rounds: int) -> None:
     """CPU of an event in the writer, beside bare executemany in the same round."""
     floor = statistics.median(bare_us(folder / f"bare-{number}.db") for number in range(rounds))
     print(f"bare executemany, batches of {BATCH}: {floor:.1f} us/event")
-    for runs in (1, 10, 300):
+    for runs, name in ((1, "calls"), (10, "calls"), (300, "calls"), (300, "text")):
         got = []
         for number in range(rounds):
-            place = folder / f"{runs}-{number}"
+            place = folder / f"{name}-{runs}-{number}"
             place.mkdir()
-            got.append(asyncio.run(journal_us(place, runs)))
+            got.append(asyncio.run(journal_us(place, runs, KINDS[name])))
         appended, stored = zip(*got, strict=True)
-        goal = f" (goal {APPEND_US[0]}, aim {APPEND_US[1]})" if runs == 300 else ""
-        print(
-            f"journal, {runs:3} runs: append {spread(appended)}{goal}, stored as ended runs {spread(stored)} us/event"
-        )
+        goal = f" (goal {APPEND_US[0]}, aim {APPEND_US[1]})" if name == "text" else ""
+        print(f"{name}, {runs:3} runs: append {spread(appended)}{goal}, stored as ended runs {spread(stored)} us/event")
 
 
 def main(arguments: Sequence[str] = ()) -> None:
