@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from app.core.events import TERMINAL, ToolFinished, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
 
-MOST_EVENTS = 64  # of a run
+MOST_EVENTS = 32  # of a run
 MOST_CHARACTERS = 32_768  # of their data
 PACKED = "packed"  # the type of a row that holds several events; its number is that of the last one
 OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries look for these: they are not packed
