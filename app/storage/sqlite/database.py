@@ -24,7 +24,8 @@ ADVICE = {  # part of an error -> what to do about it
     "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
 }
 FAILURES = (sqlite3.Error, OSError, ValueError)
-SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in 0.3 ms at most
+# Characters and bytes of a commit that the event loop makes itself: to index the words of more takes a millisecond.
+SMALL = 8_192
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
 
 
