@@ -25,7 +25,7 @@ def show_sizes(loaded: Loaded) -> int:
 
     async def show(store: Store) -> int:
         for name, count in (await store.sizes()).items():
-            print(f"{name:12}{count:>16,}")
+            print(f"{name:14}{count:>14,}")
         return 0
 
     return _with_database(loaded, show)
