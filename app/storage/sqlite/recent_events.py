@@ -16,7 +16,7 @@ from app.core.events import TERMINAL, ToolFinished, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
 
 MOST_EVENTS = 32  # of a run
-MOST_CHARACTERS = 32_768  # of their data
+MOST_CHARACTERS = 32_768  # of the data that a transaction adds to a run: more is not kept
 PACKED = "packed"  # the type of a row that holds several events; its number is that of the last one
 OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries look for these: they are not packed
 
@@ -36,7 +36,6 @@ class RecentEvents:
 
     def __init__(self) -> None:
         self._of: dict[str, list[EventRow]] = {}
-        self._sizes: dict[str, int] = {}
 
     def of(self, run: str) -> Sequence[EventRow]:
         """Return the events of a run that have no rows, in order. The list may grow, and loses none."""
@@ -60,10 +59,8 @@ class RecentEvents:
     def apply(self, changes: EventChanges) -> None:
         for run in changes.settled:
             self._of.pop(run, None)  # the list itself stays as it is: a reader may have it
-            self._sizes.pop(run, None)
         for run, rows in changes.kept.items():
             self._of.setdefault(run, []).extend(rows)
-            self._sizes[run] = self._sizes.get(run, 0) + _size(rows)
 
     def load(self, batches: Iterable[str], settled: Mapping[str, int]) -> None:
         """Take up the events of batches; `settled` has the last number of each run that has a row."""
@@ -71,13 +68,12 @@ class RecentEvents:
             for row in map(row_of, batch.split("\n")):
                 if row.seq > settled.get(row.run, 0):
                     self._of.setdefault(row.run, []).append(row)
-                    self._sizes[row.run] = self._sizes.get(row.run, 0) + len(row.data)
 
     def _is_full(self, run: str, new: Sequence[EventRow]) -> bool:
         return (
             len(self.of(run)) + len(new) >= MOST_EVENTS
             or new[-1].type in TERMINAL
-            or self._sizes.get(run, 0) + _size(new) > MOST_CHARACTERS
+            or sum(len(row.data) for row in new) > MOST_CHARACTERS
         )
 
 
@@ -122,7 +118,3 @@ def runs_in(batches: Iterable[str]) -> set[str]:
 
 def behind(seq: int, recent: Sequence[EventRow]) -> list[EventRow]:
     return [row for row in recent if row.seq > seq]
-
-
-def _size(rows: Iterable[EventRow]) -> int:
-    return sum(len(row.data) for row in rows)
