@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.events import RunFinished, TextDelta, ToolStarted, encode
-from app.storage.runs import EventRow
+from app.log.log_compaction import joined_rows
+from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import SessionRow
 from app.storage.sqlite import store as sqlite_store
+from app.storage.sqlite.connections import Reader
 from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
 from app.storage.sqlite.store import SQLiteStore
 
@@ -114,6 +118,44 @@ async def test_batches_are_deleted_from_time_to_time(tmp_path: Path, monkeypatch
         assert count(tmp_path, "event_batches") == 0
         await store.write([delta("r", 11)])
         assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 12)]
+
+
+async def test_batches_of_commits_that_the_thread_makes_are_deleted_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "COMMITS", 10)
+    text = encode(TextDelta("x" * 400))
+    async with opened(tmp_path) as store:
+        for seq in range(1, 11):
+            await store.write([EventRow(f"r{number}", seq, TextDelta.type, text) for number in range(100)])
+        assert store._tidying
+        await asyncio.wait([store._tidying])
+        assert count(tmp_path, "event_batches") == 0
+
+
+class Joining(Reader):
+    """Each time that it has read something, the log of run `r` is joined, if `joins` is set."""
+
+    joins: Callable[[], Awaitable[None]] | None = None
+
+    async def _execute(self, *args: Any) -> Any:
+        answer = await super()._execute(*args)  # type: ignore[no-untyped-call]
+        if self.joins:
+            await self.joins()
+        return answer
+
+
+async def test_a_log_that_is_joined_while_it_is_read_has_no_text_twice(tmp_path: Path) -> None:
+    whole = [(delta, call)[seq % 4 == 1]("r", seq) for seq in range(1, 101)]
+    packs = [row for at in range(0, len(whole), 18) for row in packed(whole[at : at + 18])]
+    async with opened(tmp_path) as store:
+        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0)])
+        await store.replace_events("r", packs)
+        await store._reader.close()
+        store._reader = reader = Joining(tmp_path / "test.db")
+        await reader
+        reader.joins = partial(store.replace_events, "r", joined_rows(whole))
+        assert await store.events("r", 0, 50) == whole[:50]
 
 
 async def test_a_deleted_session_leaves_no_words_in_the_batches(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ class TerminalRetry:
         return [row for row in self._ends.get(run, ())[:1] if isinstance(row, EventRow) and row.seq > after]
 
     async def keep(self, run: str) -> None:
-        """Store the end of this run, if it is here. Raises StoreFailed."""
-        if run not in self._ends:
-            return
+        """Store the end of this run, if it is here, even if the caller is cancelled. Raises StoreFailed."""
+        if run in self._ends:
+            await asyncio.shield(asyncio.create_task(self._keep(run)))
+
+    async def _keep(self, run: str) -> None:
         async with self._keeping:
             if run in self._ends:
                 await self._approvals.close_pending(run)

@@ -7,15 +7,17 @@ loop is busy: so the loop makes small commits itself, over a connection of its o
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 
 Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each time that it is to be executed
 Query = tuple[str, tuple[object, ...]]  # SQL, and its values
+Taken = TypeVar("Taken")
 CHUNK = 64  # rows that a cursor fetches at a time
 
 
@@ -73,6 +75,11 @@ class Reader(aiosqlite.Connection):
         answers: list[list[Any]] = await self._execute(_read, self._conn, queries)  # type: ignore[no-untyped-call]
         return answers
 
+    async def first(self, query: Query, enough: Callable[[Iterator[Any]], list[Taken]]) -> list[Taken]:
+        """Give the rows of a query to `enough`, in the connection's thread, which reads as many as that takes."""
+        taken: list[Taken] = await self._execute(_first, self._conn, query, enough)  # type: ignore[no-untyped-call]
+        return taken
+
 
 def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
     try:
@@ -93,3 +100,8 @@ def _read(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
+
+
+def _first(connection: sqlite3.Connection, query: Query, enough: Callable[[Iterator[Any]], list[Taken]]) -> list[Taken]:
+    with closing(connection.execute(*query)) as rows:
+        return enough(rows)

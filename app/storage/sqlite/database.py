@@ -23,7 +23,7 @@ ADVICE = {  # part of an error -> what to do about it
     "locked": "Another process holds it: stop that one, or give this one another DRAGOMAN_DATA_DIR.",
     "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
 }
-FAILURES = (sqlite3.Error, OSError, ValueError)
+FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)  # the last: of a number beyond 64 bits
 # Characters and bytes of a commit that the event loop makes itself: to index the words of more takes a millisecond.
 SMALL = 8_192
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
@@ -134,9 +134,9 @@ class Database:
             try:
                 yield
                 await self._writer.commit()
-            finally:
-                if self._writer.in_transaction:
-                    await self._writer.rollback()
+            except BaseException:  # a cancelled statement may still wait for its thread: this comes behind it
+                await self._writer.rollback()
+                raise
 
     @asynccontextmanager
     async def _named_failures(self) -> AsyncIterator[None]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from app.storage.runs import EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sqlite.columns import Write, delete, insert, marks, select, update, upsert
 from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.database import Database
 from app.storage.sqlite.recent_events import (
-    MOST_EVENTS,
     OF_CALLS,
     EventChanges,
     RecentEvents,
@@ -57,7 +57,7 @@ RUNS_BEFORE = select(
     RunRow, "runs", f"WHERE session = ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?"
 )
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
-EVENTS = select(EventRow, "events", "WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?")
+EVENTS = select(EventRow, "events", "WHERE run = ? AND seq > ? ORDER BY seq")
 CALL_EVENTS = select(
     EventRow,
     "events",
@@ -65,6 +65,11 @@ CALL_EVENTS = select(
 )
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
+
+
+def first_events(after: int, limit: int, rows: Iterable[Sequence[Any]]) -> list[EventRow]:
+    """Return the first events behind `after` that stored rows hold, and read no more rows than these need."""
+    return list(islice(unpacked((EVENTS.row(*row) for row in rows), after), limit))
 
 
 class SQLiteRuns(Database):
@@ -102,14 +107,11 @@ class SQLiteRuns(Database):
         return await self._rows(UNFINISHED)
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
-        recent, events, count = self._recent.of(run), list[EventRow](), limit // MOST_EVENTS + 2
-        while len(events) < limit:
-            rows = await self._rows(EVENTS, run, events[-1].seq if events else after, count)
-            events += unpacked(rows, after)
-            if len(rows) < count:
-                events += behind(events[-1].seq if events else after, recent)
-                break
-            count *= 2  # it may have no packed rows
+        recent = self._recent.of(run)
+        async with self._named_failures():  # in one statement: the log may be joined at any time
+            events = await self._reader.first((EVENTS.sql, (run, after)), partial(first_events, after, limit))
+        if len(events) < limit:
+            events += behind(events[-1].seq if events else after, recent)
         return events[:limit]
 
     async def last_seq(self, run: str) -> int:

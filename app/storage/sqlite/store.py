@@ -50,8 +50,7 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         except FAILURES as error:
             raise self._failure(error) from error
         if done:
-            self._recent.apply(planned)
-            self._count_commit()
+            self._committed(planned)
         else:  # whole, even if the caller is cancelled: what is durable has to be among the recent events as well
             await asyncio.shield(asyncio.create_task(self._write_in_turn(changes)))
 
@@ -59,7 +58,7 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         async with self._one_writer, self._named_failures():
             statements, planned = self._plan(changes)
             await self._writer.write(statements)
-            self._recent.apply(planned)
+            self._committed(planned)
 
     async def close(self) -> None:
         if self._tidying:
@@ -81,7 +80,8 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
         return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
-    def _count_commit(self) -> None:
+    def _committed(self, planned: EventChanges) -> None:
+        self._recent.apply(planned)
         self._commits += 1
         if self._commits >= COMMITS and self._tidying is None:
             self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
