@@ -158,6 +158,16 @@ async def test_a_log_that_is_joined_while_it_is_read_has_no_text_twice(tmp_path:
         assert await store.events("r", 0, 50) == whole[:50]
 
 
+async def test_recent_events_that_are_replaced_get_no_rows_later(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0), delta("r", 1)])
+        await store.replace_events("r", [delta("r", 1)])
+        await store.write([delta("other", 1)])
+        await store.forget_before(0.0, 0.0)
+        assert await store.events("r", 0, 10) == [delta("r", 1)]
+        assert count(tmp_path, "event_batches") == 0
+
+
 async def test_a_deleted_session_leaves_no_words_in_the_batches(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.write([SessionRow("s", "ann", 1.0, "t"), delta("r", 1)])

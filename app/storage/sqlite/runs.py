@@ -138,6 +138,8 @@ class SQLiteRuns(Database):
         return [row[0] for row in await self._all(query, ended_before, limit)]
 
     async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
+        if self._recent.of(run):  # else these would get rows for a second time, which the table refuses
+            await self._settle()
         async with self._transaction():
             updated = await self._writer.execute("UPDATE runs SET joined = 1 WHERE id = ?", (run,))
             if not updated.rowcount:
