@@ -35,6 +35,8 @@ async def test_a_paused_server_asks_no_model_and_starts_no_tool(tmp_path: Path) 
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="x")) as turn:
             started = await until(turn, "run.started")
+            while not provider.requests:  # noqa: ASYNC110 (what is waited for has no event)
+                await asyncio.sleep(0)
             assert (await served.client.post("/pause")).json() == {"paused": True}
             go_on.set()
             rest = [event async for event in turn]

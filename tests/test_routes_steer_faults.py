@@ -30,9 +30,12 @@ def sqlite(store: Store) -> SQLiteStore:
 @asynccontextmanager
 async def read_only(served: Served) -> AsyncGenerator[None, None]:
     store = sqlite(served.services.store)
-    await store._writer.execute("PRAGMA query_only = 1")
-    yield
-    await store._writer.execute("PRAGMA query_only = 0")
+    assert store._loop_connection
+    for on in (1, 0):
+        await store._writer.execute(f"PRAGMA query_only = {on}")
+        store._loop_connection._connection.execute(f"PRAGMA query_only = {on}")
+        if on:
+            yield
 
 
 async def true(condition: Callable[[], object]) -> None:
