@@ -151,7 +151,7 @@ class Database:
 
 
 def is_busy(error: Exception) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def size_of(statements: Sequence[Statement]) -> int:
