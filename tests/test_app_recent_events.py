@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.events import RunFinished, TextDelta, ToolStarted, encode
+from app.core.messages import Message, dump
 from app.log.log_compaction import joined_rows
 from app.storage.runs import EventRow, RunRow
-from app.storage.sessions import SessionRow
+from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite import store as sqlite_store
 from app.storage.sqlite.connections import Reader
 from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
@@ -201,3 +202,24 @@ async def test_what_a_cancelled_caller_has_written_is_read(tmp_path: Path) -> No
             assert [row.seq for row in await store.events("r", 0, 10)] == [1]
         async with opened(tmp_path) as again:
             assert [row.seq for row in await again.events("r", 0, 10)] == [1]
+
+
+async def test_messages_are_found_and_deleted_whether_indexed_or_not(tmp_path: Path) -> None:
+    def said(position: int, words: str) -> MessageRow:
+        return MessageRow("s", position, "r", dump(Message("user", words)))
+
+    async with opened(tmp_path) as store:
+        await store.write([SessionRow("s", "ann", 1.0, "t"), SessionRow("other", "ann", 1.0, "t")])
+        await store.write([said(at, f"apple number {at}") for at in range(100)])
+        assert count(tmp_path, "message_words_docsize") == 0
+        assert len(await store.search("s", "apple", 1000)) == 100
+        await store.write([said(100, "a new pear"), MessageRow("other", 0, "q", dump(Message("user", "a plum")))])
+        assert [position for position, _ in await store.search("s", "pear", 10)] == [100]
+        await store.write([said(101, "a late quince")])
+        await store.delete_session("s")  # with a message that is not indexed
+        assert await store.search("s", "apple pear quince", 10) == []
+        assert [row.id for row, _ in await store.find_sessions("ann", "plum", 10)] == ["other"]
+        await store.write([MessageRow("other", 1, "q", dump(Message("user", "a late quince")))])
+        assert [position for position, _ in await store.search("other", "quince", 10)] == [1]
+    with closing(sqlite3.connect(tmp_path / "test.db")) as database:
+        database.execute("INSERT INTO message_words (message_words) VALUES ('integrity-check')")

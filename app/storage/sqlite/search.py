@@ -23,6 +23,15 @@ BY_WORDS = """
     WHERE message_words MATCH ? AND messages.session = ?
     ORDER BY bm25(message_words), messages.position DESC LIMIT ?
 """
+MOST_INDEXED = 64  # messages in one transaction, for which others wait
+# Numbers rise, so that what is not indexed is behind all that is.
+NEW_MESSAGES = "FROM message_numbers WHERE number > (SELECT COALESCE(MAX(id), 0) FROM message_words_docsize)"
+INDEX_MESSAGES = f"""
+    INSERT INTO message_words (rowid, session, text)
+    SELECT number, session, text
+    FROM (SELECT number, session, position {NEW_MESSAGES} ORDER BY number LIMIT {MOST_INDEXED}) AS new
+    LEFT JOIN message_texts USING (session, position)
+"""
 COLUMNS = names(SessionRow)
 BEHIND = "(updated, id) < (SELECT updated, id FROM sessions WHERE id = ?)"
 Query = tuple[str, tuple[object, ...]]

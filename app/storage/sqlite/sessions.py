@@ -23,7 +23,16 @@ from app.storage.sqlite.approvals import GRANTS
 from app.storage.sqlite.columns import Select, insert, insert_once, names, select, update, upsert
 from app.storage.sqlite.database import Database
 from app.storage.sqlite.runs import INBOX
-from app.storage.sqlite.search import BY_WORDS, by_parts, listed, matching, sessions_with, without_spaces
+from app.storage.sqlite.search import (
+    BY_WORDS,
+    INDEX_MESSAGES,
+    NEW_MESSAGES,
+    by_parts,
+    listed,
+    matching,
+    sessions_with,
+    without_spaces,
+)
 
 WRITES = {
     SessionRow: insert("sessions", SessionRow),
@@ -74,6 +83,7 @@ class SQLiteSessions(Database):
         return [SessionRow(*row) for row in await self._all(sql, *values)]
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
+        await self._index_messages()
         found: dict[str, tuple[SessionRow, str]] = {}
         for rows in await self._each(*sessions_with(principal, query, limit)):
             found |= {row[0]: (SessionRow(*row[:-1]), row[-1] or "") for row in rows}
@@ -105,12 +115,19 @@ class SQLiteSessions(Database):
         words = words_of(query)
         if not words:
             return []
+        await self._index_messages()
         rows = await self._all(BY_WORDS, matching(session, words), session, limit)
         if len(rows) < limit and (not rows or without_spaces(words)):
             parts, values = by_parts(words)
             rows += await self._all(parts, session, *values, limit)
         best = list(dict(map(tuple, rows)).items())[:limit]  # each once
         return [(position, load(message)) for position, message in best]
+
+    async def _index_messages(self) -> None:
+        """Index the words of new messages."""
+        while await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
+            async with self._transaction():
+                await self._writer.execute(INDEX_MESSAGES)
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         return await self._rows(SUMMARIES, session)

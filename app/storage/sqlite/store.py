@@ -87,10 +87,14 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
             self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
 
     async def _tidy(self) -> None:
-        """Settle all events. The writer's connection copies the write-ahead log into the database as it commits."""
+        """Settle all events and index all messages.
+
+        The writer's connection copies the write-ahead log into the database as it commits.
+        """
         self._commits = 0
         try:
             await self._settle()
+            await self._index_messages()
             await self.check()  # begins the write-ahead log anew, which waits for the disk as well
         except StoreFailed as failure:
             logger.warning("recent events not settled, retrying later: %s", failure)
