@@ -24,8 +24,7 @@ ADVICE = {  # part of an error -> what to do about it
     "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
 }
 FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)  # the last: of a number beyond 64 bits
-# Characters and bytes of a commit that the event loop makes itself: to index the words of more takes a millisecond.
-SMALL = 8_192
+SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in less than a millisecond
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
 
 
