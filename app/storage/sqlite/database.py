@@ -110,15 +110,16 @@ class Database:
     async def _all(self, sql: str, *values: object) -> list[Any]:
         return (await self._each((sql, values)))[0]
 
-    async def _lookup(self, query: Select[Row], *values: object) -> list[Row]:
-        """The few rows of a small table or of a key, read on the event loop's thread: as fast as asking."""
+    async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
+        """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""
         try:
             if self._loop_connection:
-                return [query.row(*row) for row in self._loop_connection.read((query.sql, values))]
+                rows = self._loop_connection.read((query.sql, values))
+                return query.row(*rows[0]) if rows else None
         except FAILURES as error:
             if not is_busy(error):
                 raise self._failure(error) from error
-        return await self._rows(query, *values)
+        return await self._row(query, *values)
 
     async def _rows(self, query: Select[Row], *values: object) -> list[Row]:
         return [query.row(*row) for row in await self._all(query.sql, *values)]

@@ -54,10 +54,11 @@ class SQLitePrincipals(Database):
         return await self._rows(TOKENS)
 
     async def token(self, sha256: str) -> TokenRow | None:
-        return next(iter(await self._lookup(TOKEN, sha256)), None)
+        return await self._lookup(TOKEN, sha256)
 
     async def token_counts(self, now: float) -> TokenCounts:
-        (counts,) = await self._lookup(TOKEN_COUNTS, now)
+        counts = await self._lookup(TOKEN_COUNTS, now)
+        assert counts  # a count has a row of any table
         return counts
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:

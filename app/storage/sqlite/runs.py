@@ -88,7 +88,7 @@ class SQLiteRuns(Database):
         self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches)})
 
     async def run(self, run: str) -> RunRow | None:
-        return next(iter(await self._lookup(RUN, run)), None)
+        return await self._lookup(RUN, run)
 
     async def runs(self, session: str) -> list[RunRow]:
         return await self._rows(RUNS, session)
