@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from app.storage.sqlite.schema import SCHEMA
+from app.storage.sqlite.store import SQLiteStore
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "databases"
 DERIVED = "message_"  # what triggers fill, and the tables inside of a full text index
@@ -115,6 +116,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         }
     ],
 }
+
+
+async def set_pragma(store: SQLiteStore, setting: str) -> None:
+    """Set it on both connections that write.
+
+    The row that some settings return is fetched: a statement that is not done would hold its snapshot of the database.
+    """
+    assert store._loop_connection
+    await store._writer.execute_fetchall(f"PRAGMA {setting}")
+    store._loop_connection._connection.execute(f"PRAGMA {setting}").fetchall()
 
 
 def made(version: int) -> sqlite3.Connection:

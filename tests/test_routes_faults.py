@@ -20,11 +20,11 @@ from app.storage.sqlite.store import SQLiteStore
 from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
 from parsing import Call, CallOpened, Thought
 from routes.protocol.requests import ChatRequest
+from tests.databases import set_pragma
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 
-NO_LIMIT = 1_000_000  # pages
 LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
 
 
@@ -32,14 +32,11 @@ LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
 async def full_disk(served: Served) -> AsyncGenerator[None, None]:
     """While open, the database has a few pages left."""
     store = served.services.store
-    assert isinstance(store, SQLiteStore) and store._loop_connection
+    assert isinstance(store, SQLiteStore)
     [[pages]] = await store._writer.execute_fetchall("PRAGMA page_count")
-    for most in (pages + 12, NO_LIMIT):
-        # The row that this returns is fetched: a statement that is not done would hold its snapshot of the database.
-        await store._writer.execute_fetchall(f"PRAGMA max_page_count = {most}")
-        store._loop_connection._connection.execute(f"PRAGMA max_page_count = {most}").fetchall()
-        if most != NO_LIMIT:
-            yield
+    await set_pragma(store, f"max_page_count = {pages + 12}")
+    yield
+    await set_pragma(store, "max_page_count = 1000000")
 
 
 def ends(events: list[dict[str, Any]]) -> list[str]:

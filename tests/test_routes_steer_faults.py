@@ -17,6 +17,7 @@ from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, RunOver, RunRequest
 from routes.protocol.requests import ChatRequest
+from tests.databases import set_pragma
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -30,12 +31,9 @@ def sqlite(store: Store) -> SQLiteStore:
 @asynccontextmanager
 async def read_only(served: Served) -> AsyncGenerator[None, None]:
     store = sqlite(served.services.store)
-    assert store._loop_connection
-    for on in (1, 0):
-        await store._writer.execute(f"PRAGMA query_only = {on}")
-        store._loop_connection._connection.execute(f"PRAGMA query_only = {on}")
-        if on:
-            yield
+    await set_pragma(store, "query_only = 1")
+    yield
+    await set_pragma(store, "query_only = 0")
 
 
 async def true(condition: Callable[[], object]) -> None:
