@@ -17,7 +17,6 @@ from app.core.messages import OpaqueMetadata
 
 MARK = "[redacted]"
 SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
-DIGITS_BITS = (10 ** (SHORTEST - 1)).bit_length()  # of the least number with so many digits
 FEWEST = 4  # different characters, for the same reason
 _TOKEN = "[A-Za-z0-9_-]"
 _TOKEN_LENGTH = 43
