@@ -56,7 +56,7 @@ def warm_up(server: Server) -> None:
 
 
 def until_idle(process: psutil.Process) -> None:
-    """Runs that nobody reads any more, and what a server puts off until it has time, are part of what it costs."""
+    """Runs without a reader, and what a server puts off until it has time, are part of what it costs."""
     given_up = time.monotonic() + IDLE_LIMIT_S
     while time.monotonic() < given_up:
         before = cpu_s(process)

@@ -155,7 +155,7 @@ def _ignore() -> None:
 class _Batch:
     changes: list[Change] = field(default_factory=list)
     logs: dict[RunLog, None] = field(default_factory=dict)
-    done: asyncio.Future[None] | None = None  # for who waits
+    done: asyncio.Future[None] | None = None  # for the callers of `flush`
 
 
 class EventWriter:

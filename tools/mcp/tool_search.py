@@ -80,10 +80,8 @@ class SearchedToolbox(Toolbox):
         def decided(tool: Tool, arguments: Arguments | None) -> Decision:
             return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
 
-        super().__init__(
-            [*(tool for tool in tools if tool.name not in (SEARCH, CALL)), *self._meta_tools], decided, principal
-        )
         self._found = ToolList(tool for tool in tools if tool.name not in (SEARCH, CALL))
+        super().__init__([*self._found, *self._meta_tools], decided, principal)
         self._offer_found = offer or offered_by(decide)
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden
