@@ -252,6 +252,13 @@ def test_an_event_has_its_name_and_id() -> None:
     assert events == [Event("{}", "text.delta", "7"), Event("a\nb", "message", "7")]
 
 
+def test_a_byte_order_mark_counts_for_nothing_at_the_start_only() -> None:
+    mark, plain = b"\xef\xbb\xbf", b"data: a\n\n"
+    assert EventReader().feed(mark + plain) == EventReader().feed(plain) == [Event("a")]
+    reader = EventReader()
+    assert reader.feed(plain) + reader.feed(mark + plain) == [Event("a")], "later it is part of a field's name"
+
+
 def test_a_megabyte_that_comes_in_small_pieces_is_joined_once() -> None:
     reader, text = EventReader(), b"x" * 1_000_000
     body = b"data: " + text + b"\n\n"

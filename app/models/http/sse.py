@@ -60,7 +60,7 @@ class EventReader:
     @property
     def between(self) -> bool:
         """True between events: the next byte begins a new one."""
-        return not (self._partial or self._data or self._event or self._first_line or self._after_cr)
+        return not (self._partial or self._data or self._event or self._after_cr)
 
     def _plain(self, data: bytes) -> list[Event] | None:
         """Fast path at a third of the cost: complete events of one data line each, starting between events."""
@@ -71,6 +71,7 @@ class EventReader:
             if line[:6] != b"data: " or b"\n" in line:
                 return None
             events.append(Event(line[6:].decode("utf-8", "replace"), "message", self._id))
+        self._first_line = False  # nor does it begin with a BOM
         return events
 
     def close(self) -> list[Event]:
