@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.access.local_admin import LOCAL_LENGTH, LOCAL_TOKEN, local_token, read_local_token
-from routes.access.peers import by_proc, by_sock_diag, entry_of, kernel_says, uid_of_listener, uid_of_peer
+from routes.access.peers import SockDiag, by_proc, by_sock_diag, entry_of, kernel_says, uid_of_listener, uid_of_peer
 from routes.server import create_server
 from tests.accounts import OTHER, as_other, needs_root
 from tests.browser import browsing, expect
@@ -215,6 +216,17 @@ def test_a_port_that_another_listens_on_says_nothing_of_a_connection() -> None:
         none.bind(("127.0.0.1", 0))
         assert by_sock_diag(listener.getsockname(), none.getsockname()) is None
         assert by_proc(listener.getsockname(), none.getsockname()) is None
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_the_next_one() -> None:
+    kernel, question = SockDiag(), b"\0" * 56
+    kernel.ask(question)
+    assert kernel.fd is not None
+    os.write(kernel.fd, struct.pack("=IHHII", 16 + len(question), 20, 1, 77, 0) + question)
+    with pytest.raises(OSError, match="another question"):
+        kernel.ask(question)
+    kernel.ask(question)
+    os.close(kernel.fd)
 
 
 async def test_a_connection_is_asked_about_once_and_the_next_one_anew(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ import os
 import socket
 import struct
 import sys
+import threading
 from asyncio import BaseTransport
 from contextlib import closing
 from dataclasses import dataclass
-from errno import ENOENT
+from errno import EBADMSG, ENOENT
 from functools import cache, cached_property, lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 PEER = "peer"  # where `scope["state"]` has it
@@ -34,8 +35,9 @@ WHOLE_MAP = ["0", "0", "4294967295"]  # of a user namespace in which every accou
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLM_F_REQUEST = 4, 20, 2, 1
 _HEAD = struct.Struct("=IHHII")  # struct nlmsghdr
 _REQUEST = struct.Struct("=BBBBI")  # struct inet_diag_req_v2, up to its id
+_PORTS = struct.Struct("!HH")
 _ANSWER = struct.Struct("=BBBB 48x III II")  # struct inet_diag_msg
-_NO_COOKIE = 0xFFFFFFFF
+_ANY_INTERFACE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # and no cookie
 MAPPED = b"\0" * 10 + b"\xff\xff"  # in front of an IPv4 address that IPv6 carries
 _TIMEOUT = struct.pack("@ll", 1, 0)  # the kernel answers at once; a second is a bound, not a wait
 
@@ -121,16 +123,11 @@ def entry_of(source: Address, target: Address) -> Entry | None:
 
 
 def by_sock_diag(source: Address, target: Address) -> Entry | None:
-    mine, other = _plain(source[0]), _plain(target[0])
-    family = socket.AF_INET if isinstance(mine, IPv4Address) else socket.AF_INET6
-    ports = struct.pack("!HH", source[1], target[1])
-    places = mine.packed.ljust(16, b"\0") + other.packed.ljust(16, b"\0")
-    place = ports + places + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)
-    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + place
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
-        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
-        kernel.send(_HEAD.pack(_HEAD.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body)
-        answer = kernel.recv(4096)
+    mine, other = _packed(source[0]), _packed(target[0])
+    family = socket.AF_INET if len(mine) == 4 else socket.AF_INET6
+    ports = _PORTS.pack(source[1], target[1])
+    place = ports + mine.ljust(16, b"\0") + other.ljust(16, b"\0") + _ANY_INTERFACE
+    answer = _sock_diag.ask(_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + place)
     if _HEAD.unpack_from(answer)[1] == _NLMSG_ERROR:
         (number,) = struct.unpack_from("=i", answer, _HEAD.size)
         if -number == ENOENT:
@@ -140,6 +137,42 @@ def by_sock_diag(source: Address, target: Address) -> Entry | None:
     # Without such a connection the kernel names what listens there, which has nothing to do with it.
     exact = answer[_HEAD.size + 4 : _HEAD.size + 4 + len(ports)] == ports
     return Entry(state, uid, inode) if exact else None
+
+
+class SockDiag:
+    """A socket to ask the kernel by; it stays open, for to make one takes as long as the question and its answer."""
+
+    def __init__(self) -> None:
+        self.fd: int | None = None
+        self._number = 0
+        self._lock = threading.Lock()  # an answer is for who asked
+
+    def ask(self, body: bytes) -> bytes:
+        """Return the answer with its head. Raises OSError."""
+        with self._lock:
+            if self.fd is None:
+                self.fd = self._opened()
+            self._number = (self._number + 1) % 2**32
+            head = _HEAD.pack(_HEAD.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, self._number, 0)
+            try:
+                os.write(self.fd, head + body)
+                answer = os.read(self.fd, 4096)
+                if _HEAD.unpack_from(answer)[3] != self._number:
+                    raise OSError(EBADMSG, "the kernel answers another question")
+            except OSError:  # an answer that comes late must not be taken for the next one
+                os.close(self.fd)
+                self.fd = None
+                raise
+            return answer
+
+    @staticmethod
+    def _opened() -> int:
+        kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
+        return kernel.detach()
+
+
+_sock_diag = SockDiag()
 
 
 def by_proc(source: Address, target: Address) -> Entry | None:
@@ -156,7 +189,7 @@ def by_proc(source: Address, target: Address) -> Entry | None:
 
 def _listed(address: Address) -> tuple[str, ...]:
     """An address as /proc writes it: 32 bits at a time as this machine's numbers; IPv4 also as IPv6 maps it."""
-    place = _plain(address[0]).packed
+    place = _packed(address[0])
     forms = (place,) if len(place) == 16 else (place, MAPPED + place)
     return tuple(f"{_words(form)}:{address[1]:04X}" for form in forms)
 
@@ -166,14 +199,14 @@ def _words(place: bytes) -> str:
 
 
 @lru_cache(1024)
-def _plain(host: str) -> IPv4Address | IPv6Address:
-    """Raises OSError for what is no address."""
+def _packed(host: str) -> bytes:
+    """The 4 or 16 bytes of an address. Raises OSError for what is no address."""
     try:
         found = ip_address(host.partition("%")[0])
     except ValueError:
         raise OSError(f"{host!a} is no address") from None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (found.ipv4_mapped or found).packed if isinstance(found, IPv6Address) else found.packed
 
 
 def _anywhere(host: str) -> str:
-    return "0.0.0.0" if isinstance(_plain(host), IPv4Address) else "::"
+    return "0.0.0.0" if len(_packed(host)) == 4 else "::"
