@@ -315,3 +315,29 @@ def test_a_number_is_hidden_only_where_it_holds_a_secret() -> None:
 def test_a_secret_of_digits_is_hidden_where_it_is_a_number(number: int) -> None:
     redactor = Redactor([str(number)])
     assert redactor.redact_value({"n": [number, 4242, 7]}) == {"n": [MARK, 4242, 7]}
+
+
+values = st.recursive(
+    texts | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(values, max_size=4))
+def test_a_value_is_redacted_in_each_of_its_texts(value: list[object]) -> None:
+    redactor = Redactor(SECRETS)
+    redacted = redactor.redact_value(value)
+    assert redacted == in_each_text(value)
+
+
+def in_each_text(value: object) -> object:
+    """What redaction of a value means: that of each text in it."""
+    match value:
+        case str():
+            return hidden(value, SECRETS)
+        case dict():
+            return {in_each_text(key): in_each_text(one) for key, one in value.items()}
+        case list():
+            return [in_each_text(one) for one in value]
+    return value

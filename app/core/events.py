@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +287,18 @@ AgentEvent = (
 )
 Delta = TextDelta | ReasoningDelta | ToolDelta
 TERMINAL = frozenset({RunFinished.type, RunFailed.type})
+# The names of an event's fields, with True for those without a default.
+_FIELDS = {kind: [(one.name, one.default is MISSING) for one in fields(kind)] for kind in get_args(AgentEvent)}
 
 
 def fields_of(event: AgentEvent) -> dict[str, Any]:
     """The event as the JSON object of its `data:` line; optional fields that are None are left out."""
-    named = ((field, getattr(event, field.name)) for field in fields(event))
-    data = {field.name: value for field, value in named if value is not None or field.default is MISSING}
-    return {"type": event.type} | data
+    data = {"type": event.type}
+    for name, is_required in _FIELDS[type(event)]:
+        value = getattr(event, name)
+        if value is not None or is_required:
+            data[name] = value
+    return data
 
 
 def encode(event: AgentEvent) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -75,9 +76,18 @@ class Redactor:
     def redact_value(self, value: Value) -> Value:
         """Redact all texts in dicts (keys included), lists, tuples and dataclasses.
 
-        Opaque metadata is kept unchanged, or dropped if it contains a secret.
+        Opaque metadata is kept unchanged, or dropped if it contains a secret. A value without a secret is returned as
+        it is.
         """
-        return cast("Value", self._redacted(value))
+        return value if self._is_clean_value(value) else cast("Value", self._redacted(value))
+
+    def _is_clean_value(self, value: object) -> bool:
+        return self.is_clean(texts_in(value))
+
+    def is_clean_row(self, row: object) -> bool:
+        """True if a row holds no secret, neither in its texts nor in those that are JSON."""
+        texts = texts_in(row)
+        return self.is_clean(texts) and not _ESCAPED_AGAIN.search(texts)
 
     def redact_json(self, text: str) -> str:
         """Redact the values of a JSON text, which stays JSON."""
@@ -181,6 +191,7 @@ class Redactor:
 
 
 _NAMES: dict[type[Any], tuple[str, ...]] = {}
+_VALUES: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {}
 
 
 def names_of(kind: type[Any]) -> tuple[str, ...]:
@@ -188,6 +199,40 @@ def names_of(kind: type[Any]) -> tuple[str, ...]:
     if kind not in _NAMES:
         _NAMES[kind] = tuple(field.name for field in fields(kind))
     return _NAMES[kind]
+
+
+def values_of(value: Any) -> tuple[Any, ...]:
+    """The values of a dataclass's fields; none for another type."""
+    kind = type(value)
+    if kind not in _VALUES:
+        names = names_of(kind) if is_dataclass(kind) else ()
+        _VALUES[kind] = attrgetter(*names, names[0]) if names else _no_values  # of a single name it returns no tuple
+    return _VALUES[kind](value)
+
+
+def _no_values(_: object) -> tuple[()]:
+    return ()
+
+
+def texts_in(value: object) -> str:
+    """All texts of a value, in lines: one search finds out that no secret is in any, as none contains a line end."""
+    texts, left = list[str](), [value]
+    for one in left:  # which grows by what is inside
+        if isinstance(one, str):
+            texts.append(one)
+        elif one is None or isinstance(one, float | bool):
+            continue
+        elif isinstance(one, int):
+            if Redactor.shortest_bits <= one.bit_length() <= 1024:
+                texts.append(str(one))
+        elif isinstance(one, dict):
+            left += one
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+        else:
+            left += values_of(one)
+    return "\n".join(texts)
 
 
 def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:

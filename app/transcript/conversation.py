@@ -42,7 +42,7 @@ class Conversation:
         self.session = session
         self.run = run
         self.begins = begins
-        self.messages = redactor.redact_value(messages)
+        self.messages = [redactor.redact_value(message) for message in messages]
         self.record = record
         self.stored = stored
         self.log_event = log_event
