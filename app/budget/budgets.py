@@ -128,9 +128,14 @@ class Reservation:
         return self._tally.period
 
     @property
+    def is_limited(self) -> bool:
+        """False if any amount may be used, so that nothing needs to be held."""
+        return self._limit is not None
+
+    @property
     def stored(self) -> bool:
         """True if the store has the reservation. Without a limit a crash needs no record of it."""
-        return self._limit is not None and self.amount > 0
+        return self.is_limited and self.amount > 0
 
     @property
     def most(self) -> float:

@@ -48,6 +48,8 @@ class Meter:
 
     def answer(self, prompt: int) -> float:
         """Return how many tokens of an answer the reservation covers."""
+        if not self.held.is_limited:
+            return math.inf
         left = self.held.amount - at_most(self.weigh, prompt, 0)
         each = self.weigh(TokenUsage(0, MILLION)) / MILLION
         return left / each if each else math.inf if left >= 0 else -1
@@ -80,7 +82,8 @@ class MeteredRequest:
         self._meters = meters
         self._prompt = prompt
         self._conversation = conversation
-        left = min(meter.answer(prompt) for meter in meters)
+        self._limited = [meter for meter in meters if meter.held.is_limited]
+        left = self._tokens()
         self._bounded = left < ALLOWANCE
         most = max(1, int(min(left, request.max_tokens or left))) if self._bounded else request.max_tokens
         self.request = replace(request, max_tokens=most, afford=self._afford)
@@ -107,7 +110,7 @@ class MeteredRequest:
             meter.held.settle(meter.weigh(used))
         self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used))
         if used != NOTHING:
-            self._keep(used, measured=measured)
+            self._keep(used, self.usage.cost, measured=measured)
             if error:
                 self._conversation.log_event(self.usage)
 
@@ -124,7 +127,7 @@ class MeteredRequest:
         """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent."""
         self._room = self._characters()
         while self._reply.characters > self._room:
-            for meter in self._meters:
+            for meter in self._limited:
                 if meter.answer(self._prompt) * self._each < self._reply.characters:
                     meter.grow(self._prompt)
             self._room = self._characters()
@@ -135,7 +138,11 @@ class MeteredRequest:
         return WORDIEST if self._bounded else CHARACTERS_PER_TOKEN
 
     def _characters(self) -> float:
-        return min(meter.answer(self._prompt) for meter in self._meters) * self._each
+        return self._tokens() * self._each
+
+    def _tokens(self) -> float:
+        """Return how many tokens of an answer all reservations cover."""
+        return min([meter.answer(self._prompt) for meter in self._limited], default=math.inf)
 
     def failed(self, failure: ProviderFailed) -> None:
         self._unread = failure.code in UNREAD
@@ -145,7 +152,7 @@ class MeteredRequest:
         answered = self._reply.characters
         if self._unread and not answered:
             return NOTHING
-        taken = max(0.0, min(meter.answer(self._prompt) for meter in self._meters))
+        taken = max(0.0, self._tokens())
         return TokenUsage(self._prompt, int(min(math.ceil(answered / CHARACTERS_PER_TOKEN), taken)))
 
     def _used(self) -> tuple[TokenUsage, bool]:
@@ -159,11 +166,13 @@ class MeteredRequest:
         answer = reported.completion_tokens
         if not answer or self._reply.stopped is None:
             answer = max(answer, guess.completion_tokens)
-        used = replace(reported, prompt_tokens=reported.prompt_tokens or guess.prompt_tokens, completion_tokens=answer)
-        return used, used == reported
+        if reported.prompt_tokens and answer == reported.completion_tokens:
+            return reported, True
+        prompt = reported.prompt_tokens or guess.prompt_tokens
+        return replace(reported, prompt_tokens=prompt, completion_tokens=answer), False
 
-    def _keep(self, used: TokenUsage, *, measured: bool) -> None:
-        held, cost = self._meters[0].held, self._provider.cost(used)
+    def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
+        held = self._meters[0].held
         parts = None if cost is None else round(cost * COST.parts)
         model = self._provider.answers or self._provider.model
         self._conversation.record(
@@ -180,5 +189,5 @@ class MeteredRequest:
         """Return the error if the model stopped at the `max_tokens` that the budget had left."""
         if not self._bounded or stopped != "length":
             return None
-        least = min(self._meters, key=lambda meter: meter.answer(self._prompt))
+        least = min(self._limited, key=lambda meter: meter.answer(self._prompt))
         return least.held.spent(at_most(least.weigh, self._prompt, LEAST_ANSWER))

@@ -34,10 +34,12 @@ class RunBudget:
 
         Raises BudgetSpent, StoreFailed.
         """
-        meters: list[Meter] = []
+        meters, limits = list[Meter](), self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
-                least, most = (at_most(weigh, prompt, answer) for answer in (LEAST_ANSWER, ALLOWANCE))
+                least = most = 0.0
+                if kind.limit(limits) is not None:
+                    least, most = at_most(weigh, prompt, LEAST_ANSWER), at_most(weigh, prompt, ALLOWANCE)
                 held = await self.ledger.reserve(self.principal, kind, conversation.record, most, least)
                 meters.append(Meter(held, weigh))
             if any(meter.held.stored for meter in meters):
