@@ -104,9 +104,11 @@ class View:
         request = self._request(
             self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
         )
-        counted = self.counter.measure_opening(request.opening()) + sum(map(room.measure, messages))
+        opening = self._compacted.opening(room.head if plan.tools else self.opening(()))
+        counted = room.tokens_of(opening) + sum(map(room.measure, messages))
         counted += room.described if request.tools else 0
-        return Fitted(request, counted, self.counter, self.counter.scale, events)
+        counter = self.counter
+        return Fitted(request, counted, counter, counter.scale, events)
 
     def _describes(self, conversation: Conversation) -> bool:
         """Return True if attachments may be described in words for a model that cannot read them.
@@ -157,11 +159,13 @@ class View:
         counter = self.counter
         described = counter.described(tools) if self.native() else 0
         spare = answer_room(window) + described + counter.measure(MARKER)
-        return WindowBudget(head, window - spare, CachedCounter(counter.measure), described, counter.measure_opening)
+        head_tokens = counter.measure_opening(head)
+        return WindowBudget(head, window - spare, CachedCounter(counter.measure), described, head_tokens)
 
     def _measured_anew(self, room: WindowBudget) -> WindowBudget:
         """Discard cached counts: the side query may have changed the calibration or the model that answers."""
-        return replace(room, measure=CachedCounter(self.counter.measure), measure_head=self.counter.measure_opening)
+        counter = self.counter
+        return replace(room, measure=CachedCounter(counter.measure), head_tokens=counter.measure_opening(room.head))
 
     async def _summarise(self, conversation: Conversation, room: WindowBudget, totals: RunTotals) -> list[AgentEvent]:
         """Replace the older half by a summary if one is due. Raises StoreFailed."""

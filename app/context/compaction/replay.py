@@ -6,7 +6,7 @@ messages, so that consecutive requests share the longest possible prefix (for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from app.context.compaction.steps import PROMPT, Measure
@@ -36,18 +36,20 @@ class CachedCounter:
 class WindowBudget:
     """The token budget of a request's messages; `head` are the messages in front of the conversation.
 
-    `described` are the tokens of the tools' schemas, which `budget` does not include. `measure_head` counts messages in
-    front of a conversation, if these can be counted at once.
+    `described` are the tokens of the tools' schemas, which `budget` does not include; `head_tokens` those of `head`, if
+    they have been counted before.
     """
 
     head: Sequence[Message]
     budget: int
     measure: Measure
     described: int = 0
-    measure_head: Callable[[Sequence[Message]], int] | None = None
+    head_tokens: int | None = None
 
     def tokens_of(self, opening: Sequence[Message]) -> int:
-        return self.measure_head(opening) if self.measure_head else sum(map(self.measure, opening))
+        if opening is self.head and self.head_tokens is not None:
+            return self.head_tokens
+        return sum(map(self.measure, opening))
 
 
 class CompactedHistory:
