@@ -24,6 +24,7 @@ from app.models.capabilities.capability_readings import MOST_SLOTS, OF_DETAILS, 
 from app.models.http.client import model_client
 from app.models.http.prompt_too_long import LARGEST, SMALLEST
 from app.models.http.served_model import ServedModel
+from app.models.wire.openai.provider import OpenAIChat
 from tests.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.chatting import LIMIT_S
 from tests.upstream import Act, announced, answer, hang, upstream
@@ -253,3 +254,21 @@ def test_any_json_is_read_without_a_fault(value: Any) -> None:
             assert all(isinstance(found.get(name, True), bool) for name in ("tools", "images", "pdf"))
             assert SMALLEST <= int(found.get("window", SMALLEST)) <= LARGEST
             assert 1 <= int(found.get("slots", 1)) <= MOST_SLOTS
+
+
+async def test_a_provider_keeps_what_it_has_found_until_something_changes() -> None:
+    now = 0.0
+    async with model_client("http://127.0.0.1:9/v1") as client:
+        abilities = AbilityCache(clock=lambda: now)
+        chats = [OpenAIChat(client, "http://127.0.0.1:9/v1", "gpt-4o", abilities=abilities) for _ in range(2)]
+        assert [chat.ability("tools").source for chat in chats] == ["name", "name"]
+        chats[0].show("tools", False, "status 400")  # the cache is shared
+        assert [chat.native_tools for chat in chats] == [False, False]
+        now += SHOWN_S
+        assert [chat.ability("tools").source for chat in chats] == ["name", "name"]
+        chats[0].show("prompt_suffix", "<think>", "it was seen")
+        assert [chat.prompt_suffix() for chat in chats] == ["<think>", "<think>"]
+        abilities.unshow(ServedModel(client, "http://127.0.0.1:9/v1", "gpt-4o"), "prompt_suffix")
+        assert [chat.prompt_suffix() for chat in chats] == ["", ""]
+        chats[0].model = "gemma-2"
+        assert [chat.native_tools for chat in chats] == [False, True]

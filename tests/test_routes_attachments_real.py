@@ -27,6 +27,10 @@ class Unsure(OpenAIChat):
     def abilities(self) -> Sequence[Ability]:
         return [one for one in super().abilities() if one.source == "answer"]
 
+    def ability(self, name: str) -> Ability:
+        known = super().ability(name)
+        return known if known.source == "answer" else Ability(name, None, "unknown")
+
 
 async def test_a_real_server_says_that_its_model_cannot_see(tmp_path: Path) -> None:
     async with embedded() as (_, provider), serving(tmp_path, provider) as served:

@@ -221,6 +221,10 @@ class Provider(Protocol):
         """The abilities of the model that are known by now, for display."""
         ...
 
+    def ability(self, name: str) -> Ability:
+        """One of them; of the source `unknown` if it is not among them."""
+        ...
+
     def show(self, name: str, value: bool | str, detail: str) -> None:
         """Record an ability that an answer has shown; `detail` says how."""
         ...
@@ -278,6 +282,9 @@ class BaseProvider:
 
     def abilities(self) -> Sequence[Ability]:
         return ()
+
+    def ability(self, name: str) -> Ability:
+        return next((one for one in self.abilities() if one.name == name), Ability(name, None, "unknown"))
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
         """Ignore it."""

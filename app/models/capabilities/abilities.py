@@ -78,13 +78,15 @@ class AbilityCache:
     """Abilities per server and model. A server is probed once, and again after a while or a failure.
 
     Configuration comes first, then what an answer has shown, then the server's report, then the name hint. Concurrent
-    callers share one probe. No method raises.
+    callers share one probe. No method raises. Until `changes` grows, `find` returns the same, except for what an answer
+    has shown, which expires.
     """
 
     def __init__(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_s = limit_s
         self._clock = clock
         self._records: dict[tuple[str, str], AbilityRecord] = {}
+        self.changes = 0
 
     def find(self, endpoint: ServedModel, name: str, overrides: AbilityOverrides = AbilityOverrides()) -> Ability:
         """Return an ability as known by now."""
@@ -105,10 +107,12 @@ class AbilityCache:
 
     def show(self, endpoint: ServedModel, name: str, value: Fact, detail: str) -> None:
         """Record an ability that an answer has shown."""
+        self.changes += 1
         self._record(endpoint).shown[name] = Ability(name, value, "answer", detail), self._clock()
 
     def unshow(self, endpoint: ServedModel, name: str) -> None:
         """Drop a record of `show` that proved wrong."""
+        self.changes += 1
         self._record(endpoint).shown.pop(name, None)
 
     def doubt(self, endpoint: ServedModel) -> None:
@@ -142,6 +146,7 @@ class AbilityCache:
         if record is None:
             if len(self._records) >= MOST_MODELS:
                 del self._records[next(iter(self._records))]
+                self.changes += 1
             record = self._records[name] = AbilityRecord()
         return record
 
@@ -154,5 +159,6 @@ class AbilityCache:
             if self._clock() < record.probe_at:
                 return
             record.update(known := await probe_model(endpoint, self._limit_s))
+            self.changes += 1
             age = LOCAL_AGE_S if endpoint.local else HOSTED_AGE_S
             record.probe_at = self._clock() + (age if known.complete else AGAIN_S)

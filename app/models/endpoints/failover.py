@@ -172,6 +172,9 @@ class ModelRoute:
     def abilities(self) -> Sequence[Ability]:
         return self.current.provider.abilities()
 
+    def ability(self, name: str) -> Ability:
+        return self.current.provider.ability(name)
+
     def show(self, name: str, value: bool | str, detail: str) -> None:
         self.last.provider.show(name, value, detail)
 

@@ -41,7 +41,7 @@ class ModelHandle:
 
     def learn_slots(self) -> None:
         """Take over the number of slots that the server reports, unless a limit is configured."""
-        slots = next((one.value for one in self.provider.abilities() if one.name == "slots"), None)
+        slots = self.provider.ability("slots").value
         if isinstance(slots, int):
             self.server.queue.set_slots(slots)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import Message
-from app.core.provider import Ability, ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
+from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
 
 NO_VISION = "no_vision"  # code of failures and notices
 MOST_NAMED = 5  # alternatives that an error message lists
@@ -36,7 +36,7 @@ SHOWN = {"images": "pictures", "pdf": "PDFs"}
 
 def can_see(provider: Provider, ability: str) -> bool | None:
     """Return whether the model reads `images` or `pdf`; None while unknown. A name hint alone is never a no."""
-    known = ability_of(provider, ability)
+    known = provider.ability(ability)
     if not isinstance(known.value, bool) or (known.source == "name" and not known.value):
         return None
     return known.value
@@ -44,12 +44,7 @@ def can_see(provider: Provider, ability: str) -> bool | None:
 
 def is_uncertain(provider: Provider, ability: str) -> bool:
     """Return whether an answer can teach more: a name hint may be wrong, and a server may have changed its model."""
-    return ability_of(provider, ability).source not in SURE
-
-
-def ability_of(provider: Provider, ability: str) -> Ability:
-    unknown = Ability(ability, None, "unknown")
-    return next((one for one in provider.abilities() if one.name == ability), unknown)
+    return provider.ability(ability).source not in SURE
 
 
 ModelsWith = Callable[[str], Sequence[str]]

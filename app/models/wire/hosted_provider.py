@@ -70,6 +70,8 @@ class HostedProvider(BaseProvider, ABC):
         self._clock = clock
         self._abilities = abilities or AbilityCache()
         self._named: ServedModel | None = None  # with the model name at the time
+        self._found: dict[str, Ability] = {}  # a cache of abilities, valid for this `_basis`
+        self._basis = (model, 0)
         self._parameters = Parameters(profile_of(base_url))
 
     @property
@@ -150,7 +152,15 @@ class HostedProvider(BaseProvider, ABC):
 
     def ability(self, name: str) -> Ability:
         """Return an ability as known by now."""
-        return self._abilities.find(self._about, name, self._overrides)
+        basis = self.model, self._abilities.changes
+        if basis != self._basis:
+            self._found, self._basis = {}, basis
+        known = self._found.get(name)
+        if known is None:
+            known = self._abilities.find(self._about, name, self._overrides)
+            if known.source != "answer":  # which expires
+                self._found[name] = known
+        return known
 
     def abilities(self) -> Sequence[Ability]:
         return self._abilities.rows(self._about, self._overrides)
@@ -206,11 +216,12 @@ class HostedProvider(BaseProvider, ABC):
 
     async def _resolved_model(self) -> ServedModel | None:
         """Return the reference for probes; None while the name of the model is unknown."""
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                await self.name_model()
-        except (TimeoutError, ProviderFailed):
-            return None
+        if self.model == ANY_MODEL:
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    await self.name_model()
+            except (TimeoutError, ProviderFailed):
+                return None
         return self._about
 
 
