@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
-from app.models.http.json_body import encodable, encode
+from app.models.http.json_body import encodable, encode, encoded
 from app.models.wire.openai.history import ENOUGH, INTERRUPTED, wire_messages
+from app.models.wire.openai.openings import OpeningCache
 from tests.chatting import BASH, WHOLE, chat_with, pieces_of
 from tests.upstream import upstream
 
@@ -196,3 +197,29 @@ def test_no_lone_surrogate_hides_in_the_arguments_of_a_call() -> None:
     call = AskedCall("c1", "bash", {"a\ud83d": ["\ud83d\ude00", "\ude00"]}, "native")
     [asked, _] = wire_messages([Message("assistant", "", calls=(call,))], native=True)
     assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"a\ufffd": ["😀", "\ufffd"]}
+
+
+OPENINGS = [
+    (),
+    (SYSTEM,),
+    (SYSTEM, USER, Message("assistant", FENCE, (FENCED,)), Message("tool", "a", call="c3"), Message("assistant", "a.")),
+]
+
+
+@given(st.lists(MESSAGES, max_size=6), st.sampled_from(OPENINGS), st.booleans(), st.booleans(), st.booleans())
+def test_an_opening_that_was_encoded_before_is_sent_as_if_it_were_new(
+    history: list[Message], opening: tuple[Message, ...], native: bool, bridged: bool, bare: bool
+) -> None:
+    openings = OpeningCache(bare=bare)
+    for _ in range(2):
+        begun = openings.wired(opening)
+        sent = wire_messages(history, native=native, bare=bare, bridged=bridged, before=begun.wired)
+        whole = wire_messages([*opening, *history], native=native, bare=bare, bridged=bridged)
+        assert json.loads(begun.with_rest(sent)) == whole
+
+
+def test_an_opening_that_may_change_is_not_kept() -> None:
+    openings, opening = OpeningCache(bare=False), [SYSTEM]
+    assert openings.wired(opening).json == encoded([said("system", "Be brief.")])
+    opening[0] = Message("system", "Be kind.")
+    assert openings.wired(opening).json == encoded([said("system", "Be kind.")])

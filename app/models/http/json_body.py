@@ -17,7 +17,10 @@ class EncodedJSON(str):
 
 def encode(body: Mapping[str, Any]) -> bytes:
     """Return the body as ASCII-escaped JSON, so that no character in it can break the encoder."""
-    fields = (f"{encoded(name)}:{encoded(value)}" for name, value in body.items())
+    fields = [f'"{name}":{value}' for name, value in body.items() if isinstance(value, EncodedJSON)]
+    others = {name: value for name, value in body.items() if not isinstance(value, EncodedJSON)}
+    if others:
+        fields.insert(0, encoded(others)[1:-1])
     return f"{{{','.join(fields)}}}".encode("ascii")
 
 

@@ -36,6 +36,7 @@ def wire_messages(
     replay: ReplayPolicy | None = None,
     bridged: bool = False,
     files: Encoded | None = None,
+    before: Sequence[WireMessage] = (),
 ) -> list[WireMessage]:
     """Encode the history, with or without native tools.
 
@@ -45,13 +46,13 @@ def wire_messages(
 
     Results are delimited; `bare` omits the delimiters of trusted text results. With a `clock`, user messages end with
     the time they were sent. `replay` adds reasoning and metadata. With `bridged`, an assistant message separates a
-    result from the next user message. `files` has the data of attachments.
+    result from the next user message. `files` has the data of attachments. The messages are added to those `before`.
     """
     replay = replay if replay and native else ReplayPolicy()
     extras = replay.fields_for(history) if native else [{}] * len(history)
     results = {message.call: message for message in history if message.role == "tool" and message.call}
     in_pairs = {call.id for message in history if native for call in native_calls(message)}
-    sent: list[WireMessage] = []
+    sent: list[WireMessage] = [*before]
     for position, message in enumerate(history):
         for wired in wire(message, results, in_pairs, bare=bare, clock=clock, replay=replay, files=files or {}):
             whole = wired | encodable_fields(extras[position]) if wired["role"] == "assistant" else wired

@@ -17,6 +17,7 @@ from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvid
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
+from app.models.wire.openai.openings import OpeningCache
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
 from app.models.wire.request_extras import added
 
@@ -46,6 +47,7 @@ class OpenAIChat(HostedProvider):
             client, base_url, model, key, overrides=overrides, defaults=defaults, clock=clock, abilities=abilities
         )
         self._bare = bare_results
+        self._openings = OpeningCache(bare=bare_results)
 
     @property
     def url(self) -> str:
@@ -75,18 +77,17 @@ class OpenAIChat(HostedProvider):
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
         limits = [limit for limit in (request.max_tokens, self._defaults.max_tokens) if limit is not None]
         temperature = request.temperature if request.temperature is not None else self._defaults.temperature
-        body = {
-            "model": self.model,
-            "messages": wire_messages(
-                request.whole(),
-                native=native,
-                bare=self._bare,
-                clock=self._clock,
-                replay=self._replay,
-                bridged=bool(BRIDGED.search(self.model)),
-                files=files,
-            ),
-            "stream": True,
-        }
+        opening = self._openings.wired(request.opening())
+        messages = wire_messages(
+            request.messages,
+            native=native,
+            bare=self._bare,
+            clock=self._clock,
+            replay=self._replay,
+            bridged=bool(BRIDGED.search(self.model)),
+            files=files,
+            before=opening.wired,
+        )
+        body = {"model": self.model, "messages": opening.with_rest(messages), "stream": True}
         tools = {"tools": encoded_tools(request.tools)} if native else {}
         return body | tools | self._parameters.fields(self.model, min(limits, default=None), temperature)
