@@ -109,16 +109,37 @@ async def test_a_kill_loses_no_event_and_doubles_none(tmp_path: Path) -> None:
                 assert await third.events("other", 0, 10) == [delta("other", 1)]
 
 
-async def test_batches_are_deleted_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def write_and_tidy(store: SQLiteStore, *batches: list[EventRow]) -> None:
+    """Write as many batches as there are commits until the store is tidied, and wait for that."""
+    for batch in batches:
+        await store.write(batch)
+    assert store._tidying
+    await asyncio.wait([store._tidying])
+
+
+async def test_batches_are_deleted_once_they_have_aged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
     async with opened(tmp_path) as store:
-        for seq in range(1, 11):
-            await store.write([delta("r", seq)])
-        assert store._tidying
-        await asyncio.wait([store._tidying])
-        assert count(tmp_path, "event_batches") == 0
-        await store.write([delta("r", 11)])
-        assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 12)]
+        for begin in (1, 11, 21):
+            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
+        assert count(tmp_path, "event_batches") <= 10
+        assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 31)]
+
+
+async def test_a_run_that_is_quiet_gets_rows_before_its_batch_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "COMMITS", 10)
+    quiet = [delta(f"quiet{number}", 1) for number in range(10)]
+    async with opened(tmp_path) as store:
+        await write_and_tidy(store, *([event] for event in quiet))
+        await write_and_tidy(store, *([delta("r", seq)] for seq in range(1, 11)))
+        assert (count(tmp_path, "event_batches"), count(tmp_path, "events")) == (10, 10)
+        await store.write([delta("quiet0", 2)])
+        async with opened(tmp_path) as again:
+            assert [await again.events(event.run, 0, 1) for event in quiet] == [[event] for event in quiet]
+            assert await again.events("quiet0", 0, 10) == [quiet[0], delta("quiet0", 2)]
+            assert await again.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 11)]
 
 
 async def test_batches_of_commits_that_the_thread_makes_are_deleted_as_well(
@@ -127,11 +148,23 @@ async def test_batches_of_commits_that_the_thread_makes_are_deleted_as_well(
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
     text = encode(TextDelta("x" * 400))
     async with opened(tmp_path) as store:
-        for seq in range(1, 11):
-            await store.write([EventRow(f"r{number}", seq, TextDelta.type, text) for number in range(100)])
-        assert store._tidying
-        await asyncio.wait([store._tidying])
-        assert count(tmp_path, "event_batches") == 0
+        for begin in (1, 11, 21):
+            seqs = range(begin, begin + 10)
+            runs = range(100)
+            await write_and_tidy(store, *([EventRow(f"r{n}", seq, TextDelta.type, text) for n in runs] for seq in seqs))
+        assert count(tmp_path, "event_batches") <= 10
+
+
+async def test_the_log_of_writes_begins_anew_when_all_of_it_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "COMMITS", 10)
+    async with opened(tmp_path) as store:
+        sizes = list[int]()
+        for begin in range(1, 200, 10):
+            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
+            sizes.append((tmp_path / "test.db-wal").stat().st_size)
+    assert sizes[-1] == sizes[5]
 
 
 class Joining(Reader):

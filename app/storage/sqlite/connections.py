@@ -18,6 +18,7 @@ import aiosqlite
 Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each time that it is to be executed
 Query = tuple[str, tuple[object, ...]]  # SQL, and its values
 Taken = TypeVar("Taken")
+COPY_LOG = "PRAGMA wal_checkpoint"
 CHUNK = 64  # rows that a cursor fetches at a time
 
 
@@ -28,6 +29,10 @@ class Writer(aiosqlite.Connection):
     async def write(self, statements: Iterable[Statement]) -> None:
         """Execute all of them in one transaction, or none."""
         await self._execute(_transact, self._conn, statements)  # type: ignore[no-untyped-call]
+
+    async def begin_log_anew(self) -> None:
+        """Copy what is left of the write-ahead log, and write its first page, both of which wait for the disk."""
+        await self._execute(_begin_log_anew, self._conn)  # type: ignore[no-untyped-call]
 
 
 class LoopConnection:
@@ -89,6 +94,21 @@ def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -
     finally:
         if connection.in_transaction:
             connection.rollback()
+
+
+def copy_log(path: Path) -> tuple[int, int]:
+    """Copy the write-ahead log into the database, while others write; return its pages, and how many are copied."""
+    with closing(sqlite3.connect(str(path), timeout=0)) as connection:
+        [(_, pages, copied)] = connection.execute(COPY_LOG)
+        return pages, copied
+
+
+def _begin_log_anew(connection: sqlite3.Connection) -> None:
+    connection.execute(COPY_LOG)
+    [(version,)] = connection.execute("PRAGMA user_version")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version = {version}")  # writes a page, changes nothing
+    connection.commit()
 
 
 def _read(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Any]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sqlite.columns import Row, Select
-from app.storage.sqlite.connections import LoopConnection, Query, Reader, Statement, Writer
+from app.storage.sqlite.connections import LoopConnection, Query, Reader, Statement, Writer, copy_log
 from app.storage.sqlite.schema import SCHEMA
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -25,6 +25,8 @@ ADVICE = {  # part of an error -> what to do about it
 }
 FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)  # the last: of a number beyond 64 bits
 SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in less than a millisecond
+MOST_PAGES = 32_768  # of 4 KB, in the write-ahead log before a commit has to copy it, for which others wait
+LONG_LOG = MOST_PAGES // 2  # pages in the write-ahead log, from which on it is begun anew
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
 
 
@@ -41,6 +43,7 @@ class Database:
         self._writer = Writer(path)
         self._reader = Reader(path)
         self._one_writer = asyncio.Lock()
+        self._closing = asyncio.Event()
 
     @classmethod
     async def open(cls, path: Path) -> Self:
@@ -66,6 +69,7 @@ class Database:
         for connection in (self._writer, self._reader):
             for pragma in PRAGMAS:
                 await connection.execute(f"PRAGMA {pragma}")
+        await self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
         [(version,)] = await self._writer.execute_fetchall("PRAGMA user_version")
         if version > len(SCHEMA):
             raise StoreFailed(
@@ -74,6 +78,23 @@ class Database:
         for number, script in enumerate(SCHEMA[version:], start=version + 1):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
         self._loop_connection = LoopConnection(self._path, PRAGMAS)
+
+    async def _copy_log(self) -> None:
+        """Copy the write-ahead log into the database while others write.
+
+        They wait only when it is begun anew: when it has become long, or as well may be, since there is nothing new.
+        """
+        async with self._named_failures():
+            pages, copied = await asyncio.to_thread(copy_log, self._path)
+            if copied == pages or pages > LONG_LOG:
+                async with self._one_writer:
+                    await self._writer.begin_log_anew()
+
+    async def _pause(self, time_s: float) -> None:
+        """Wait, but not while the store is being closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(time_s):
+                await self._closing.wait()
 
     async def close(self) -> None:
         await self._reader.close()

@@ -25,6 +25,7 @@ OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries l
 class EventChanges:
     """The rows that a transaction adds: a `batch`, and rows of `events` for the runs that are `settled`."""
 
+    number: int  # of the batch
     batch: str
     rows: list[EventRow]
     settled: frozenset[str]
@@ -36,6 +37,9 @@ class RecentEvents:
 
     def __init__(self) -> None:
         self._of: dict[str, list[EventRow]] = {}
+        self._newest = 0  # number of a batch
+        self._aged: set[str] = set()  # runs that have recent events of the aged batches
+        self.aged_batch = 0  # the newest of these
 
     def of(self, run: str) -> Sequence[EventRow]:
         """Return the events of a run that have no rows, in order. The list may grow, and loses none."""
@@ -49,22 +53,41 @@ class RecentEvents:
         settled = frozenset(run for run, rows in by_run.items() if self._is_full(run, rows))
         kept = {run: rows for run, rows in by_run.items() if run not in settled} if settled else by_run
         rows = [row for run in settled for row in packed([*self.of(run), *by_run[run]])]
-        return EventChanges("\n".join(line_of(row) for added in kept.values() for row in added), rows, settled, kept)
+        batch = "\n".join(line_of(row) for added in kept.values() for row in added)
+        return EventChanges(self._newest + 1, batch, rows, settled, kept)
 
     def plan_all(self) -> EventChanges:
         """Return the changes that leave no event without a row: the batches can be deleted with them."""
-        rows = [row for recent in self._of.values() for row in packed(recent)]
-        return EventChanges("", rows, frozenset(self._of), {})
+        return self._plan_settled(self._of)
+
+    def plan_aged(self, most: int) -> EventChanges:
+        """Return the changes that settle some of the aged runs."""
+        return self._plan_settled(islice(self._aged, most))
+
+    def age(self) -> None:
+        """Take all batches for aged: once no run is aged, they can be deleted."""
+        self.aged_batch, self._aged = self._newest, set(self._of)
+
+    @property
+    def has_aged(self) -> bool:
+        return bool(self._aged)
+
+    def _plan_settled(self, runs: Iterable[str]) -> EventChanges:
+        settled = frozenset(runs)
+        return EventChanges(self._newest, "", [row for run in settled for row in packed(self.of(run))], settled, {})
 
     def apply(self, changes: EventChanges) -> None:
+        self._newest = changes.number
         for run in changes.settled:
             self._of.pop(run, None)  # the list itself stays as it is: a reader may have it
+        self._aged -= changes.settled
         for run, rows in changes.kept.items():
             self._of.setdefault(run, []).extend(rows)
 
-    def load(self, batches: Iterable[str], settled: Mapping[str, int]) -> None:
-        """Take up the events of batches; `settled` has the last number of each run that has a row."""
-        for batch in batches:
+    def load(self, batches: Mapping[int, str], settled: Mapping[str, int]) -> None:
+        """Take up the events of batches by number; `settled` has the last number of each run that has a row."""
+        self._newest = max(batches, default=0)
+        for batch in batches.values():
             for row in map(row_of, batch.split("\n")):
                 if row.seq > settled.get(row.run, 0):
                     self._of.setdefault(row.run, []).append(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from app.storage.runs import EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sqlite.columns import Write, delete, insert, marks, select, update, upsert
 from app.storage.sqlite.connections import Statement
-from app.storage.sqlite.database import Database
+from app.storage.sqlite.database import FAILURES, Database
 from app.storage.sqlite.recent_events import (
     OF_CALLS,
     EventChanges,
@@ -23,6 +23,8 @@ from app.storage.sqlite.recent_events import (
     unpacked,
 )
 
+Plan = tuple[list[Statement], EventChanges]
+MakePlan = Callable[[], Plan]  # called anew in its turn, since others have committed meanwhile
 INSERT_EVENT = insert("events", EventRow)
 WRITES = {
     RunRow: insert("runs", RunRow),
@@ -41,8 +43,11 @@ def insert_events(count: int) -> str:
     return INSERT_EVENT.sql + f", ({marks(EventRow)})" * (count - 1)
 
 
-INSERT_BATCH = "INSERT INTO event_batches (events) VALUES (?)"
-DELETE_BATCHES: Statement = ("DELETE FROM event_batches", [()])
+INSERT_BATCH = "INSERT INTO event_batches (number, events) VALUES (?, ?)"
+DELETE_ALL_BATCHES = "DELETE FROM event_batches"
+DELETE_BATCHES = f"{DELETE_ALL_BATCHES} WHERE number <= ?"
+MOST_DELETED = 64  # batches in one transaction on the event loop
+MOST_SETTLED = 4  # runs in one such transaction
 
 # Runs of the same time are in the order in which they were inserted.
 OTHER_RUN = "(SELECT created, rowid FROM runs WHERE id = ?)"
@@ -81,11 +86,13 @@ class SQLiteRuns(Database):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._recent = RecentEvents()
+        self._oldest_batch = 1  # number of the first that may not be deleted yet
 
     async def _connect(self) -> None:
         await super()._connect()
-        batches = [row[0] for row in await self._all("SELECT events FROM event_batches ORDER BY number")]
-        self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches)})
+        batches = dict(await self._all("SELECT number, events FROM event_batches ORDER BY number"))
+        self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches.values())})
+        self._oldest_batch = min(batches, default=1)
 
     async def run(self, run: str) -> RunRow | None:
         return await self._lookup(RUN, run)
@@ -155,17 +162,57 @@ class SQLiteRuns(Database):
 
     def _event_statements(self, events: EventChanges) -> Iterator[Statement]:
         if events.batch:
-            yield INSERT_BATCH, [(events.batch,)]
+            yield INSERT_BATCH, [(events.number, events.batch)]
         for at in range(0, len(events.rows), MOST_AT_ONCE):
             some = events.rows[at : at + MOST_AT_ONCE]
             yield insert_events(len(some)), [tuple(chain.from_iterable(map(INSERT_EVENT.values, some)))]
 
-    async def _settle(self) -> None:
-        """Give every event a row, and delete the batches: whole, even if the caller is cancelled."""
-        await asyncio.shield(asyncio.create_task(self._settle_in_turn()))
-
-    async def _settle_in_turn(self) -> None:
-        async with self._one_writer, self._named_failures():
-            planned = self._recent.plan_all()
-            await self._writer.write([*self._event_statements(planned), DELETE_BATCHES])
+    async def _commit(self, plan: MakePlan) -> None:
+        """Commit a plan at once, or when it has its turn."""
+        try:
+            statements, planned = plan()
+            done = self._commit_at_once(statements)
+        except FAILURES as error:
+            raise self._failure(error) from error
+        if done:
             self._recent.apply(planned)
+        else:
+            await self._commit_in_turn(plan)
+
+    async def _commit_in_turn(self, plan: MakePlan) -> None:
+        """Be whole, even if the caller is cancelled: what is durable has to be among the recent events as well."""
+        await asyncio.shield(asyncio.create_task(self._commit_in_thread(plan)))
+
+    async def _commit_in_thread(self, plan: MakePlan) -> None:
+        async with self._one_writer, self._named_failures():
+            statements, planned = plan()
+            await self._writer.write(statements)
+            self._recent.apply(planned)
+
+    async def _settle(self) -> None:
+        """Give every event a row, and delete the batches."""
+        await self._commit_in_turn(self._plan_to_settle)
+
+    def _plan_to_settle(self) -> Plan:
+        planned = self._recent.plan_all()
+        return [*self._event_statements(planned), (DELETE_ALL_BATCHES, [()])], planned
+
+    async def _delete_batches(self) -> None:
+        """Delete the aged batches, and let those of now age: as a rule their runs settle until the next time."""
+        while self._recent.has_aged:
+            await self._commit(self._plan_to_settle_some)
+            await asyncio.sleep(0)
+        while self._oldest_batch <= self._recent.aged_batch:
+            await self._commit(self._plan_to_delete)
+            self._oldest_batch += MOST_DELETED
+            await asyncio.sleep(0)
+        self._oldest_batch = self._recent.aged_batch + 1
+        self._recent.age()
+
+    def _plan_to_settle_some(self) -> Plan:
+        planned = self._recent.plan_aged(MOST_SETTLED)
+        return list(self._event_statements(planned)), planned
+
+    def _plan_to_delete(self) -> Plan:
+        last = min(self._oldest_batch + MOST_DELETED - 1, self._recent.aged_batch)
+        return [(DELETE_BATCHES, [(last,)])], self._recent.plan(())

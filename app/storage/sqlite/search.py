@@ -23,7 +23,7 @@ BY_WORDS = """
     WHERE message_words MATCH ? AND messages.session = ?
     ORDER BY bm25(message_words), messages.position DESC LIMIT ?
 """
-MOST_INDEXED = 64  # messages in one transaction, for which others wait
+MOST_INDEXED = 16  # messages in one transaction, for which others wait
 # Numbers rise, so that what is not indexed is behind all that is.
 NEW_MESSAGES = "FROM message_numbers WHERE number > (SELECT COALESCE(MAX(id), 0) FROM message_words_docsize)"
 INDEX_MESSAGES = f"""

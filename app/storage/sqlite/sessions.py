@@ -123,11 +123,12 @@ class SQLiteSessions(Database):
         best = list(dict(map(tuple, rows)).items())[:limit]  # each once
         return [(position, load(message)) for position, message in best]
 
-    async def _index_messages(self) -> None:
-        """Index the words of new messages."""
+    async def _index_messages(self, pause_s: float = 0.0) -> None:
+        """Index the words of new messages, with pauses for those who write."""
         while await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
-            async with self._transaction():
-                await self._writer.execute(INDEX_MESSAGES)
+            async with self._one_writer, self._named_failures():
+                await self._writer.write([(INDEX_MESSAGES, [()])])
+            await self._pause(pause_s)
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         return await self._rows(SUMMARIES, session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -15,10 +16,9 @@ from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
-from app.storage.sqlite.database import FAILURES
 from app.storage.sqlite.principals import SQLitePrincipals
-from app.storage.sqlite.recent_events import EventChanges
 from app.storage.sqlite.retention import SQLiteRetention
+from app.storage.sqlite.runs import Plan
 from app.storage.sqlite.sessions import SQLiteSessions
 
 WRITES: dict[type[Change], Write] = {
@@ -30,7 +30,8 @@ WRITES: dict[type[Change], Write] = {
 }
 
 
-COMMITS = 2048  # until the batches of events are deleted, and the write-ahead log is copied into the database
+COMMITS = 2048  # until the store is tidied
+PAUSE_S = 0.02  # between two steps of that which make others wait for some milliseconds
 
 logger = logging.getLogger(__name__)
 
@@ -44,28 +45,18 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         self._tidying: asyncio.Task[None] | None = None
 
     async def write(self, changes: Sequence[Change]) -> None:
-        try:
-            statements, planned = self._plan(changes)
-            done = self._commit_at_once(statements)
-        except FAILURES as error:
-            raise self._failure(error) from error
-        if done:
-            self._committed(planned)
-        else:  # whole, even if the caller is cancelled: what is durable has to be among the recent events as well
-            await asyncio.shield(asyncio.create_task(self._write_in_turn(changes)))
-
-    async def _write_in_turn(self, changes: Sequence[Change]) -> None:
-        async with self._one_writer, self._named_failures():
-            statements, planned = self._plan(changes)
-            await self._writer.write(statements)
-            self._committed(planned)
+        await self._commit(partial(self._plan, changes))
+        self._commits += 1
+        if self._commits >= COMMITS and self._tidying is None:
+            self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
 
     async def close(self) -> None:
+        self._closing.set()
         if self._tidying:
             await asyncio.wait([self._tidying])
         await super().close()
 
-    def _plan(self, changes: Sequence[Change]) -> tuple[list[Statement], EventChanges]:
+    def _plan(self, changes: Sequence[Change]) -> Plan:
         events, others = list[EventRow](), list[Change]()
         for change in changes:
             if type(change) is EventRow:
@@ -80,23 +71,14 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
         return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
-    def _committed(self, planned: EventChanges) -> None:
-        self._recent.apply(planned)
-        self._commits += 1
-        if self._commits >= COMMITS and self._tidying is None:
-            self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
-
     async def _tidy(self) -> None:
-        """Settle all events and index all messages.
-
-        The writer's connection copies the write-ahead log into the database as it commits.
-        """
+        """Do what commits have put off, a little at a time: whatever writes must not wait for it."""
         self._commits = 0
         try:
-            await self._settle()
-            await self._index_messages()
-            await self.check()  # begins the write-ahead log anew, which waits for the disk as well
+            await self._copy_log()
+            await self._delete_batches()
+            await self._index_messages(PAUSE_S)
         except StoreFailed as failure:
-            logger.warning("recent events not settled, retrying later: %s", failure)
+            logger.warning("database not tidied, retrying later: %s", failure)
         finally:
             self._tidying = None
