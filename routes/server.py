@@ -14,7 +14,6 @@ from types import FrameType
 
 import uvicorn
 from starlette.middleware import Middleware
-from starlette.routing import Route
 
 from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
@@ -26,7 +25,7 @@ from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
 from routes.access.peers import kernel_says
-from routes.access.rate_limits import BoundedProtocol, SecurityHeadersMiddleware
+from routes.access.rate_limits import BoundedProtocol
 from routes.access.token_auth import PROOF
 from routes.http import (
     approvals,
@@ -49,10 +48,9 @@ from routes.http import (
     usage,
 )
 from routes.http.dashboard_state import Seen
+from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
-from routes.protocol.refusals import HANDLERS
 from routes.protocol.requests import ChatRequest
-from routes.protocol.sse import StreamingApplication
 from routes.services import Services, open_services
 from tools.base.schemas import argument_error
 from tools.catalogue import TOOLS
@@ -61,10 +59,10 @@ from tools.sandbox.sandbox import NoSandbox, Unboxed
 GARBAGE = (10_000, 20, 50)  # what Python waits for before it looks for garbage that refers to itself
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 ROUTES = (
+    Route("/chat", chat.chat, methods=["POST"]),  # first: they are tried in this order
     Route("/", health.home),
     Route("/page/{path:path}", page.asset),
     Route("/events", feed.page_events),
-    Route("/chat", chat.chat, methods=["POST"]),
     Route("/runs/{run}", runs.run_state),
     Route("/runs/{run}/events", runs.run_events),
     Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
@@ -126,8 +124,7 @@ def create_server(services: Services) -> StreamingApplication:
     most = settings.requests_per_minute or None
     access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
-    layers = [Middleware(SecurityHeadersMiddleware), redacted, access]
-    server = StreamingApplication(routes=ROUTES, middleware=layers, exception_handlers=HANDLERS)
+    server = StreamingApplication(routes=ROUTES, middleware=[redacted, Middleware(AnswerMiddleware), access])
     server.state.services = services
     server.state.seen = Seen()
     return server

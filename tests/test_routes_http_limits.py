@@ -9,10 +9,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from app.models.scripted import Scripted
@@ -26,10 +25,10 @@ from routes.access.rate_limits import (
     RateLimiter,
     client_network,
 )
+from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS, ASCIIResponse
 from routes.protocol.json_body import MAX_DEPTH
 from routes.protocol.message_parts import MessageRequest
-from routes.protocol.refusals import HANDLERS
 from routes.protocol.requests import read_message
 from routes.server import create_server
 from tests.people import answer, connected, error_of, parsed, port_of
@@ -174,7 +173,7 @@ async def seen(request: Request) -> Response:
 
 
 ROUTES = [Route("/seen", seen, methods=["POST"]), Route("/read", read, methods=["POST"]), Route("/broken", broken)]
-APP = Starlette(routes=ROUTES, exception_handlers=HANDLERS)
+APP = StreamingApplication(routes=ROUTES, middleware=[Middleware(AnswerMiddleware)])
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /", GET, GET + b"h: v"])

@@ -11,12 +11,13 @@ import pytest
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.runs.connections import Place
 from app.storage.runs import EventRow
-from routes.protocol.sse import PIECE, EventStreamResponse, StreamingApplication, frame, pieces
+from routes.protocol.application import Route, StreamingApplication
+from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.sse import PIECE, EventStreamResponse, Last, frame, pieces
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,11 @@ LIMIT_S = 30
 LEAVES: Message = {"type": "http.disconnect"}
 
 
-class Awake(EventStreamResponse):
+class Attended(EventStreamResponse):
+    attended_after_s = 0
+
+
+class Awake(Attended):
     ping_s = 0.001
 
 
@@ -47,7 +52,7 @@ class Layer:
 class Stream:
     """A server's side of one request, and the events that the application streams to it."""
 
-    response: type[EventStreamResponse] = EventStreamResponse
+    response: type[EventStreamResponse] = Attended
     on_leave: Callable[[], Awaitable[None]] | None = None
     sent: list[Message] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
@@ -105,20 +110,30 @@ class Stream:
             self.closed = True
 
 
-async def test_only_the_head_of_a_stream_passes_the_layers() -> None:
+async def test_nothing_of_a_stream_passes_the_layers() -> None:
     stream = Stream()
     for event in (b"one", b"two", None):
         stream.events.put_nowait(event)
     await stream.run()
-    assert stream.passed == ["http.response.start"]
+    assert stream.passed == []
     assert stream.bodies == [b"one", b"two", b""] and stream.complete
-    assert dict(stream.sent[0]["headers"]) == {
+    safe = {name.lower().encode(): value.encode() for name, value in SAFE_HEADERS.items()}
+    assert dict(stream.sent[0]["headers"]) == safe | {
         b"cache-control": b"no-cache, no-transform",
         b"connection": b"keep-alive",
         b"content-type": b"text/event-stream; charset=utf-8",
         b"x-accel-buffering": b"no",
         b"x-run-id": b"run_1",
     }
+    assert stream.left == [stream.place] and stream.closed
+
+
+async def test_the_end_leaves_with_the_last_event() -> None:
+    stream = Stream()
+    for event in (b"one", Last(b"two")):
+        stream.events.put_nowait(event)
+    await stream.run()
+    assert stream.bodies == [b"one", b"two"] and stream.complete
     assert stream.left == [stream.place] and stream.closed
 
 

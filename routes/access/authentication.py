@@ -29,8 +29,7 @@ from routes.access.rate_limits import HOLD, RateLimiter, client_network
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
-from routes.protocol.errors import Refused, TooSoon, refusal
-from routes.protocol.refusals import REFUSALS
+from routes.protocol.errors import Refused, TooSoon
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
 PAGE = "/page/"
@@ -56,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """ASGI middleware: `scope["state"]["principal"]` says who asks, or the request is refused."""
+    """ASGI middleware: `scope["state"]["principal"]` says who asks, or Refused is raised."""
 
     app: ASGIApp
     store: TokenStore
@@ -69,11 +68,7 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            try:
-                principal = await self._admit(scope)
-            except (Refused, StoreFailed) as refused:
-                await refusal(REFUSALS[type(refused)](refused))(scope, receive, send)
-                return
+            principal = await self._admit(scope)
             state = scope.setdefault("state", {})
             state["principal"] = principal
             if principal and (hold := state.get(HOLD)):

@@ -7,11 +7,9 @@ import ipaddress
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
@@ -59,24 +57,6 @@ def client_network(address: str | None) -> str:
     if found.ipv4_mapped:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((found, 64), strict=False))
-
-
-class SecurityHeadersMiddleware:
-    """ASGI middleware: every answer has SAFE_HEADERS, but for those that it brings itself."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        def send_safely(message: Message) -> Awaitable[None]:
-            # Not a coroutine of its own: an event of a stream goes on to `send` as it is.
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SAFE_HEADERS.items():
-                    headers.setdefault(name, value)
-            return send(message)
-
-        await self.app(scope, receive, send_safely)
 
 
 def names_two_servers(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 from app.budget.budgets import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
@@ -22,7 +20,7 @@ from app.runs.run_factory import ModeForbidden, UnknownTool
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
-from routes.protocol.errors import Refused, TooSoon, refusal
+from routes.protocol.errors import Refused, TooSoon
 from tools.base.pause_check import Paused
 from tools.jobs.records import JobsFailed, NoSuchJob
 from tools.mcp.model import HeldChanged
@@ -89,11 +87,9 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
 }
 
 
-def _handler(refuse: Callable[[Any], Refused]) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def handle(_: Request, error: Exception) -> Response:
-        return refusal(refuse(error))
-
-    return handle
+FORESEEN = tuple(kind for kind in REFUSALS if kind is not Exception)
 
 
-HANDLERS = {kind: _handler(refuse) for kind, refuse in REFUSALS.items()}
+def refuse(error: Exception) -> Refused:
+    """Return the answer of the error's nearest kind."""
+    return next(REFUSALS[kind] for kind in type(error).__mro__ if kind in REFUSALS)(error)

@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
 The response is our own, not sse-starlette's: a token costs one await of the server's `send` here, no lock and no layer,
-and a stream two tasks.
+and a stream that lasts two tasks.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing, suppress
 from functools import partial
 
-from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from app.core.events import TERMINAL
 from app.runs.connections import Place
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
+from routes.protocol.errors import SAFE_HEADERS
 
 PING_S = 15
 PIECE = 16_384  # characters
@@ -25,19 +26,34 @@ PIECE = 16_384  # characters
 RETRY = b"retry: 1000\n"
 PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
-HEADERS = {"Cache-Control": "no-cache, no-transform", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
+HEADERS = SAFE_HEADERS | {
+    "Cache-Control": "no-cache, no-transform",
+    "Connection": "keep-alive",
+    "X-Accel-Buffering": "no",
+    "Content-Type": "text/event-stream; charset=utf-8",
+}
 STREAM = "stream"  # where `scope["state"]` has the response whose events are still to be sent
+ATTENDED_AFTER_S = 0.5  # until then a client that leaves is not noticed
 PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
+
+
+class Last(bytes):
+    """A piece behind which nothing follows: the end of the stream leaves with it."""
 
 
 def frame(row: EventRow) -> str:
     return f"id: {row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
-def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -> Iterator[bytes]:
-    """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece."""
+def pieces(
+    rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame, last: type[bytes] = bytes
+) -> Iterator[bytes]:
+    """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece.
+
+    `last` is the type of the last one.
+    """
     if len(rows) == 1:  # a token, most of the time
-        yield frame(rows[0]).encode()
+        yield last(frame(rows[0]).encode())
         return
     waiting, size = list[str](), 0
     for row in rows:
@@ -47,7 +63,7 @@ def pieces(rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame) -
             waiting, size = [], 0
         waiting.append(text)
         size += len(text)
-    yield "".join(waiting).encode()
+    yield last("".join(waiting).encode())
 
 
 async def frames(runs: RunManager, run: str, after: int) -> AsyncGenerator[bytes, None]:
@@ -55,8 +71,8 @@ async def frames(runs: RunManager, run: str, after: int) -> AsyncGenerator[bytes
     prefix = RETRY
     async with aclosing(runs.watch(run, after)) as pages:
         async for rows in pages:
-            for piece in pieces(rows):
-                yield prefix + piece
+            for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
+                yield prefix + piece if prefix else piece
                 prefix = b""
 
 
@@ -71,28 +87,15 @@ def event_stream(
     return EventStreamResponse(place, frames(runs, row.id, after), named, on_leave)
 
 
-class StreamingApplication(Starlette):
-    """Sends the events of a stream itself, when all layers have returned.
-
-    They have seen its head. A token passes none of them, and the memory that they hold for a request is free again.
-    """
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = scope.setdefault("state", {})
-        await super().__call__(scope, receive, send)
-        if stream := state.pop(STREAM, None):
-            await stream.send_events(receive, send)
-
-
 class EventStreamResponse(Response):
     """Encoded events, kept awake by comments, past proxies that would hold them back. Needs a StreamingApplication.
 
     It gives its place back when it ends, and ends when its place is closed. `on_leave` is called if the client leaves
-    before.
+    before. Most answers of one token have ended before anything has to attend to their client.
     """
 
-    media_type = "text/event-stream"
     ping_s: float = PING_S
+    attended_after_s: float = ATTENDED_AFTER_S
 
     def __init__(
         self,
@@ -103,7 +106,8 @@ class EventStreamResponse(Response):
     ) -> None:
         self.status_code = 200
         self.background = None
-        self.init_headers(HEADERS | dict(headers or {}))
+        self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
+        self._attendant: asyncio.Task[None] | None = None
         self._place = place
         self._events = events
         self._on_leave = on_leave
@@ -111,10 +115,9 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
             self._place.check()
-            head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
-            await send({"type": "http.response.start", "status": self.status_code, "headers": head})
         if scope["method"] == "HEAD":  # gets no body, and would wait for its end
             self._place.leave()
+            await self._send_head(send)
             await send(END)
         else:
             scope["state"][STREAM] = self
@@ -122,22 +125,33 @@ class EventStreamResponse(Response):
     async def send_events(self, receive: Receive, send: Send) -> None:
         """Until they end, the client leaves or the place is closed."""
         try:
+            await self._send_head(send)
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
                 self._place.cut = partial(_expire, until)
-                attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
+                loop = asyncio.get_running_loop()
+                attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
                 try:
-                    async for body in events:
-                        await send({"type": "http.response.body", "body": body, "more_body": True})
+                    ended = await _send_bodies(events, send)
                 finally:
-                    attendant.cancel()
-                await send(END)
+                    attending.cancel()
+                    if self._attendant:
+                        self._attendant.cancel()
+                if not ended:
+                    await send(END)
         except TimeoutError:
             if not until.expired():
                 raise
             self._place.leave()
-            await self._end_early(send, left=attendant.done())
+            await self._end_early(send, left=self._attendant is not None and self._attendant.done())
         finally:
             self._place.leave()
+
+    async def _send_head(self, send: Send) -> None:
+        head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
+        await send({"type": "http.response.start", "status": self.status_code, "headers": head})
+
+    def _begin_to_attend(self, receive: Receive, send: Send) -> None:
+        self._attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
 
     async def _attend(self, receive: Receive, send: Send, end: Callable[[], None]) -> None:
         """Keep the connection awake, and `end` the stream when the client has left."""
@@ -159,6 +173,23 @@ class EventStreamResponse(Response):
                     await send(END)
         elif self._on_leave:
             await self._on_leave()
+
+
+async def _send_bodies(events: AsyncGenerator[bytes, None], send: Send) -> bool:
+    """Return True if the end has left with the last one."""
+    async for body in events:
+        last = type(body) is Last
+        await send({"type": "http.response.body", "body": body, "more_body": not last})
+        if last:
+            return True
+    return False
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+RAW_HEADERS = _encoded(HEADERS)
 
 
 def _expire(until: asyncio.Timeout) -> None:

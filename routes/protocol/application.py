@@ -1,0 +1,83 @@
+"""The ASGI application: its routes, one answer for each error, and streams that no layer holds.
+
+Starlette routes and answers. Of its layers for errors the outermost is kept, for what is unforeseen; for what is
+foreseen it would wrap every request four times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from starlette import routing
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from routes.protocol.errors import SAFE_HEADERS, refusal
+from routes.protocol.refusals import FORESEEN, refuse
+from routes.protocol.sse import STREAM
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Route(routing.Route):
+    """A route whose errors are AnswerMiddleware's."""
+
+    def __init__(self, path: str, endpoint: Endpoint, *, methods: Sequence[str] = ("GET",)) -> None:
+        super().__init__(path, endpoint, methods=methods)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = answer
+
+
+class StreamingApplication(Starlette):
+    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope.setdefault("state", {})
+        await super().__call__(scope, receive, send)
+        if stream := state.pop(STREAM, None):
+            await stream.send_events(receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self.router
+        for layer, positional, named in reversed(self.user_middleware):
+            app = layer(app, *positional, **named)
+        return ServerErrorMiddleware(app, handler=_answer_unforeseen)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMiddleware:
+    """ASGI middleware: a foreseen error becomes an answer, and every answer has SAFE_HEADERS or what it brings."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        def send_safely(message: Message) -> Awaitable[None]:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            return send(message)
+
+        try:
+            await self.app(scope, receive, send_safely)
+        except FORESEEN as error:
+            if begun:
+                raise
+            await refusal(refuse(error))(scope, receive, send_safely)
+
+
+async def _answer_unforeseen(_: Request, error: Exception) -> Response:
+    return refusal(refuse(error))
