@@ -11,12 +11,11 @@ import tempfile
 import time
 from functools import partial
 
-import httpx2
 import uvloop
 
 from app.config.settings import Settings, load_settings
 from app.core.provider import Provider
-from app.models.http.client import LIMITS
+from app.models.http.client import LIMITS, ModelClient
 from app.models.http.transport.connection import Connection
 from app.models.http.transport.dial import Origin
 from app.models.http.transport.lean import LeanTransport
@@ -70,7 +69,7 @@ class FedTransport(LeanTransport):
 
 
 async def choose(transport: FedTransport, settings: Settings) -> tuple[Provider, str]:
-    client = httpx2.AsyncClient(transport=transport)
+    client = ModelClient(transport)
     return OpenAIChat(client, "http://127.0.0.1:9/v1", "bench"), "fed by the benchmark"
 
 

@@ -261,7 +261,7 @@ async def test_the_opening_is_short_in_the_embedded_models_own_tokens(tools: Seq
 
 @pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])
 async def test_the_embedded_model_calls_the_shell_and_then_answers(tools: Sequence[Tool]) -> None:
-    provider = EmbeddedProvider(httpx2.AsyncClient(timeout=60), EmbeddedModel())
+    provider = EmbeddedProvider(model_client("http://127.0.0.1", inactivity_s=60), EmbeddedModel())
     try:
         async with asyncio.timeout(100):
             conversation = [Message("user", REQUEST)]

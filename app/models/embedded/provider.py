@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-import httpx2
-
 from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.embedded.supervisor import EmbeddedModel
+from app.models.http.client import ModelClient
 from app.models.http.served_model import ServedModel
 from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
 from app.models.wire.request_extras import added
@@ -26,7 +25,7 @@ class EmbeddedProvider(BaseProvider):
 
     call_form = CallForm.FENCED
 
-    def __init__(self, client: httpx2.AsyncClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
+    def __init__(self, client: ModelClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
         self.model = server.weights.name
         self._client = client
         self._server = server

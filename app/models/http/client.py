@@ -6,12 +6,15 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import httpx2
 
+from app.models.http.transport.head import head_of
 from app.models.http.transport.lean import LeanTransport
 
 CONNECT_LIMIT_S = 10.0
@@ -21,15 +24,80 @@ LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
 # A kept-alive connection that the server has closed fails only when it is used.
 CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 PASTED = ("/chat/completions", "/messages", "/models")  # paths that users paste with the base URL
+MOST_PREPARED = 32  # URLs and keys of one client
+NO_BODY = httpx2.ByteStream(b"")
 TRANSIENT = (408, 425, 429)  # as are all 5xx
 
 
 TransportKind = Literal["lean", "httpx2"]
 
 
+class ModelClient(httpx2.AsyncClient):
+    """A client with a short way for completion requests, which differ in nothing but their body.
+
+    Of what httpx2 does for a request only cookies matter here; without them `lean` is called directly.
+    """
+
+    def __init__(self, lean: LeanTransport | None, **options: Any) -> None:
+        super().__init__(transport=lean, **options)
+        self._lean = lean
+        self._prepared = lru_cache(MOST_PREPARED)(self._prepare)  # nothing else of a request changes
+
+    async def send_completion(
+        self, url: str, content: bytes, headers: Mapping[str, str], inactivity_s: float | None
+    ) -> httpx2.Response:
+        """POST a body; return the response with its own unread. Raises httpx2.HTTPError and httpx2.InvalidURL."""
+        prepared = self._prepared(url, tuple(headers.items()), inactivity_s)
+        if self._lean is None or self.cookies or self.is_closed:
+            return await self._send_by_httpx2(prepared, content)
+        head = prepared.head + b"content-length: %d\r\n\r\n" % len(content)
+        try:
+            response = await self._lean.send(prepared.request, head, httpx2.ByteStream(content))
+        except httpx2.RequestError as error:
+            error.request = prepared.request
+            raise
+        response.request = prepared.request
+        if "set-cookie" in response.headers:  # of a load balancer
+            self.cookies.extract_cookies(response)
+        return response
+
+    def _prepare(self, url: str, headers: tuple[tuple[str, str], ...], inactivity_s: float | None) -> _Prepared:
+        parsed, limits = httpx2.URL(url), self.timeout.as_dict()
+        if inactivity_s is not None:
+            limits["read"] = inactivity_s
+        fields = {
+            "host": parsed.netloc.decode("ascii"),
+            **self.headers,
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            **dict(headers),
+        }
+        request = httpx2.Request("POST", parsed, headers=fields, stream=NO_BODY, extensions={"timeout": limits})
+        return _Prepared(request, head_of(request).removesuffix(b"\r\n"))
+
+    async def _send_by_httpx2(self, prepared: _Prepared, content: bytes) -> httpx2.Response:
+        of = prepared.request
+        fields = [*of.headers.raw, (b"content-length", b"%d" % len(content))]
+        stream = httpx2.ByteStream(content)
+        request = httpx2.Request(of.method, of.url, headers=fields, stream=stream, extensions=dict(of.extensions))
+        if self.cookies:
+            self.cookies.set_cookie_header(request)
+        response = await self.send(request, stream=True)
+        request.stream = NO_BODY  # a long conversation is not held in memory while it is answered
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request without its body, and its head but for the length of that."""
+
+    request: httpx2.Request
+    head: bytes
+
+
 def model_client(
     base_url: str, *, inactivity_s: float = INACTIVITY_S, transport: TransportKind = "lean"
-) -> httpx2.AsyncClient:
+) -> ModelClient:
     """Return a client for one model server. Proxies of the environment apply to remote hosts only.
 
     Raises OSError, ValueError, ImportError, httpx2.InvalidURL for invalid proxies or certificate files in the
@@ -40,12 +108,12 @@ def model_client(
     headers = {"accept-encoding": "identity", "user-agent": "dragoman"}
     trust_env = not is_local(base_url)
     lean = transport == "lean" and not (trust_env and has_proxies())
-    return httpx2.AsyncClient(
+    return ModelClient(
+        _lean(base_url, trust_env=trust_env) if lean else None,
         limits=LIMITS,
         timeout=timeout,
         headers=headers,
         trust_env=trust_env,
-        transport=_lean(base_url, trust_env=trust_env) if lean else None,
     )
 
 

@@ -7,20 +7,19 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Protocol
 
 import httpx2
 
 from app.core.provider import Piece, ProviderFailed, TakeText
 from app.models.http import failures
-from app.models.http.client import CLOSED
+from app.models.http.client import CLOSED, ModelClient
 from app.models.http.retry_after import retry_after_s
 from app.models.http.transport.lean import LeanResponse
 
 DRAIN_S = 0.05
 MAX_ERROR_BYTES = 64 * 1024
-NO_BODY = httpx2.ByteStream(b"")
 
 
 class Reader(Protocol):
@@ -74,12 +73,10 @@ class RequestRefused(Exception):
         return failures.bad_status(self.url, self.status, self.text, self.retry_after_s)
 
 
-async def post(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2.Response:
+async def post(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
     """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
-    http_request = built(client, request)
     try:
-        response = await send_with_retry(client, http_request)
-        http_request.stream = NO_BODY  # a long conversation is not held in memory while it is answered
+        response = await send_with_retry(client, request)
         if response.status_code == 200:
             return response
         text = await error_text(response, request.key)
@@ -88,39 +85,13 @@ async def post(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2
     raise RequestRefused(request.url, response.status_code, text, retry_after_s(response.headers, time.time()))
 
 
-def built(client: httpx2.AsyncClient, request: CompletionRequest) -> httpx2.Request:
-    """Return the HTTP request, made in a third of the time of `build_request`; its body is not kept as `content`."""
-    url = parsed(request.url)
-    headers = {
-        "host": url.netloc.decode("ascii"),
-        **client.headers,
-        "content-type": "application/json",
-        "accept": "text/event-stream",
-        **request.headers,
-        "content-length": str(len(request.content)),
-    }
-    limits = client.timeout.as_dict()
-    if request.inactivity_s is not None:
-        limits["read"] = request.inactivity_s
-    stream = httpx2.ByteStream(request.content)
-    http_request = httpx2.Request("POST", url, headers=headers, stream=stream, extensions={"timeout": limits})
-    if client.cookies:  # of a load balancer
-        client.cookies.set_cookie_header(http_request)
-    return http_request
-
-
-@lru_cache(64)
-def parsed(url: str) -> httpx2.URL:
-    """Return the URL, parsed once. Raises httpx2.InvalidURL."""
-    return httpx2.URL(url)
-
-
-async def send_with_retry(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+async def send_with_retry(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
     """Send the request, and retry once on a closed connection: servers close idle ones without notice."""
+    send = partial(client.send_completion, request.url, request.content, request.headers, request.inactivity_s)
     try:
-        return await client.send(request, stream=True)
+        return await send()
     except CLOSED:
-        return await client.send(request, stream=True)
+        return await send()
 
 
 async def error_text(response: httpx2.Response, key: str | None) -> str:
@@ -150,7 +121,8 @@ async def read_pieces(
                 for piece in reader.feed(block):
                     yield piece
                 if reader.done:
-                    await drain(blocks)
+                    if not (isinstance(response, LeanResponse) and response.received):
+                        await drain(blocks)
                     break
         except httpx2.HTTPError as error:
             if not reader.whole:

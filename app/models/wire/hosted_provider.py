@@ -16,7 +16,7 @@ from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOver
 from app.models.capabilities.model_list import first_model
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http import failures
-from app.models.http.client import authorization
+from app.models.http.client import ModelClient, authorization
 from app.models.http.exchange import Reader, RequestRefused, read_pieces
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
@@ -51,7 +51,7 @@ class HostedProvider(BaseProvider, ABC):
 
     def __init__(
         self,
-        client: httpx2.AsyncClient,
+        client: ModelClient,
         base_url: str,
         model: str = ANY_MODEL,
         key: str | None = None,

@@ -43,6 +43,11 @@ class Connection(asyncio.Protocol):
         return self._open and not self._transport.is_closing()
 
     @property
+    def received(self) -> bool:
+        """True if the whole response has arrived."""
+        return self._incoming.complete
+
+    @property
     def fresh(self) -> bool:
         """True if an idle connection is usable: no unread bytes and no unseen end of the stream."""
         if not self.usable:

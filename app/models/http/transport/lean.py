@@ -38,7 +38,12 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         self._slots = asyncio.Semaphore(limits.max_connections) if limits.max_connections is not None else None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        head, origin = head_of(request), self._origin(request)
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        return await self.send(request, head_of(request), request.stream)
+
+    async def send(self, request: httpx2.Request, head: bytes, body: httpx2.AsyncByteStream) -> LeanResponse:
+        """Send a request whose head is encoded; its stream is not used."""
+        origin = self._origin(request)
         limits: dict[str, float | None] = request.extensions.get("timeout", {})
         if self._slots:
             await self._acquire_slot(self._slots, limits.get("pool"))
@@ -46,9 +51,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         try:
             connection = answer.connection = self._reuse(origin) or await self._dial(origin, limits.get("connect"))
             self.used.add(connection)
-            assert isinstance(request.stream, httpx2.AsyncByteStream)
-            headless = request.method == "HEAD"
-            await connection.send(head, request.stream, headless=headless, limit_s=limits.get("write"))
+            await connection.send(head, body, headless=request.method == "HEAD", limit_s=limits.get("write"))
             found = await connection.head(limits.get("read"))
         except BaseException:
             await answer.aclose()
@@ -146,15 +149,20 @@ class LeanResponse(httpx2.Response):
         extensions = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
         super().__init__(head.status, headers=head.headers, stream=answer, extensions=extensions)
         self._answer = answer
+        self._coded = "content-encoding" in self.headers
 
     def tap(self, tap: Tap) -> None:
         """Offer blocks to `tap` while `aiter_bytes` waits for one, unless they have to be decoded first."""
-        if self._answer.connection and "content-encoding" not in self.headers:
+        if self._answer.connection and not self._coded:
             self._answer.connection.tap = tap
 
+    @property
+    def received(self) -> bool:
+        """True if the whole response has arrived: its connection can be reused without reading on."""
+        return self._answer.connection is None or self._answer.connection.received
+
     async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        coded = chunk_size is not None or "content-encoding" in self.headers
-        if coded or self.is_stream_consumed or self.is_closed:
+        if self._coded or chunk_size is not None or self.is_stream_consumed or self.is_closed:
             async with aclosing(super().aiter_bytes(chunk_size)) as blocks:
                 async for block in blocks:
                     yield block

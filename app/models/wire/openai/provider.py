@@ -10,6 +10,7 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
+from app.models.http.client import ModelClient
 from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
 from app.models.http.json_body import encode
 from app.models.wire.attachment_parts import Encoded, encoded_files
@@ -32,7 +33,7 @@ class OpenAIChat(HostedProvider):
 
     def __init__(
         self,
-        client: httpx2.AsyncClient,
+        client: ModelClient,
         base_url: str,
         model: str = ANY_MODEL,
         key: str | None = None,
