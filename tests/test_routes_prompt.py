@@ -239,7 +239,7 @@ async def test_what_has_become_a_secret_since_is_not_told_again(
 
 
 async def test_a_message_ends_with_the_time_it_was_sent_for_ever(tmp_path: Path) -> None:
-    model, before = Told(["Hi.", "Hello."]), BERLIN.now()
+    model, before = Told(["Hi.", "Hello."]), BERLIN.today()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, time_zone="Europe/Berlin") as served:
         events = await served.chat("One")
         row = await served.services.store.run(events[0]["run"])
@@ -253,7 +253,7 @@ async def test_a_message_ends_with_the_time_it_was_sent_for_ever(tmp_path: Path)
     assert model.sent[0][-1] == model.sent[1][-3] == {"role": "user", "content": f"One\n\n{stamp}"}
     assert [message.at is not None for message in live] == [True, False] * 2
     assert [message.get("at") for message in shown][:2] == [row.created, None]
-    assert model.prompts[0].endswith(tuple(f"Today is {now:%A, %Y-%m-%d}." for now in (before, BERLIN.now())))
+    assert model.prompts[0].endswith(tuple(f"Today is {now:%A, %Y-%m-%d}." for now in (before, BERLIN.today())))
 
 
 async def test_a_message_that_waited_has_the_time_it_was_sent(tmp_path: Path) -> None:

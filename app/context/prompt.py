@@ -7,7 +7,6 @@ no time, and the date comes last. (Each message ends with the time, see `app.cor
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -169,10 +168,10 @@ class Prompt:
 
     def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
         tools = tools if isinstance(tools, ToolList) else ToolList(tools)
-        call_form = self._call_form()
-        key = time.time() // 60, call_form, tools  # a new day begins with a new minute
+        call_form, today = self._call_form(), self._clock.today()
+        key = today, call_form, tools
         if key != self._cache_key:
-            self._messages = self._write(tools, call_form=call_form, today=self._clock.now().date())
+            self._messages = self._write(tools, call_form=call_form, today=today)
             self._cache_key = key
         return self._messages
 

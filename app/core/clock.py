@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -21,8 +21,8 @@ class Clock:
         """The date and time at a Unix time."""
         return datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(self.zone) if self.zone else None)
 
-    def now(self) -> datetime:
-        return self.local(time.time())
+    def today(self) -> date:
+        return _minute(self, int(time.time() // 60)).date()
 
     def stamped(self, text: str, at: float | None) -> str:
         """The text of a user message, with its time as the last line, if that is known.
@@ -36,4 +36,9 @@ class Clock:
 @lru_cache(REMEMBERED)
 def _stamp(clock: Clock, minute: int) -> str:
     """Cached, because each request repeats the times of all its messages."""
-    return f"[{clock.local(60 * minute):%Y-%m-%d %H:%M %Z}]"
+    return f"[{_minute(clock, minute):%Y-%m-%d %H:%M %Z}]"
+
+
+@lru_cache(REMEMBERED)
+def _minute(clock: Clock, minute: int) -> datetime:
+    return clock.local(60 * minute)
