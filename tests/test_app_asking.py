@@ -162,7 +162,7 @@ async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path
 async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:  # a prompt of 1,000 costs half of that
         metered_request = await at.metered_request()
-        assert metered_request.request.max_tokens == 500
+        assert metered_request.request().max_tokens == 500
         with pytest.raises(BudgetSpent), metered_request.receiving(answer := reply(), at.totals):
             for _ in range(2000):
                 list(answer.add(TextChunk("four")))
@@ -174,7 +174,7 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("most", "expected"), [(None, 500), (100, 100), (10**6, 500)])
 async def test_a_request_that_wants_less_gets_no_more(tmp_path: Path, most: int | None, expected: int) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:
-        assert (await at.metered_request(most=most)).request.max_tokens == expected
+        assert (await at.metered_request(most=most)).request().max_tokens == expected
 
 
 async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path)
             at.provider.price = DEAR
             try:
                 with metered_request.receiving(answer, at.totals):
-                    metered_request.request.afford()
+                    metered_request.request().afford()
                     held = (await at.used())["reserved"]
                     assert held >= 0.1
             except BudgetSpent:

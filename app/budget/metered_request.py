@@ -10,7 +10,7 @@ from typing import Self
 
 from app.budget.budgets import COST, BudgetSpent, Reservation
 from app.core.events import Usage
-from app.core.provider import ModelRequest, Provider, ProviderFailed, TokenUsage
+from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
 from app.models.tokens.counter import CHARACTERS_PER_TOKEN
@@ -64,7 +64,7 @@ class Meter:
 class MeteredRequest:
     """The budget of one model request, a context manager (see `receiving`).
 
-    It reserves more as the answer grows and settles at the end. `request` has the limits that the budget allows.
+    It reserves more as the answer grows and settles at the end.
     `usage` is set at the end; if an error ends the context, its event is emitted here, as the caller no longer can.
     """
 
@@ -85,10 +85,14 @@ class MeteredRequest:
         self._limited = [meter for meter in meters if meter.held.is_limited]
         left = self._tokens()
         self._bounded = left < ALLOWANCE
-        most = max(1, int(min(left, request.max_tokens or left))) if self._bounded else request.max_tokens
-        self.request = replace(request, max_tokens=most, afford=self._afford)
+        self._most = max(1, int(min(left, request.max_tokens or left))) if self._bounded else request.max_tokens
+        self._request = request
         self._room = self._characters()
         self._unread = False
+
+    def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
+        """Return the request within the limits that the budget allows."""
+        return replace(self._request, max_tokens=self._most, afford=self._afford, left_s=left_s, take_text=take_text)
 
     def receiving(self, reply: Reply, totals: RunTotals) -> Self:
         """Set the reply that the answer goes to and the totals of the run."""

@@ -85,7 +85,7 @@ class SideQuery:
         trouble, notices = "", list[Notice]()
         with metered_request.receiving(reply, totals):
             try:
-                stream = provider.stream(metered_request.request)
+                stream = provider.stream(metered_request.request())
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))

@@ -186,7 +186,7 @@ class Agent:
         with metered_request.receiving(reply, self.totals):  # a request that is cut off has cost tokens too
             try:
                 take_text = self._taking(context, reply, metered_request)
-                request = replace(metered_request.request, left_s=self.discipline.left_s(), take_text=take_text)
+                request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
                         for event in self._corrected(reply.add(piece)):
@@ -240,8 +240,7 @@ class Agent:
         self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
         if reply.characters or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
-            by = name_of(self.provider) if reply.called_natively else ""
-            conversation.append(replace(message, by=by))
+            conversation.append(replace(message, by=name_of(self.provider)) if reply.called_natively else message)
         # Else another model has answered, or what was counted is a guess.
         if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)
