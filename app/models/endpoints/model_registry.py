@@ -75,7 +75,7 @@ class Models:
 
     @property
     def first(self) -> Endpoint:
-        return next(iter(self.endpoints.values()))
+        return self.endpoints[next(iter(self.endpoints))]
 
     @cached_property
     def _removed_default(self) -> Endpoint:

@@ -62,7 +62,7 @@ class Attempt:
         self._failed: list[ProviderFailed] = []  # the failures of `_attempted`, in the same order
         cooldown = handles[0].server.cooldown_of(handles[0].provider.model)
         self._reason = cooldown.why if cooldown else ""  # why the first model does not answer
-        self._switch_to(self._next() or handles[0])
+        self._switch_to((self._next() if cooldown else None) or handles[0])
 
     def _switch_to(self, handle: ModelHandle) -> None:
         self.handle = handle

@@ -146,7 +146,7 @@ class ChatAnswer(AnswerStream):
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
         self._answered = True
         delta = choice.get("delta" if self._body.streamed else "message")
-        if isinstance(delta, dict):
+        if delta and isinstance(delta, dict):
             self._metadata.see_reply(delta)
             for piece in (*reasoning(delta), *content(delta)):
                 self._has_text = True

@@ -38,9 +38,10 @@ MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # one set operation: most
 
 def reasoning(delta: dict[str, Any]) -> Iterator[Piece]:
     """Yield the reasoning of a delta. Servers that fill several fields repeat the text, so the first counts."""
-    text = next((text for field in REASONING_FIELDS if (text := text_of(delta.get(field)))), "")
-    if text:
-        yield Thought(text)
+    for field in REASONING_FIELDS:
+        if field in delta and (text := text_of(delta[field])):
+            yield Thought(text)
+            return
 
 
 def content(delta: dict[str, Any]) -> Iterator[Piece]:
@@ -100,15 +101,17 @@ def merge_usage(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage
 def among(holder: dict[str, Any], paths: Sequence[Sequence[str]], prompt: int) -> int | None:
     """Return the first count found; None without one, or if it exceeds the prompt."""
     for path in paths:
-        count = index_of(at(holder, path))
-        if count is not None:
+        found = at(holder, path)
+        if found is not None and (count := index_of(found)) is not None:
             return count if 0 <= count <= prompt else None
     return None
 
 
 def at(holder: Any, path: Sequence[str]) -> Any:
     for field in path:
-        holder = holder.get(field) if isinstance(holder, dict) else None
+        if not isinstance(holder, dict):
+            return None
+        holder = holder.get(field)
     return holder
 
 
