@@ -29,11 +29,11 @@ class Persona:
     user: str = ""
 
 
-def persona_in(folder: Path) -> Persona:
+def persona_in(folder: Path | str) -> Persona:
     """Read the persona's files. An unreadable file is logged and skipped: no run fails because of it."""
     if not os.path.lexists(folder):
         return Persona()
-    return Persona(_text_of(folder / SOUL), _text_of(folder / USER))
+    return Persona(_text_of(Path(folder, SOUL)), _text_of(Path(folder, USER)))
 
 
 def _text_of(path: Path) -> str:

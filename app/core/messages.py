@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal
 
 from app.core.attachments import Attachment, described
@@ -71,11 +72,12 @@ class Message:
 
 
 FIELDS = tuple(field.name for field in fields(Message))
+_values = attrgetter(*FIELDS)
 
 
 def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
-    data = {name: value for name in FIELDS if (value := getattr(message, name)) not in (None, "", (), False)}
+    data: dict[str, Any] = {name: value for name, value in zip(FIELDS, _values(message), strict=True) if value}
     data["text"] = message.text
     if message.calls:
         data["calls"] = tuple(map(_call_as_json, message.calls))

@@ -115,7 +115,7 @@ class RunFactory:
             mode,
             self.sandbox.boxed,
             self.sandbox.networked,
-            WAYS_OUT.get(self.sandbox.level, self.sandbox.blocks),
+            WAYS_OUT.get(self.sandbox.level) or self.sandbox.blocks,
             workspace or self.settings.workspace,
             commands=self.settings.allowed_commands,
             when_absent=when_absent,
@@ -220,7 +220,8 @@ class RunFactory:
             raise NotFound(str(unfit)) from unfit
 
     def _persona(self, principal: Principal) -> Persona:
-        return self.redactor.redact_value(persona_in(self.settings.data_dir / PERSONAS / folder_name(principal)))
+        folder = f"{self.settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
+        return self.redactor.redact_value(persona_in(folder))
 
     async def _also_read(self, persona: Persona, override: Override | None, session: str) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""

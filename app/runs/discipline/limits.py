@@ -65,13 +65,14 @@ class Limits:
 
     def gauges(self, totals: RunTotals, elapsed_s: float) -> Iterator[Gauge]:
         """Yield a gauge per limit. A round is expected to cost as much as the most expensive request so far."""
-        all_of_them = (
-            Gauge(ROUND_LIMIT, "rounds", self.rounds, totals.rounds, 1),
-            Gauge(CALL_LIMIT, "tool calls", self.calls, totals.calls),
-            Gauge(TOKEN_LIMIT, "tokens", self.tokens, totals.tokens, 2 * totals.dearest),
-            Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, self.kept_s),
-        )
-        return (gauge for gauge in all_of_them if gauge.limit)
+        if self.rounds:
+            yield Gauge(ROUND_LIMIT, "rounds", self.rounds, totals.rounds, 1)
+        if self.calls:
+            yield Gauge(CALL_LIMIT, "tool calls", self.calls, totals.calls)
+        if self.tokens:
+            yield Gauge(TOKEN_LIMIT, "tokens", self.tokens, totals.tokens, 2 * totals.dearest)
+        if self.seconds:
+            yield Gauge(DEADLINE, "seconds", self.seconds, elapsed_s, self.kept_s)
 
     def over(self, totals: RunTotals, elapsed_s: float) -> str | None:
         """The reason why the next round is the last; None while there may be more."""
