@@ -34,7 +34,7 @@ WRITES = {
     InboxTaken: delete("inbox", InboxTaken),
     KeyRow: upsert("idempotency", KeyRow, "principal", "key"),
 }
-MOST_AT_ONCE = 64  # rows of a statement: SQLite takes so many values, and each number of them is a text to keep
+ROWS_AT_ONCE = (64, 16, 4, 1)  # of a statement; each connection keeps one for each number, of up to 80 KB
 
 
 @cache
@@ -163,9 +163,11 @@ class SQLiteRuns(Database):
     def _event_statements(self, events: EventChanges) -> Iterator[Statement]:
         if events.batch:
             yield INSERT_BATCH, [(events.number, events.batch)]
-        for at in range(0, len(events.rows), MOST_AT_ONCE):
-            some = events.rows[at : at + MOST_AT_ONCE]
-            yield insert_events(len(some)), [tuple(chain.from_iterable(map(INSERT_EVENT.values, some)))]
+        left = events.rows
+        for count in ROWS_AT_ONCE:
+            while len(left) >= count:
+                some, left = left[:count], left[count:]
+                yield insert_events(count), [tuple(chain.from_iterable(map(INSERT_EVENT.values, some)))]
 
     async def _commit(self, plan: MakePlan) -> None:
         """Commit a plan at once, or when it has its turn."""
