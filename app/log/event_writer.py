@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import Change, ChangeWriter, StoreFailed
 from app.storage.runs import EventRow
 
-KEPT = 32  # events of a live run kept in memory; a watcher further behind reads the store
+KEPT = 8  # events of a live run kept in memory; a watcher further behind reads the store
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next: under load, each has several tokens to pay for it
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
@@ -61,7 +60,7 @@ class RunLog:
         self.on_news: Callable[[], None] = _ignore
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
-        self._kept: deque[EventRow] = deque(maxlen=KEPT)
+        self._kept: list[EventRow] = []
         self._waiting: set[asyncio.Future[None]] = set()
         self._redacted = RedactedEvents(journal.redactor)
         self._documents = Documents() if journal.documents else None
@@ -98,9 +97,7 @@ class RunLog:
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
-        if missing == 1:  # as a rule
-            return [self._kept[-1]]
-        return [self._kept[place] for place in range(-missing, 0)]  # from the end: the way from the front is long
+        return self._kept[-missing:] if missing else []
 
     def take(self) -> tuple[list[Change], list[EventRow]]:
         """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
@@ -117,7 +114,7 @@ class RunLog:
     def publish(self, rows: list[EventRow]) -> None:
         if not rows:
             return
-        self._kept.extend(rows)
+        self._kept = [*self._kept, *rows][-KEPT:]
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
         self._wake()

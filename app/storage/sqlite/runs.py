@@ -115,6 +115,8 @@ class SQLiteRuns(Database):
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
         recent = self._recent.of(run)
+        if recent and recent[0].seq <= after + 1:
+            return behind(after, recent)[:limit]
         async with self._named_failures():  # in one statement: the log may be joined at any time
             events = await self._reader.first((EVENTS.sql, (run, after)), partial(first_events, after, limit))
         if len(events) < limit:
