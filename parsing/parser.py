@@ -73,8 +73,8 @@ class Parser:
         self._gates = frozenset(openers.gates)
         self._is_prose, self._pieces = _known(openers.gates)
         self._known: Known = _NOTHING  # pieces in which nothing can matter, and their events
-        self._room = 0  # how many of them may pass before the next scan; a longer piece counts as several
-        self._passed: list[str] = []  # pieces that have passed since the last one
+        self._room = self._lease = 0  # characters that may still pass before the next scan, of so many at first
+        self._passed: list[str] | None = None  # what has passed since the last scan, if it belongs to a call
         self._stop = ""  # the one character that can matter; the empty text is in every piece
         self._pass: Pass = self._pass_line  # for a piece without it
         self._paused: tuple[Known, Pass] = self._known, self._pass  # while a backslash waits for what it escapes
@@ -92,9 +92,10 @@ class Parser:
     def feed(self, text: str) -> list[ParseEvent]:
         """Return the events of the next piece of the reply. Never raises."""
         event = self._known.get(text)
-        if event is not None and (room := self._room):
-            self._room = room - 1
-            self._passed.append(text)
+        if event is not None and (room := self._room - len(text)) >= 0:
+            self._room = room
+            if self._passed is not None:
+                self._passed.append(text)
             return [event]
         if text and self._stop not in text:
             events = self._pass(text)
@@ -111,8 +112,7 @@ class Parser:
             return []
         self._closed = True
         self._sink.is_cut = cut
-        if self._passed:
-            self._count()
+        self._count()
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
@@ -128,24 +128,25 @@ class Parser:
         return [event]
 
     def _let_pass(self, text: str) -> None:
-        self._room = max(0, self._room - 1 - len(text) // _KNOWN_LENGTH)
-        self._passed.append(text)
+        self._room -= len(text)
+        if self._passed is not None:
+            self._passed.append(text)
 
     def _pass_prose(self, text: str) -> list[ParseEvent] | None:
-        if not self._room or not self._is_prose(text):
+        if self._room <= 0 or not self._is_prose(text):
             return None
         return self._show(text, self._state.channel(text))
 
     def _pass_line(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a line of code, in which marks of calls are text."""
-        if not self._room or "<" in text:  # a stop token may end the message
+        if self._room <= 0 or "<" in text:  # a stop token may end the message
             return None
         self._let_pass(text)
         return [self._state.channel(text)]
 
     def _pass_delta(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a value."""
-        if len(text) > self._room * _KNOWN_LENGTH:
+        if len(text) > self._room:
             return None
         if self._ends_in_escape(text):
             return self._wait_for_escaped(text)
@@ -153,7 +154,7 @@ class Parser:
 
     def _pass_held(self, text: str) -> list[ParseEvent] | None:
         """Pass a part of a value that is not shown."""
-        if len(text) > self._room * _KNOWN_LENGTH:
+        if len(text) > self._room:
             return None
         if self._ends_in_escape(text):
             return self._wait_for_escaped(text)
@@ -188,13 +189,14 @@ class Parser:
 
     def _count(self) -> None:
         """Account for the pieces that have passed."""
-        text = "".join(self._passed)
-        self._passed.clear()
-        if self._state.mode is CALL:
+        if self._passed:
+            text = "".join(self._passed)
+            self._passed.clear()
             self._blocks.take(text)
             self._output.hold(text)
-        else:
-            self._state.characters += len(text)
+        elif self._passed is None:
+            self._state.characters += self._lease - self._room
+        self._lease = self._room
 
     # --- how the next piece is looked at ---
 
@@ -204,7 +206,8 @@ class Parser:
         if state.mode is CALL and not self._held:
             self._settle_in_call()
             return
-        self._known, self._stop, self._room = _NOTHING, "", LEASE // _KNOWN_LENGTH
+        self._known, self._stop, self._passed = _NOTHING, "", None
+        self._room = self._lease = LEASE
         if self._held:
             if self._is_in_tag(self._held):
                 self._stop, self._pass = ">", self._wait
@@ -220,7 +223,8 @@ class Parser:
     def _settle_in_call(self) -> None:
         self._known = _NOTHING
         self._stop, room, shown = self._blocks.shortcut()
-        self._room = max(0, room) // _KNOWN_LENGTH
+        self._room = self._lease = max(0, room)
+        self._passed = self._passed or []
         if self._stop:
             self._pass = self._pass_delta if shown else self._pass_held
             if shown:
@@ -240,8 +244,7 @@ class Parser:
 
     def _read_on(self, text: str) -> list[ParseEvent]:
         """Read a piece in which something may matter."""
-        if self._passed:
-            self._count()
+        self._count()
         if not self._held and self._state.mode is CALL and self._output.draft is None:
             step = self._blocks.read_piece(text)
             if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
