@@ -300,5 +300,5 @@ class RunManager:
 
 def uses_of(agent: Agent) -> list[BudgetKind]:
     """Return the kinds of budget that a run of this agent uses."""
-    uses = {TOKENS: True, COST: agent.provider.cost(TokenUsage(1, 1)) is not None, TOOL_SECONDS: agent.toolbox.offers}
-    return [kind for kind, used in uses.items() if used]
+    money = agent.provider.cost(TokenUsage(1, 1)) is not None
+    return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if agent.toolbox.offers else [])]
